@@ -1,0 +1,61 @@
+"""knobless: black boxes over discrete choices, optimized without a single knob.
+
+    import knobless as kl
+    result = kl.minimize(fun, kl.Binary(100), budget=2000)
+
+`minimize` and `Optimizer` are what most people need, with the variables of a `Space`. Below them lies the
+paper's loop as a value, `IGO`, made of a family, a preference and an adaptation, and the recipes that name
+its known forms.
+"""
+
+from .adaptation import SNR, Adaptation, Fixed, samples, steps
+from .families import Axis, Bernoulli, Categorical, Family, Gaussian, Product
+from .igo import IGO, State, cga, pbil, pbil_epsilon, pbil_lambda, umda
+from .minimize import maximize, minimize
+from .optimizer import Batch, Candidate, Evaluation, Info, Optimizer
+from .preferences import Preference, Quartiles, Truncation, Values
+from .result import History, Result, Status
+from .space import Space
+from .variables import Binary, Choice, Float, Integer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "IGO",
+    "SNR",
+    "Adaptation",
+    "Axis",
+    "Batch",
+    "Bernoulli",
+    "Binary",
+    "Candidate",
+    "Categorical",
+    "Choice",
+    "Evaluation",
+    "Family",
+    "Fixed",
+    "Float",
+    "Gaussian",
+    "History",
+    "Info",
+    "Integer",
+    "Optimizer",
+    "Preference",
+    "Product",
+    "Quartiles",
+    "Result",
+    "Space",
+    "State",
+    "Status",
+    "Truncation",
+    "Values",
+    "cga",
+    "maximize",
+    "minimize",
+    "pbil",
+    "pbil_epsilon",
+    "pbil_lambda",
+    "samples",
+    "steps",
+    "umda",
+]

@@ -1,0 +1,63 @@
+"""Checks at the surface: each raises with the argument's name, what was expected and what came."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+
+def integer(name: str, value: Any) -> int:
+    """`value` as an int; anything that is not a whole number is a TypeError."""
+    if isinstance(value, bool):
+        raise TypeError(f"{name}: expected an integer, got {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected an integer, got {value!r} of type {type(value).__name__}") from None
+
+
+def positive_int(name: str, value: Any, least: int = 1) -> int:
+    """`value` as an int of at least `least`."""
+    number = integer(name, value)
+    if number < least:
+        raise ValueError(f"{name}: expected an integer of at least {least}, got {number}")
+    return number
+
+
+def real(name: str, value: Any) -> float:
+    """`value` as a finite float."""
+    if isinstance(value, (str, bytes, bool)) or np.ndim(value):
+        raise TypeError(f"{name}: expected a number, got {value!r} of type {type(value).__name__}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a number, got {value!r} of type {type(value).__name__}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name}: expected a finite number, got {number}")
+    return number
+
+
+def positive_real(name: str, value: Any) -> float:
+    """`value` as a finite float above zero."""
+    number = real(name, value)
+    if number <= 0:
+        raise ValueError(f"{name}: expected a number above 0, got {number}")
+    return number
+
+
+def objective_value(value: Any) -> float:
+    """What an objective returned, as a float; NaN and inf pass, they rank worst."""
+    if isinstance(value, float):
+        return value
+    if value is not None and not isinstance(value, (str, bytes, complex)) and not np.ndim(value):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    shown = (
+        f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r} of type {type(value).__name__}"
+    )
+    raise TypeError(f"objective: expected one number, got {shown}")

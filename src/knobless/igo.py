@@ -1,0 +1,114 @@
+"""The loop: Algorithm 1 of the paper over three values, and the algorithms it is known by as recipes.
+
+`IGO` is a frozen value made of a family (what is sampled), a preference (what is liked) and an adaptation
+(how much is spent). Its state is another value: `ask` draws points from it and `tell` returns the next one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ._checks import positive_int, positive_real
+from .adaptation import SNR, Adaptation, Fixed, Signal, steps
+from .families import Array, Family, Points
+from .preferences import Preference, Quartiles, Truncation
+from .space import Space
+
+
+class State(NamedTuple):
+    """What is carried from iteration to iteration."""
+
+    theta: Array
+    signal: Signal
+
+
+@dataclass(frozen=True)
+class IGO:
+    """Information-geometric optimization: a natural-gradient step on θ per iteration."""
+
+    family: Family
+    preference: Preference
+    adaptation: Adaptation
+
+    def init(self, theta: Array | None = None) -> State:
+        theta = self.family.initial() if theta is None else theta
+        return State(theta, self.adaptation.start(self.family.whiten(theta, np.zeros(len(theta)))))
+
+    def ask(self, state: State, rng: np.random.Generator, size: int | None = None) -> Points:
+        """Line 3: `size` points from P_θ, λ of them by default."""
+        return self.family.sample(state.theta, self.lam(state) if size is None else size, rng)
+
+    def tell(self, state: State, x: Points, f: Array) -> State:
+        """Lines 4 to 15: the state after the points x had the values f."""
+        w = self.preference(f)  # lines 4-6
+        if (w == w[0]).all():  # lines 7-9
+            return state
+        theta = state.theta
+        w = w / len(w)
+        gradient = w @ self.family.statistics(x) - w.sum() * theta  # line 10
+        noise = math.sqrt(self.family.dim * float(w @ w))  # its length if f told nothing
+        # Lines 12-15 come before line 11: eq. (s) whitens with θ as it was when x was drawn, and only then
+        # is the whitened gradient over `noise` of length one on average when f tells nothing.
+        eps, signal = self.adaptation.step(state.signal, self.family.whiten(theta, gradient), noise)
+        gradient *= eps
+        return State(self.family.move(theta, gradient), signal)  # line 11
+
+    def lam(self, state: State) -> int:
+        """Samples in this iteration."""
+        return self.adaptation.spend_at(state.signal)[0]
+
+    def eps(self, state: State) -> float:
+        """Step length in this iteration."""
+        return self.adaptation.spend_at(state.signal)[1]
+
+    def snr(self, state: State) -> float:
+        """‖s‖²/γ, about 1 when f tells nothing and held near α; NaN before anything was learnt."""
+        s, gamma, _ = state.signal
+        return float(s @ s) / gamma if gamma else math.nan
+
+    def at_least(self, lam: int) -> Self:
+        """The same algorithm with at least `lam` samples per iteration."""
+        return replace(self, adaptation=self.adaptation.at_least(lam))
+
+
+def family_of(space: Any) -> Family:
+    """Recipes take a family, or anything that is a space."""
+    return space if isinstance(space, Family) else Space.of(space).family
+
+
+def pbil_lambda(space: Any) -> IGO:
+    """PBIL-λ, the paper's proposal and the default here: ε = n^-½ and as many samples as the signal needs."""
+    family = family_of(space)
+    n = family.dim
+    return IGO(family, Quartiles(), SNR(eps=n**-0.5, lam_max=max(n, 2)))
+
+
+def pbil_epsilon(space: Any) -> IGO:
+    """PBIL-ε: two samples an iteration and steps as short as the signal needs."""
+    family = family_of(space)
+    n = family.dim
+    return IGO(family, Quartiles(), SNR(eps=n**-0.5, lam_max=max(n, 2), spend=steps))
+
+
+def cga(space: Any, eps: float | None = None) -> IGO:
+    """The compact genetic algorithm: two samples and a fixed step, 1/n as usual."""
+    family = family_of(space)
+    return IGO(family, Quartiles(), Fixed(lam=2, eps=1.0 / family.dim if eps is None else eps))
+
+
+def umda(space: Any, lam: int, mu: int) -> IGO:
+    """The univariate marginal distribution algorithm: θ becomes the mean of the best μ of λ samples."""
+    return pbil(space, lam, mu, 1.0)
+
+
+def pbil(space: Any, lam: int, mu: int, eps: float) -> IGO:
+    """Population-based incremental learning: θ moves by ε towards the mean of the best μ of λ samples."""
+    if positive_int("mu", mu) >= positive_int("lam", lam, least=2):
+        raise ValueError(f"mu: expected fewer than lam = {lam}, got {mu}")
+    if positive_real("eps", eps) > 1.0:
+        raise ValueError(f"eps: expected a number in (0, 1], got {eps}")
+    return IGO(family_of(space), Truncation(mu), Fixed(lam, eps))

@@ -1,0 +1,226 @@
+"""One call that runs the loop on a function: `minimize`, and `maximize` with the same signature."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ._checks import objective_value, positive_int, positive_real, real
+from .igo import IGO
+from .optimizer import Batch, Info, Optimizer
+from .progress import Bar, NoBar
+from .result import MESSAGES, History, Result, Status
+
+HOPELESS = 100  # evaluations without a single value after which a run ends
+
+
+def minimize(
+    fun: Callable[[Any], Any],
+    space: Any,
+    *,
+    budget: int,
+    algorithm: IGO | None = None,
+    target: float | None = None,
+    timeout: float | None = None,
+    stall: int | None = None,
+    x0: Any = None,
+    known: Iterable[tuple[Any, float]] = (),
+    rng: Any = None,
+    batch: int = 1,
+    vectorized: bool = False,
+    deterministic: bool = False,
+    callback: Callable[[Info], object] | None = None,
+    progress: bool = False,
+) -> Result:
+    """The point of `space` where `fun` is least, within `budget` evaluations.
+
+        minimize(lambda x: -x.sum(), Binary(100), budget=2000)
+
+    fun            gets a point (an int8 array for `Binary(n)`, a dict for a `Space`) and returns a number. One
+                   that raises or returns NaN ranks worst and the run goes on; if the very first one raises,
+                   the error is shown at once.
+    space          Binary, Choice, Integer, Float, Space, or a list or dict of these
+    budget         evaluations at most
+    algorithm      a value such as `cga(space)`; None for the recommended one
+    target         stop at the first value that is as good
+    timeout        stop after so many seconds, as soon as the evaluation under way is done
+    stall          stop after so many evaluations without improvement
+    x0             a point to begin with: it is evaluated first, and the search starts halfway to it
+    known          (point, value) pairs from elsewhere; they count for the best, not for the budget
+    rng            a seed or a numpy Generator
+    batch          how many evaluations run at once: never fewer are asked for
+    vectorized     `fun` gets all points of an iteration at once (arrays with one row a point) and returns an
+                   array with a value for each
+    deterministic  equal points give equal values: none is paid for twice
+    callback       gets an `Info` after each iteration; may raise StopIteration to end the run
+    progress       show a progress bar (tqdm)
+    """
+    opt = Optimizer(space, algorithm, x0, rng, batch, deterministic)
+    return _Run(1.0, fun, opt, budget, target, timeout, stall, known, vectorized, callback).run(progress)
+
+
+def maximize(
+    fun: Callable[[Any], Any],
+    space: Any,
+    *,
+    budget: int,
+    algorithm: IGO | None = None,
+    target: float | None = None,
+    timeout: float | None = None,
+    stall: int | None = None,
+    x0: Any = None,
+    known: Iterable[tuple[Any, float]] = (),
+    rng: Any = None,
+    batch: int = 1,
+    vectorized: bool = False,
+    deterministic: bool = False,
+    callback: Callable[[Info], object] | None = None,
+    progress: bool = False,
+) -> Result:
+    """The point of `space` where `fun` is greatest: `minimize` with the sign turned, in and out."""
+    opt = Optimizer(space, algorithm, x0, rng, batch, deterministic)
+    return _Run(-1.0, fun, opt, budget, target, timeout, stall, known, vectorized, callback).run(progress)
+
+
+class _Run:
+    """The loop between an optimizer, which minimizes, and a function, with its reasons to stop."""
+
+    def __init__(
+        self,
+        sign: float,
+        fun: Callable[[Any], Any],
+        opt: Optimizer,
+        budget: int,
+        target: float | None,
+        timeout: float | None,
+        stall: int | None,
+        known: Iterable[tuple[Any, float]],
+        vectorized: bool,
+        callback: Callable[[Info], object] | None,
+    ) -> None:
+        for name, function in (("fun", fun), ("callback", callback)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name}: expected a function, got {function!r}")
+        self.sign = sign
+        self.fun = fun
+        self.opt = opt
+        self.budget = positive_int("budget", budget)
+        self.target = -math.inf if target is None else sign * real("target", target)
+        self.deadline = math.inf if timeout is None else time.monotonic() + positive_real("timeout", timeout)
+        self.stall = math.inf if stall is None else positive_int("stall", stall)
+        self.evaluate = self._all_at_once if vectorized else self._one_by_one
+        self.callback = callback
+        self.history = History()
+        for pair in known:
+            if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+                raise TypeError(f"known: expected pairs (point, value), got {pair!r}")
+            opt.add(pair[0], sign * objective_value(pair[1]))
+        self.improved_at = 0
+
+    def run(self, progress: bool) -> Result:
+        status: Status | None = Status.TARGET if self.opt.lowest <= self.target else None
+        with Bar(self.budget) if progress else NoBar() as bar:
+            try:
+                while status is None:
+                    status = self._iterate()
+                    bar.show(self.opt.nfev, self.sign * self.opt.lowest, self.opt.lam, self.opt.failures)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
+        return self._result(status)
+
+    def _iterate(self) -> Status | None:
+        """One iteration, or as much of it as the budget allows; why to stop, if so."""
+        opt = self.opt
+        nit = opt.nit
+        candidates = opt.ask()[: self.budget - opt.nfev]
+        if not len(candidates):
+            return Status.EXHAUSTED if opt.nfev >= opt.space.cardinality else Status.CONVERGED
+        status = self._spend(candidates)
+        if opt.nit > nit:
+            status = self._report() or status
+        if status is None and opt.nfev >= self.budget:
+            status = Status.BUDGET
+        if opt.failures == opt.nfev >= HOPELESS:
+            status = Status.FAILED
+        return status
+
+    def _spend(self, candidates: Batch) -> Status | None:
+        """Evaluates and tells; what was evaluated is told whatever happens to the next."""
+        values: list[float | Exception] = []
+        best, nfev = self.opt.lowest, self.opt.nfev
+        try:
+            for value in self.evaluate(candidates):
+                values.append(value)
+                if isinstance(value, float) and value < best:
+                    best, self.improved_at = value, nfev + len(values)
+                    if best <= self.target:
+                        return Status.TARGET
+                if nfev + len(values) - self.improved_at >= self.stall:
+                    return Status.STALL
+        finally:
+            if values:
+                self.opt.tell(candidates[: len(values)], values)
+        return Status.TIMEOUT if time.monotonic() >= self.deadline else None
+
+    def _one_by_one(self, candidates: Batch) -> Iterator[float | Exception]:
+        for i, candidate in enumerate(candidates):
+            try:
+                yield self.sign * objective_value(self.fun(candidate.x))
+            except Exception as error:
+                if self.opt.nfev == i == 0:  # a typo should not cost a budget
+                    raise
+                yield error
+            if time.monotonic() >= self.deadline:
+                return
+
+    def _all_at_once(self, candidates: Batch) -> Iterator[float | Exception]:
+        try:
+            values = np.asarray(self.fun(candidates.x))
+            if values.dtype.kind not in "fiub" or values.shape != (len(candidates),):
+                shown = f"shape {values.shape} and type {values.dtype}"
+                raise TypeError(f"objective: expected an array of {len(candidates)} numbers, got one of {shown}")
+        except Exception as error:
+            if self.opt.nfev == 0:
+                raise
+            return iter([error] * len(candidates))
+        return iter((self.sign * values).astype(float).tolist())
+
+    def _report(self) -> Status | None:
+        """A row for the history, an info for the callback."""
+        opt = self.opt
+        if self.callback is None and not self.history.due(opt.nit):
+            return None
+        info = opt.info._replace(best=self.sign * self.opt.lowest)
+        self.history.append(info)
+        try:
+            if self.callback is not None:
+                self.callback(info)
+        except StopIteration:
+            return Status.CALLBACK
+        return None
+
+    def _result(self, status: Status) -> Result:
+        opt = self.opt
+        best = opt.best
+        mode_fun = opt.mode_value
+        message = MESSAGES[status]
+        if status is Status.FAILED and opt.failure:
+            message += opt.failure.strip().splitlines()[-1]
+        return Result(
+            x=None if best is None else best.x,
+            fun=math.nan if best is None else self.sign * best.fun,
+            mode=opt.mode,
+            mode_fun=None if mode_fun is None else self.sign * mode_fun,
+            nfev=opt.nfev,
+            nit=opt.nit,
+            success=best is not None and (best.fun <= self.target or self.target == -math.inf),
+            status=status,
+            message=message,
+            failures=opt.failures,
+            failure=opt.failure,
+            history=self.history,
+        )

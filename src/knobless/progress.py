@@ -1,0 +1,42 @@
+"""A progress bar, by tqdm."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+
+class Bar:
+    """Evaluations done out of the budget, with the best value, λ, and failures if there are any."""
+
+    def __init__(self, total: int) -> None:
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            raise ImportError("progress=True needs tqdm: pip install 'knobless[progress]'") from None
+        self._bar: Any = tqdm(total=total, unit="eval", dynamic_ncols=True)
+
+    def show(self, nfev: int, best: float, lam: int, failures: int) -> None:
+        bar = self._bar
+        if nfev > bar.n:
+            shown = f"best {best:.6g}, λ {lam}" + (f", {failures} failed" if failures else "")
+            bar.set_postfix_str(shown, refresh=False)
+            bar.update(nfev - bar.n)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+
+class NoBar:
+    """In place of a bar, nothing."""
+
+    def show(self, nfev: int, best: float, lam: int, failures: int) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
