@@ -9,10 +9,11 @@ its known forms.
 """
 
 from .adaptation import SNR, Adaptation, Fixed, samples, steps
+from .candidates import Batch, Candidate
 from .families import Axis, Bernoulli, Categorical, Family, Gaussian, Product
 from .igo import IGO, State, cga, pbil, pbil_epsilon, pbil_lambda, umda
 from .minimize import maximize, minimize
-from .optimizer import Batch, Candidate, Evaluation, Info, Optimizer
+from .optimizer import Evaluation, Info, Optimizer
 from .preferences import Preference, Quartiles, Truncation, Values
 from .result import History, Result, Status
 from .space import Space

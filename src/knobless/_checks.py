@@ -7,6 +7,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def integer(name: str, value: Any) -> int:
@@ -25,6 +26,11 @@ def positive_int(name: str, value: Any, least: int = 1) -> int:
     if number < least:
         raise ValueError(f"{name}: expected an integer of at least {least}, got {number}")
     return number
+
+
+def count(name: str, value: Any) -> int:
+    """`value` as an int of at least one; a whole float passes, because people write 1e5."""
+    return positive_int(name, int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def real(name: str, value: Any) -> float:
@@ -48,11 +54,26 @@ def positive_real(name: str, value: Any) -> float:
     return number
 
 
-def objective_value(value: Any) -> float:
+def boolean(name: str, value: Any) -> bool:
+    """`value`, if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
+
+
+def probabilities(name: str, values: Any) -> NDArray[np.float64]:
+    """`values` as an array of floats; whether they are probabilities is for the caller to say."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected probabilities, got {values!r}") from None
+
+
+def objective_value(value: Any, name: str = "objective") -> float:
     """What an objective returned, as a float; NaN and inf pass, they rank worst."""
     if isinstance(value, float):
         return value
-    if value is not None and not isinstance(value, (str, bytes, complex)) and not np.ndim(value):
+    if value is not None and np.asarray(value).dtype.kind in "fiubO" and not np.ndim(value):
         try:
             return float(value)
         except (TypeError, ValueError):
@@ -60,4 +81,4 @@ def objective_value(value: Any) -> float:
     shown = (
         f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r} of type {type(value).__name__}"
     )
-    raise TypeError(f"objective: expected one number, got {shown}")
+    raise TypeError(f"{name}: expected one number, got {shown}")

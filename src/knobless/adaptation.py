@@ -108,7 +108,8 @@ class SNR:
         _, eps = self.spend_at(signal)
         beta = eps
         gain = beta * (2.0 - beta)
-        s = (1.0 - beta) * s + (math.sqrt(gain) / noise) * z  # line 12
+        s = (1.0 - beta) * s  # line 12
+        s += (math.sqrt(gain) / noise) * z
         gamma = (1.0 - beta) ** 2 * gamma + gain  # line 13
         lam_r *= math.exp(beta * (gamma - float(s @ s) / self.alpha))  # line 14
         return eps, Signal(s, gamma, min(max(lam_r, self.lam_min), self.lam_max))

@@ -192,6 +192,7 @@ class Categorical:
 
     def initial(self) -> Array:
         p = np.full((self.n, self.k), 1.0 / self.k) if self.p is None else np.array(self.p, dtype=float)
+        p = p / p.sum(axis=1, keepdims=True)  # a prior sums to one as people write it, 0.33 + 0.33 + 0.34
         return self.move(p.ravel(), np.zeros(p.size))
 
     def draw(self, theta: Array, u: Words) -> Points:
@@ -331,8 +332,9 @@ class Gaussian:
         growth = np.minimum(np.maximum((second - 2.0 * m * mean) / variance, -0.5), 0.5)
         floor = (self._reach * np.maximum(cell * np.exp(-rate * moved), RESOLUTION)) ** 2
         wider = np.minimum(np.maximum(variance / (1.0 - growth), floor), START)
-        # As a change to m² + σ², so that a step of zero changes nothing to the last bit.
-        return np.concatenate([moved, theta[len(m) :] + (moved - m) * (moved + m) + (wider - variance)])
+        # As a change to m² + σ², and none at all for a step of zero, which then changes nothing to the last bit.
+        change = np.where((mean == 0.0) & (second == 0.0), 0.0, wider - variance)
+        return np.concatenate([moved, theta[len(m) :] + (moved - m) * (moved + m) + change])
 
     def mode(self, theta: Array) -> Points:
         return self._moments(theta)[0].copy()

@@ -45,11 +45,14 @@ class IGO:
     def tell(self, state: State, x: Points, f: Array) -> State:
         """Lines 4 to 15: the state after the points x had the values f."""
         w = self.preference(f)  # lines 4-6
-        if (w == w[0]).all():  # lines 7-9
+        if not np.count_nonzero(w != w[0]):  # lines 7-9
             return state
         theta = state.theta
         w = w / len(w)
-        gradient = w @ self.family.statistics(x) - w.sum() * theta  # line 10
+        gradient = w @ self.family.statistics(x)  # line 10
+        total = w.sum()
+        if total:  # weights that are centred have none
+            gradient -= total * theta
         noise = math.sqrt(self.family.dim * float(w @ w))  # its length if f told nothing
         # Lines 12-15 come before line 11: eq. (s) whitens with θ as it was when x was drawn, and only then
         # is the whitened gradient over `noise` of length one on average when f tells nothing.

@@ -6,7 +6,11 @@ for its value; and known ones, whose value is at hand.
 
 from __future__ import annotations
 
-from .families import Points
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from .families import Array, Points
 from .space import Space
 
 
@@ -21,37 +25,41 @@ class Memory:
 
     def __len__(self) -> int:
         """Points known or on their way to be."""
-        return len(self._values) + len(self._out)
+        return len(self._values) + sum(key not in self._values for key in self._out)
 
     def is_out(self, id: int) -> bool:
         return id in self._keys
 
     def recall(self, code: Points) -> float | None:
-        return self._values.get(self._key(code))
+        return self._values.get(self._keys_of(code[None])[0])
 
     def store(self, code: Points, value: float) -> None:
-        self._values[self._key(code)] = value
+        self._values[self._keys_of(code[None])[0]] = value
 
-    def meet(self, id: int, code: Points) -> tuple[bool, float | None]:
-        """Whether this point is new, and its value if it is known."""
-        key = self._key(code)
-        if key in self._values:
-            return False, self._values[key]
-        waiting = self._out.setdefault(key, [])
-        waiting.append(id)
-        if len(waiting) == 1:
-            self._keys[id] = key
-        return len(waiting) == 1, None
+    def meet(self, ids: Sequence[int], codes: Points) -> Iterator[tuple[bool, float | None]]:
+        """For each point whether it is new, and its value if it is known."""
+        for id, key in zip(ids, self._keys_of(codes), strict=True):
+            if key in self._values:
+                yield False, self._values[key]
+                continue
+            waiting = self._out.setdefault(key, [])
+            waiting.append(id)
+            if len(waiting) == 1:
+                self._keys[id] = key
+            yield len(waiting) == 1, None
 
-    def learn(self, id: int, value: float) -> list[int]:
-        """The value of a point that was handed out; returns the ids of its twins."""
-        key = self._keys.pop(id)
-        self._values[key] = value
-        return self._out.pop(key)[1:]
+    def back(self, ids: Sequence[int], f: Array, keep: bool) -> tuple[list[int], Array]:
+        """These points are no longer out, and their values are to be kept or not; both again, with their twins."""
+        all_ids: list[int] = []
+        all_f: list[float] = []
+        for id, value in zip(ids, f.tolist(), strict=True):
+            key = self._keys.pop(id)
+            if keep:
+                self._values[key] = value
+            waiting = self._out.pop(key)
+            all_ids += waiting
+            all_f += [value] * len(waiting)
+        return all_ids, np.array(all_f)
 
-    def forget(self, id: int) -> list[int]:
-        """A point that will never come back; returns the ids of its twins."""
-        return self._out.pop(self._keys.pop(id))[1:]
-
-    def _key(self, code: Points) -> bytes:
-        return self._space.visible(code[None])[0].tobytes()
+    def _keys_of(self, codes: Points) -> list[bytes]:
+        return [row.tobytes() for row in self._space.visible(codes)]

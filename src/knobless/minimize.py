@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import objective_value, positive_int, positive_real, real
+from ._checks import boolean, count, objective_value, positive_real, real
+from .candidates import Batch
 from .igo import IGO
-from .optimizer import Batch, Info, Optimizer
+from .optimizer import Info, Optimizer
 from .progress import Bar, NoBar
 from .result import MESSAGES, History, Result, Status
 
@@ -102,32 +103,38 @@ class _Run:
         vectorized: bool,
         callback: Callable[[Info], object] | None,
     ) -> None:
-        for name, function in (("fun", fun), ("callback", callback)):
-            if function is not None and not callable(function):
-                raise TypeError(f"{name}: expected a function, got {function!r}")
+        if not callable(fun):
+            raise TypeError(f"fun: expected a function, got {fun!r}")
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback: expected a function, got {callback!r}")
+        if not isinstance(known, Iterable):
+            raise TypeError(f"known: expected pairs (point, value), got {known!r}")
         self.sign = sign
         self.fun = fun
         self.opt = opt
-        self.budget = positive_int("budget", budget)
-        self.target = -math.inf if target is None else sign * real("target", target)
+        self.budget = count("budget", budget)
+        self.target = None if target is None else sign * real("target", target)
         self.deadline = math.inf if timeout is None else time.monotonic() + positive_real("timeout", timeout)
-        self.stall = math.inf if stall is None else positive_int("stall", stall)
-        self.evaluate = self._all_at_once if vectorized else self._one_by_one
+        self.stall = math.inf if stall is None else count("stall", stall)
+        self.evaluate = self._all_at_once if boolean("vectorized", vectorized) else self._one_by_one
         self.callback = callback
         self.history = History()
-        for pair in known:
+        for i, pair in enumerate(known):
             if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-                raise TypeError(f"known: expected pairs (point, value), got {pair!r}")
-            opt.add(pair[0], sign * objective_value(pair[1]))
+                raise TypeError(f"known[{i}]: expected a pair (point, value), got {pair!r}")
+            opt.add(pair[0], sign * objective_value(pair[1], f"known[{i}]"), f"known[{i}]")
+        opt.on_iteration = self._report
         self.improved_at = 0
 
     def run(self, progress: bool) -> Result:
-        status: Status | None = Status.TARGET if self.opt.lowest <= self.target else None
+        status = Status.TARGET if self._reached() else None
         with Bar(self.budget) if progress else NoBar() as bar:
             try:
                 while status is None:
                     status = self._iterate()
                     bar.show(self.opt.nfev, self.sign * self.opt.lowest, self.opt.lam, self.opt.failures)
+            except StopIteration:
+                status = Status.TARGET if self._reached() else Status.CALLBACK
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
         return self._result(status)
@@ -135,13 +142,10 @@ class _Run:
     def _iterate(self) -> Status | None:
         """One iteration, or as much of it as the budget allows; why to stop, if so."""
         opt = self.opt
-        nit = opt.nit
         candidates = opt.ask()[: self.budget - opt.nfev]
         if not len(candidates):
-            return Status.EXHAUSTED if opt.nfev >= opt.space.cardinality else Status.CONVERGED
+            return Status.EXHAUSTED if opt.complete else Status.CONVERGED
         status = self._spend(candidates)
-        if opt.nit > nit:
-            status = self._report() or status
         if status is None and opt.nfev >= self.budget:
             status = Status.BUDGET
         if opt.failures == opt.nfev >= HOPELESS:
@@ -157,7 +161,7 @@ class _Run:
                 values.append(value)
                 if isinstance(value, float) and value < best:
                     best, self.improved_at = value, nfev + len(values)
-                    if best <= self.target:
+                    if self.target is not None and best <= self.target:
                         return Status.TARGET
                 if nfev + len(values) - self.improved_at >= self.stall:
                     return Status.STALL
@@ -189,27 +193,31 @@ class _Run:
             return iter([error] * len(candidates))
         return iter((self.sign * values).astype(float).tolist())
 
-    def _report(self) -> Status | None:
-        """A row for the history, an info for the callback."""
-        opt = self.opt
-        if self.callback is None and not self.history.due(opt.nit):
-            return None
-        info = opt.info._replace(best=self.sign * self.opt.lowest)
-        self.history.append(info)
-        try:
+    def _report(self) -> None:
+        """A row for the history, an info for the callback, which may raise StopIteration."""
+        if self.callback is not None or self.history.due(self.opt.nit):
+            info = self._info()
+            self.history.append(info)
             if self.callback is not None:
                 self.callback(info)
-        except StopIteration:
-            return Status.CALLBACK
-        return None
+
+    def _info(self) -> Info:
+        return self.opt.info._replace(best=self.sign * self.opt.lowest)
+
+    def _reached(self) -> bool:
+        return self.target is not None and self.opt.lowest <= self.target
 
     def _result(self, status: Status) -> Result:
         opt = self.opt
+        if opt.nit and (not self.history or self.history[-1].iteration < opt.nit):
+            self.history.append(self._info())
         best = opt.best
         mode_fun = opt.mode_value
         message = MESSAGES[status]
         if status is Status.FAILED and opt.failure:
             message += opt.failure.strip().splitlines()[-1]
+        elif best is None:
+            message += " No evaluation gave a finite value."
         return Result(
             x=None if best is None else best.x,
             fun=math.nan if best is None else self.sign * best.fun,
@@ -217,7 +225,7 @@ class _Run:
             mode_fun=None if mode_fun is None else self.sign * mode_fun,
             nfev=opt.nfev,
             nit=opt.nit,
-            success=best is not None and (best.fun <= self.target or self.target == -math.inf),
+            success=best is not None and (self.target is None or self._reached()),
             status=status,
             message=message,
             failures=opt.failures,

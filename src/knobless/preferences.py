@@ -58,7 +58,7 @@ class Values:
 
     `W` maps an array of objective values to an array of the same length. Without one it is exp(−f), with f
     shifted by its least value first: the shift cancels in W/μ_W and nothing overflows. NaN and inf get the
-    weight of the worst finite value.
+    weight of the worst finite value, −inf that of the best.
     """
 
     W: Callable[[Array], NDArray[np.floating]] | None = None
@@ -67,8 +67,9 @@ class Values:
         finite = np.isfinite(f)
         if not finite.any():
             return np.zeros(len(f))
-        f = np.where(finite, f, f[finite].max())
-        W = np.exp(f.min() - f) if self.W is None else self._checked(f)
+        f = np.where(f == -np.inf, f[finite].min(), np.where(finite, f, f[finite].max()))
+        with np.errstate(over="ignore"):  # exp(−inf) is 0, which is what is meant
+            W = np.exp(f.min() - f) if self.W is None else self._checked(f)
         mean = W.mean()
         return (W - mean) / mean if mean > 0.0 else np.zeros(len(f))
 
@@ -89,8 +90,10 @@ def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
 
     Whole numbers are cumulated, so that the average over a tie is exact and Σw does not depend on ties.
     """
-    f = np.where(f == f, f, np.inf)  # NaN: with +inf
     ranked = np.sort(f)
+    if ranked[-1] != ranked[-1]:  # NaN: with +inf
+        f = np.where(f == f, f, np.inf)
+        ranked = np.sort(f)
     first = ranked.searchsorted(f, "left")
     last = ranked.searchsorted(f, "right")
     return unit * (counts[last] - counts[first]) / (last - first)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, overload
 
+import numpy as np
+
 from .optimizer import Info
 
 
@@ -142,5 +144,6 @@ class Result:
 
 
 def _shown(x: Any, width: int = 400) -> str:
-    text = " ".join(repr(x).split())
+    with np.printoptions(threshold=40, edgeitems=8):
+        text = " ".join(repr(x).split())
     return text if len(text) <= width else text[: width - 2] + " …"

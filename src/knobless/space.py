@@ -29,7 +29,7 @@ class Space:
     A value may itself be a space, or a list of variables and spaces. Points are dicts of the same shape.
     """
 
-    def __init__(self, **named: Any) -> None:
+    def __init__(self, /, **named: Any) -> None:
         self._set(named)
 
     def _set(self, tree: Any) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import integer, positive_int, positive_real, real
+from ._checks import integer, positive_int, positive_real, probabilities, real
 from .families import RESOLUTION, Array, Axis, Points
 
 
@@ -49,7 +50,7 @@ class Binary:
 
     def __post_init__(self) -> None:
         n = positive_int("Binary: n", self.n)
-        p = np.asarray(self.p, dtype=float)
+        p = probabilities("Binary: p", self.p)
         if p.shape not in ((), (n,)):
             raise ValueError(f"Binary: p: expected one probability or {n}, got {self.p!r}")
         if not ((p > 0.0) & (p < 1.0)).all():
@@ -71,9 +72,12 @@ class Binary:
         return float(value)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, eq=False)
 class Choice:
-    """One of several options of any type. `p` is the prior; with `n`, an array of n such choices."""
+    """One of several options of any type. `p` is the prior; with `n`, an array of n such choices.
+
+    An option is handed out as it is, not copied: a list that the objective writes into stays written.
+    """
 
     options: tuple[Any, ...]
     p: tuple[float, ...]
@@ -82,11 +86,12 @@ class Choice:
     def __init__(self, *options: Any, p: Sequence[float] | None = None, n: int | None = None) -> None:
         k = len(options)
         if k < 2:
-            raise ValueError(f"Choice: expected at least two options, got {k}: {options!r}")
-        for i, option in enumerate(options):
-            if any(_alike(option, other) for other in options[:i]):
-                raise ValueError(f"Choice: expected options that differ, got {option!r} twice")
-        prior = np.full(k, 1.0 / k) if p is None else np.asarray(p, dtype=float)
+            hint = "; a list of options is written Choice(*options)" if options and np.ndim(options[0]) else ""
+            raise ValueError(f"Choice: expected at least two options, got {k}: {options!r}{hint}")
+        twice = _repeated(options)
+        if twice is not None:
+            raise ValueError(f"Choice: expected options that differ, got {options[twice]!r} twice")
+        prior = np.full(k, 1.0 / k) if p is None else probabilities("Choice: p", p)
         if prior.shape != (k,):
             raise ValueError(f"Choice: p: expected {k} probabilities for {k} options, got {p!r}")
         if not (prior > 0.0).all():
@@ -96,7 +101,7 @@ class Choice:
                 f"Choice: p: expected probabilities that sum to 1, got {p!r}, which sum to {prior.sum():g}"
             )
         object.__setattr__(self, "options", options)
-        object.__setattr__(self, "p", tuple((prior / prior.sum()).tolist()))
+        object.__setattr__(self, "p", tuple(prior.tolist()))
         object.__setattr__(self, "n", None if n is None else positive_int("Choice: n", n))
 
     @property
@@ -126,6 +131,15 @@ class Choice:
                     return float(i)
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, self.options))}, got {value!r}")
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Choice) or len(self.options) != len(other.options):
+            return False
+        same = all(map(_alike, self.options, other.options))
+        return same and self.p == other.p and self.n == other.n
+
+    def __hash__(self) -> int:
+        return hash((len(self.options), self.p, self.n))
+
     def __repr__(self) -> str:
         words = [*map(repr, self.options)]
         words += [f"p={list(self.p)}"] if len(set(self.p)) > 1 else []
@@ -148,8 +162,9 @@ class Integer:
         step = positive_int("Integer: step", self.step)
         if low >= high:
             raise ValueError(f"Integer: expected low < high, got low = {low} and high = {high}")
-        if high - low >= 2**50:
-            raise ValueError(f"Integer: expected a range of less than 2**50, got {low} to {high}")
+        bound = 10**14 if self.log else 2**50  # beyond, a float does not tell neighbours apart
+        if max(abs(low), abs(high)) > bound:
+            raise ValueError(f"Integer: expected bounds of at most {bound:.6g}, got {low} to {high}")
         if step > high - low:
             raise ValueError(f"Integer: step: expected at most high - low = {high - low}, got {step}")
         if self.log and low < 1:
@@ -231,8 +246,17 @@ class Float:
 
     @property
     def count(self) -> float:
-        # A whole number of steps is often a hair short of whole: (0.3 − 0.0)/0.1 = 2.9999999999999996.
-        return math.inf if self.step is None else math.floor((self.high - self.low) / self.step + 1e-9) + 1
+        if self.step is None:
+            return math.inf
+        # In decimals, as people write them: (0.3 − 0.0)/0.1 is 2.9999999999999996 in binary.
+        low, high, step = (Decimal(repr(v)) for v in (self.low, self.high, self.step))
+        return int((high - low) / step) + 1
+
+    @cached_property
+    def _decimals(self) -> int:
+        """Of the grid's values: −0.3 + 3·0.1 should be 0, not 5.6e-17."""
+        exponents = [Decimal(repr(v)).as_tuple().exponent for v in (self.low, self.step)]
+        return max(-int(e) for e in exponents)
 
     @property
     def axis(self) -> Axis:
@@ -240,7 +264,8 @@ class Float:
 
     def values(self, codes: Points) -> NDArray[Any]:
         if self.step is not None:
-            return _bounded(self.low + self.step * _cells(codes, int(self.count)), self.low, self.high)
+            value = self.low + self.step * _cells(codes, int(self.count))
+            return _bounded(value if self._decimals > 15 else np.round(value, self._decimals), self.low, self.high)
         z = _bounded(codes, 0.0, 1.0)
         if self.log:
             low, high = math.log(self.low), math.log(self.high)
@@ -283,6 +308,22 @@ def _cells(codes: Points, count: int) -> NDArray[np.int64]:
 
 def _bounded(v: NDArray[Any], low: float, high: float) -> NDArray[Any]:
     return np.minimum(np.maximum(v, low), high)
+
+
+def _repeated(options: Sequence[Any]) -> int | None:
+    """The index of an option that was there before."""
+    seen: set[tuple[type, Any]] = set()
+    others: list[Any] = []  # what cannot be hashed
+    for i, option in enumerate(options):
+        try:
+            if (type(option), option) in seen:
+                return i
+            seen.add((type(option), option))
+        except TypeError:
+            if any(_alike(option, other) for other in others):
+                return i
+            others.append(option)
+    return None
 
 
 def _alike(a: Any, b: Any) -> bool:

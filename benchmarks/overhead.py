@@ -1,0 +1,139 @@
+"""What the optimizer itself costs: microseconds per evaluation spent in ask and tell, outside the objective.
+
+    python benchmarks/overhead.py [--repeats 3] [--no-peers]
+
+Every optimizer solves OneMax with a vectorized objective until it is solved or has spent its calls, and only
+ask and tell are timed. The floor is `rng.random((lam, n)) < theta` alone, for the λ that PBIL-λ used in the
+same run. Machines are noisy: read the ratios, each taken within one repeat, interleaved, median over repeats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import knobless as kl
+
+SIZES = (16, 100, 1000, 3000)
+CALLS = {16: 2_000, 100: 4_000, 1000: 14_000, 3000: 50_000}  # enough for PBIL-λ to solve it
+PEER_CALLS = {16: 600, 100: 600, 1000: 300, 3000: 200}
+TPE_CALLS = {16: 200, 100: 100, 1000: 12, 3000: 12}
+
+
+def knobless(n: int, seed: int) -> tuple[float, list[int]]:
+    """Seconds per evaluation in `Optimizer.ask` and `tell`, and the λ of each iteration."""
+    opt = kl.Optimizer(kl.Binary(n), rng=seed)
+    spent, sizes = 0.0, []
+    while opt.nfev < CALLS[n] and opt.lowest > 0:
+        start = time.perf_counter()
+        batch = opt.ask()
+        spent += time.perf_counter() - start
+        values = n - batch.x.sum(axis=1)
+        sizes.append(len(batch))
+        start = time.perf_counter()
+        opt.tell(batch, values)
+        spent += time.perf_counter() - start
+    return spent / opt.nfev, sizes
+
+
+def floor(n: int, sizes: list[int], seed: int) -> float:
+    """Seconds per sample of drawing alone."""
+    rng, theta = np.random.default_rng(seed), np.full(n, 0.5)
+    start = time.perf_counter()
+    for lam in sizes:
+        rng.random((lam, n)) < theta  # noqa: B015
+    return (time.perf_counter() - start) / sum(sizes)
+
+
+def catcmawm(n: int, seed: int) -> float:
+    from cmaes import CatCMAwM
+
+    opt = CatCMAwM(c_space=[2] * n, seed=seed)
+    spent, nfev, size = 0.0, 0, opt.population_size
+    while nfev < max(PEER_CALLS[n], 3 * size):
+        start = time.perf_counter()
+        solutions = [opt.ask() for _ in range(size)]
+        spent += time.perf_counter() - start
+        told = [(s, float(n - s.c[:, 1].sum())) for s in solutions]
+        start = time.perf_counter()
+        opt.tell(told)
+        spent += time.perf_counter() - start
+        nfev += size
+    return spent / nfev
+
+
+def nevergrad(n: int, seed: int) -> float:
+    import nevergrad as ng
+
+    space = ng.p.Choice([0, 1], repetitions=n, deterministic=True)
+    space.random_state.seed(seed)
+    opt = ng.optimizers.registry["DiscreteOnePlusOne"](space, budget=PEER_CALLS[n])
+    spent = 0.0
+    for _ in range(PEER_CALLS[n] // 3):
+        start = time.perf_counter()
+        candidate = opt.ask()
+        spent += time.perf_counter() - start
+        value = n - sum(candidate.value)
+        start = time.perf_counter()
+        opt.tell(candidate, value)
+        spent += time.perf_counter() - start
+    return spent / (PEER_CALLS[n] // 3)
+
+
+def optuna_tpe(n: int, seed: int) -> float:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    space = {f"x{i}": optuna.distributions.CategoricalDistribution([0, 1]) for i in range(n)}
+    spent = 0.0
+    for _ in range(TPE_CALLS[n]):
+        start = time.perf_counter()
+        trial = study.ask(space)
+        spent += time.perf_counter() - start
+        value = n - sum(trial.params.values())
+        start = time.perf_counter()
+        study.tell(trial, value)
+        spent += time.perf_counter() - start
+    return spent / TPE_CALLS[n]
+
+
+PEERS: dict[str, Callable[[int, int], float]] = {
+    "CatCMAwM": catcmawm,
+    "nevergrad": nevergrad,
+    "Optuna TPE": optuna_tpe,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--no-peers", action="store_true")
+    options = parser.parse_args()
+    names = ["PBIL-λ", "floor"] + ([] if options.no_peers else list(PEERS))
+    print("microseconds per evaluation, and how many times PBIL-λ's cost that is")
+    print(f"{'n':>6}" + "".join(f"{name:>20}" for name in names))
+    for n in SIZES:
+        runs: dict[str, list[float]] = {name: [] for name in names}
+        for seed in range(options.repeats):
+            ours, sizes = knobless(n, seed)
+            runs["PBIL-λ"].append(ours)
+            runs["floor"].append(floor(n, sizes, seed))
+            for name in names[2:]:
+                try:
+                    runs[name].append(PEERS[name](n, seed))
+                except ImportError:
+                    runs[name].append(float("nan"))
+        cells = []
+        for name in names:
+            ratio = statistics.median(a / b for a, b in zip(runs[name], runs["PBIL-λ"], strict=True))
+            cells.append(f"{statistics.median(runs[name]) * 1e6:10.2f} ({ratio:6.2f} x)")
+        print(f"{n:>6}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()

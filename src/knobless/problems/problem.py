@@ -1,0 +1,94 @@
+"""What every problem is: a frozen value of n bits that is called with points and answers with costs.
+
+A concrete problem writes `costs`, for int8 rows; `Problem` turns what a caller has into such rows, and one
+point into one float. Problems whose cost adds up weights share `weigh`, and all take their rows in blocks
+where the work array would otherwise be large.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..families import Array
+from ..variables import Binary
+
+Bits = NDArray[np.int8]
+Flat = tuple[str, NDArray[np.int64], Array]
+
+BLOCK = 2**20  # entries of a work array: it stays in the second-level cache, and a large batch takes no gigabytes
+NO_INTS = np.empty(0, dtype=np.int64)
+NO_REALS = np.empty(0)
+
+
+class Problem(ABC):
+    """A cost over n bits, always to be minimised.
+
+    `problem(x)` is a float for one point, a 1-D array of zeros and ones, and an array of floats for a 2-D
+    array with one row a point; a row's cost does not depend on the rows around it. int8 and bool are taken
+    as they are, without a look at the entries; anything else is checked and copied.
+    """
+
+    n: int
+
+    @property
+    def optimum(self) -> float | None:
+        """The least cost, where it is known."""
+        return None
+
+    @property
+    def space(self) -> Binary:
+        """Where the points live, as `minimize` wants it."""
+        return Binary(self.n)
+
+    def __call__(self, x: Any) -> Any:
+        rows = bits(x, self.n)
+        return float(self.costs(rows[None])[0]) if rows.ndim == 1 else self.costs(rows)
+
+    @abstractmethod
+    def costs(self, x: Bits) -> Array:
+        """The cost of each row of a C-contiguous int8 array of n columns."""
+
+
+def bits(x: Any, n: int) -> Bits:
+    """`x` as a C-contiguous int8 array of one point or of rows of n."""
+    x = np.asarray(x)
+    if x.ndim not in (1, 2) or x.shape[-1] != n:
+        raise ValueError(f"x: expected an array of {n} bits, or of rows of {n}, got the shape {x.shape}")
+    if x.dtype == np.bool_:
+        x = x.view(np.int8)
+    elif x.dtype != np.int8:
+        if not ((x == 0) | (x == 1)).all():
+            raise ValueError(f"x: expected zeros and ones, got {x}")
+        x = x.astype(np.int8)
+    return np.ascontiguousarray(x)
+
+
+def weigh(weights: Array, holds: NDArray[Any]) -> Array:
+    """Σ of the weights of the terms that hold, for each point; `holds` has one row a term, one column a point.
+
+    The terms are added one after the other, not by a matrix product: that rounds by where in the batch a
+    point stands, and equal points must tie.
+    """
+    if not len(weights):
+        return np.zeros(holds.shape[1])
+    return np.add.accumulate(weights[:, None] * holds, axis=0)[-1]
+
+
+def in_blocks(costs: Callable[[Bits], Array], x: Bits, width: int) -> Array:
+    """`costs(x)`, computed for as many rows at a time as make work arrays of `width` entries a row fit `BLOCK`."""
+    size = max(1, BLOCK // max(width, 1))
+    if len(x) <= size:
+        return costs(x)
+    return np.concatenate([costs(x[i : i + size]) for i in range(0, len(x), size)])
+
+
+def frozen(a: NDArray[Any]) -> NDArray[Any]:
+    """A read-only C-contiguous copy, for a value to keep."""
+    a = np.array(a, order="C")
+    a.flags.writeable = False
+    return a

@@ -1,0 +1,130 @@
+"""What the tests of the core share: how hypothesis runs, and small distributions written out point by point."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from knobless import Axis, Bernoulli, Categorical, Gaussian, Product
+
+settings.register_profile("knobless", derandomize=True, deadline=None, max_examples=40)
+settings.load_profile("knobless")
+
+# Small enough to enumerate. `within(50)` sets margins of a large problem, so that θ may come near them.
+FAMILIES = {
+    "bit": Bernoulli(1).within(50),
+    "bits": Bernoulli(3).within(50),
+    "choice of two": Categorical(1, 2).within(50),
+    "choice of three": Categorical(1, 3).within(50),
+    "choices of four": Categorical(2, 4).within(50),
+    "float": Gaussian((Axis(),)).within(50),
+    "integers": Gaussian((Axis(0.05, 0.95, cell=0.1), Axis(0.2, 0.98, cell=0.6, rate=3.0))).within(50),
+    "mixed": Product((Bernoulli(2), Categorical(1, 3), Gaussian((Axis(0.125, 0.875, cell=0.25),)))).within(50),
+}
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(6)  # exact for polynomials of degree 11; the laws need 4
+
+
+def frozen(a, dtype=None):
+    """A read-only copy: whoever writes to it raises."""
+    a = np.array(a, dtype=dtype)
+    a.flags.writeable = False
+    return a
+
+
+def parts_of(family):
+    """The parts of a product with their share of θ; any other family is its own only part."""
+    parts = family.parts if isinstance(family, Product) else (family,)
+    lengths = [part.n * part.k if isinstance(part, Categorical) else part.dim for part in parts]
+    ends = list(itertools.accumulate(lengths))
+    return [(part, slice(end - length, end)) for part, length, end in zip(parts, lengths, ends, strict=True)]
+
+
+def marginals(family, theta):
+    """For each variable its values and their probabilities; for a number, the nodes of a quadrature."""
+    found = []
+    for part, where in parts_of(family):
+        t = theta[where]
+        match part:
+            case Bernoulli():
+                found += [((0, 1), (1.0 - p, p)) for p in t]
+            case Categorical():
+                found += [(range(part.k), p) for p in t.reshape(part.n, part.k)]
+            case Gaussian():
+                m, second = t.reshape(2, -1)
+                sigma = np.sqrt(second - m * m)
+                found += [(a + b * NODES, WEIGHTS / math.sqrt(2.0 * math.pi)) for a, b in zip(m, sigma, strict=True)]
+    return found
+
+
+def support(family, theta):
+    """Every point of the support, read-only, and its probability."""
+    each = marginals(family, theta)
+    x = list(itertools.product(*(values for values, _ in each)))
+    p = [math.prod(ps) for ps in itertools.product(*(ps for _, ps in each))]
+    return frozen(x), np.array(p)
+
+
+def log_density(family, theta, x):
+    """ln p_θ(x) from the textbook, of one point. θ may be complex, for derivatives by a complex step."""
+    total, column = 0.0, 0
+    for part, where in parts_of(family):
+        t, y = theta[where], x[column : column + part.variables]
+        column += part.variables
+        match part:
+            case Bernoulli():
+                total += np.log(np.where(y == 1, t, 1.0 - t)).sum()
+            case Categorical():
+                total += np.log(t.reshape(part.n, part.k)[np.arange(part.n), y.astype(int)]).sum()
+            case Gaussian():
+                m, second = t.reshape(2, -1)
+                variance = second - m * m
+                total += (-0.5 * np.log(2.0 * np.pi * variance) - (y - m) ** 2 / (2.0 * variance)).sum()
+    return total
+
+
+def free(family):
+    """A basis of the directions in which θ may move: for a choice, the last option pays for the others."""
+    blocks = []
+    for part, _ in parts_of(family):
+        if isinstance(part, Categorical):
+            basis = np.vstack([np.eye(part.k - 1), -np.ones(part.k - 1)])
+            blocks.append(np.kron(np.eye(part.n), basis))
+        else:
+            blocks.append(np.eye(part.dim))
+    whole = np.zeros((sum(len(b) for b in blocks), family.dim))
+    row = column = 0
+    for b in blocks:
+        whole[row : row + b.shape[0], column : column + b.shape[1]] = b
+        row, column = row + b.shape[0], column + b.shape[1]
+    return whole
+
+
+@st.composite
+def thetas(draw, family):
+    """An admissible θ, read-only."""
+    found = []
+    for part, _ in parts_of(family):
+        match part:
+            case Bernoulli():
+                found += draw(st.lists(st.floats(part.margin, 1.0 - part.margin), min_size=part.n, max_size=part.n))
+            case Categorical():
+                for _ in range(part.n):
+                    p = np.array(draw(st.lists(st.floats(0.05, 1.0), min_size=part.k, max_size=part.k)))
+                    found += (p / p.sum()).tolist()
+            case Gaussian():
+                # σ well above the rounding of m² + σ², which would otherwise be what is measured
+                m = np.array([draw(st.floats(a.low, a.high)) for a in part.axes])
+                sigma = np.array([draw(st.floats(0.3, 1.0)) * 12.0**-0.5 for _ in part.axes])
+                found += [*m, *(m * m + sigma * sigma)]
+    return frozen(found)
+
+
+def directions(family, size=1.0):
+    """A direction in which θ may move, read-only."""
+    each = st.lists(st.floats(-size, size), min_size=family.dim, max_size=family.dim)
+    return each.map(lambda phi: frozen(free(family) @ np.array(phi)))

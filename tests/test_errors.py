@@ -1,0 +1,419 @@
+"""Bad input: each is refused before anything is evaluated, with its name, what was expected and what came."""
+
+import math
+
+import numpy as np
+import pytest
+
+import knobless as kl
+
+BITS = kl.Binary(3)
+SPACE = kl.Space(
+    bits=kl.Binary(2), act=kl.Choice("relu", "tanh"), width=kl.Integer(1, 9, step=2), lr=kl.Float(0.1, 1.0)
+)
+POINT = {"bits": [0, 1], "act": "tanh", "width": 5, "lr": 0.5}
+
+# What is built, the error, its message.
+VARIABLES = {
+    "Binary of none": (lambda: kl.Binary(0), ValueError, r"^Binary: n: expected an integer of at least 1, got 0$"),
+    "Binary of a half": (lambda: kl.Binary(2.5), TypeError, r"^Binary: n: expected an integer, got 2.5 of type float$"),
+    "Binary of True": (lambda: kl.Binary(True), TypeError, r"^Binary: n: expected an integer, got True$"),
+    "Binary, p of 1": (
+        lambda: kl.Binary(2, p=1),
+        ValueError,
+        r"^Binary: p: expected .* strictly between 0 and 1, got 1$",
+    ),
+    "Binary, p of 0": (
+        lambda: kl.Binary(2, p=[0.5, 0]),
+        ValueError,
+        r"^Binary: p: .* between 0 and 1, got \[0.5, 0\]$",
+    ),
+    "Binary, p of NaN": (lambda: kl.Binary(2, p=math.nan), ValueError, r"^Binary: p: .* between 0 and 1, got nan$"),
+    "Binary, p too long": (
+        lambda: kl.Binary(2, p=[0.5] * 3),
+        ValueError,
+        r"^Binary: p: expected one probability or 2, got",
+    ),
+    "Binary, p of text": (lambda: kl.Binary(2, p="ab"), (TypeError, ValueError), r"^Binary: p: .*'ab'"),
+    "Choice of none": (lambda: kl.Choice(), ValueError, r"^Choice: expected at least two options, got 0: \(\)$"),
+    "Choice of one": (lambda: kl.Choice("a"), ValueError, r"^Choice: expected at least two options, got 1: \('a',\)"),
+    "Choice of a list": (
+        lambda: kl.Choice(["a", "b"]),
+        ValueError,
+        r"^Choice: expected at least two options, got 1: \(\['a'",
+    ),
+    "Choice twice the same": (
+        lambda: kl.Choice("a", "b", "a"),
+        ValueError,
+        r"^Choice: expected options that differ, got 'a' twice$",
+    ),
+    "Choice of equal arrays": (
+        lambda: kl.Choice(np.ones(2), np.ones(2)),
+        ValueError,
+        r"^Choice: expected options that differ",
+    ),
+    "Choice, p does not sum": (
+        lambda: kl.Choice(1, 2, p=[0.5, 0.6]),
+        ValueError,
+        r"^Choice: p: .* sum to 1, got \[0.5, 0.6\], which sum to 1.1$",
+    ),
+    "Choice, p gives nothing": (
+        lambda: kl.Choice(1, 2, p=[1, 0]),
+        ValueError,
+        r"^Choice: p: expected a probability above 0 for every option, got \[1, 0\]$",
+    ),
+    "Choice, p negative": (
+        lambda: kl.Choice(1, 2, p=[1.5, -0.5]),
+        ValueError,
+        r"^Choice: p: expected a probability above 0",
+    ),
+    "Choice, p of NaN": (
+        lambda: kl.Choice(1, 2, p=[math.nan, 1]),
+        ValueError,
+        r"^Choice: p: expected a probability above 0",
+    ),
+    "Choice, p too short": (
+        lambda: kl.Choice(1, 2, 3, p=[0.5, 0.5]),
+        ValueError,
+        r"^Choice: p: expected 3 probabilities for 3 options, got \[0.5, 0.5\]$",
+    ),
+    "Choice, p a number": (
+        lambda: kl.Choice(1, 2, p=0.5),
+        ValueError,
+        r"^Choice: p: expected 2 probabilities for 2 options, got 0.5$",
+    ),
+    "Choice, p of text": (lambda: kl.Choice(1, 2, p=["x", "y"]), (TypeError, ValueError), r"^Choice: p: .*'x'"),
+    "Choice, n of 0": (
+        lambda: kl.Choice(1, 2, n=0),
+        ValueError,
+        r"^Choice: n: expected an integer of at least 1, got 0$",
+    ),
+    "Integer, low = high": (
+        lambda: kl.Integer(3, 3),
+        ValueError,
+        r"^Integer: expected low < high, got low = 3 and high = 3$",
+    ),
+    "Integer, low > high": (
+        lambda: kl.Integer(4, 3),
+        ValueError,
+        r"^Integer: expected low < high, got low = 4 and high = 3$",
+    ),
+    "Integer, low 0.5": (
+        lambda: kl.Integer(0.5, 3),
+        TypeError,
+        r"^Integer: low: expected an integer, got 0.5 of type float$",
+    ),
+    "Integer, high inf": (
+        lambda: kl.Integer(0, math.inf),
+        TypeError,
+        r"^Integer: high: expected an integer, got inf of type float$",
+    ),
+    "Integer, low text": (
+        lambda: kl.Integer("1", 3),
+        TypeError,
+        r"^Integer: low: expected an integer, got '1' of type str$",
+    ),
+    "Integer, step 0": (
+        lambda: kl.Integer(0, 3, step=0),
+        ValueError,
+        r"^Integer: step: expected an integer of at least 1, got 0$",
+    ),
+    "Integer, step too long": (
+        lambda: kl.Integer(0, 3, step=4),
+        ValueError,
+        r"^Integer: step: expected at most high - low = 3, got 4$",
+    ),
+    "Integer, log from 0": (
+        lambda: kl.Integer(0, 3, log=True),
+        ValueError,
+        r"^Integer: low: expected at least 1 in log scale, got 0$",
+    ),
+    "Integer, log and step": (
+        lambda: kl.Integer(1, 9, step=2, log=True),
+        ValueError,
+        r"^Integer: step: expected 1 in log scale, got 2$",
+    ),
+    "Integer, n of -1": (
+        lambda: kl.Integer(1, 9, n=-1),
+        ValueError,
+        r"^Integer: n: expected an integer of at least 1, got -1$",
+    ),
+    "Integer, too wide": (
+        lambda: kl.Integer(0, 2**60),
+        ValueError,
+        r"^Integer: expected bounds of at most 1.1259e\+15, got 0 to",
+    ),
+    "Float, low = high": (
+        lambda: kl.Float(3, 3),
+        ValueError,
+        r"^Float: expected low < high, got low = 3.0 and high = 3.0$",
+    ),
+    "Float, low > high": (
+        lambda: kl.Float(4, 3),
+        ValueError,
+        r"^Float: expected low < high, got low = 4.0 and high = 3.0$",
+    ),
+    "Float, high inf": (lambda: kl.Float(0, math.inf), ValueError, r"^Float: high: expected a finite number, got inf$"),
+    "Float, low NaN": (lambda: kl.Float(math.nan, 1), ValueError, r"^Float: low: expected a finite number, got nan$"),
+    "Float, low text": (lambda: kl.Float("0", 1), TypeError, r"^Float: low: expected a number, got '0' of type str$"),
+    "Float, low None": (
+        lambda: kl.Float(None, 1),
+        TypeError,
+        r"^Float: low: expected a number, got None of type NoneType$",
+    ),
+    "Float, low a list": (
+        lambda: kl.Float([0, 1], 2),
+        TypeError,
+        r"^Float: low: expected a number, got \[0, 1\] of type list$",
+    ),
+    "Float, log from 0": (
+        lambda: kl.Float(0, 1, log=True),
+        ValueError,
+        r"^Float: low: expected a number above 0 in log scale, got 0.0$",
+    ),
+    "Float, log and step": (
+        lambda: kl.Float(1, 9, step=2, log=True),
+        ValueError,
+        r"^Float: step: expected None in log scale, got 2.0$",
+    ),
+    "Float, step 0": (lambda: kl.Float(0, 1, step=0), ValueError, r"^Float: step: expected a number above 0, got 0.0$"),
+    "Float, step too long": (
+        lambda: kl.Float(0, 1, step=2),
+        ValueError,
+        r"^Float: step: expected at most high - low = 1.0, got 2.0$",
+    ),
+    "Float, step too short": (
+        lambda: kl.Float(0, 1, step=1e-17),
+        ValueError,
+        r"^Float: step: expected fewer than 2\*\*50 steps, got 1e-17$",
+    ),
+    "Float, too wide": (
+        lambda: kl.Float(-1e308, 1e308),
+        ValueError,
+        r"^Float: expected a range that is a finite number",
+    ),
+    "Float, n of 0": (lambda: kl.Float(0, 1, n=0), ValueError, r"^Float: n: expected an integer of at least 1, got 0$"),
+    "empty Space": (lambda: kl.Space(), ValueError, r"^space: expected at least one variable, got none$"),
+    "empty list below": (
+        lambda: kl.Space(a=[]),
+        ValueError,
+        r"^space.a: expected at least one variable, got an empty list$",
+    ),
+    "empty dict below": (
+        lambda: kl.Space(a=[BITS, {}]),
+        ValueError,
+        r"^space.a\[1\]: expected at least one variable, got none$",
+    ),
+    "no variable": (lambda: kl.Space(a=3), TypeError, r"^space.a: expected Binary, Choice, .*, got 3 of type int$"),
+    "a class": (lambda: kl.Space(a=kl.Binary), TypeError, r"^space.a: expected Binary, Choice, .* of type type$"),
+    "umda, mu = lam": (lambda: kl.umda(BITS, 4, 4), ValueError, r"^mu: expected fewer than lam = 4, got 4$"),
+    "umda, lam of 1": (lambda: kl.umda(BITS, 1, 1), ValueError, r"^lam: expected an integer of at least 2, got 1$"),
+    "pbil, eps of 2": (lambda: kl.pbil(BITS, 4, 2, 2.0), ValueError, r"^eps: expected a number in \(0, 1\], got 2.0$"),
+    "cga, eps of 0": (lambda: kl.cga(BITS, eps=0.0), ValueError, r"^eps: expected a number above 0, got 0.0$"),
+    "cga of nothing": (lambda: kl.cga(5), TypeError, r"^space: expected Binary, .*, got 5 of type int$"),
+}
+
+
+@pytest.mark.parametrize(("build", "error", "message"), VARIABLES.values(), ids=VARIABLES)
+def test_variables_and_recipes(build, error, message):
+    with pytest.raises(error, match=message):
+        build()
+
+
+# What `minimize` and `maximize` are given besides a function, the error, its message.
+ARGUMENTS = {
+    "no space": ({"space": None}, TypeError, r"^space: expected Binary, Choice, .*, got None of type NoneType$"),
+    "a number for a space": ({"space": 100}, TypeError, r"^space: expected Binary, Choice, .*, got 100 of type int$"),
+    "an empty list": ({"space": []}, ValueError, r"^space: expected at least one variable, got an empty list$"),
+    "an empty dict": ({"space": {}}, ValueError, r"^space: expected at least one variable, got none$"),
+    "budget of 0": ({"budget": 0}, ValueError, r"^budget: expected an integer of at least 1, got 0$"),
+    "budget of -5": ({"budget": -5}, ValueError, r"^budget: expected an integer of at least 1, got -5$"),
+    "budget of 10.5": ({"budget": 10.5}, TypeError, r"^budget: expected an integer, got 10.5 of type float$"),
+    "budget of text": ({"budget": "9"}, TypeError, r"^budget: expected an integer, got '9' of type str$"),
+    "budget of None": ({"budget": None}, TypeError, r"^budget: expected an integer, got None of type NoneType$"),
+    "batch of 0": ({"batch": 0}, ValueError, r"^batch: expected an integer of at least 1, got 0$"),
+    "batch of 1.5": ({"batch": 1.5}, TypeError, r"^batch: expected an integer, got 1.5 of type float$"),
+    "target of text": ({"target": "low"}, TypeError, r"^target: expected a number, got 'low' of type str$"),
+    "target of NaN": ({"target": math.nan}, ValueError, r"^target: expected a finite number, got nan$"),
+    "target of two": ({"target": [1, 2]}, TypeError, r"^target: expected a number, got \[1, 2\] of type list$"),
+    "timeout of 0": ({"timeout": 0}, ValueError, r"^timeout: expected a number above 0, got 0.0$"),
+    "timeout of -1": ({"timeout": -1.0}, ValueError, r"^timeout: expected a number above 0, got -1.0$"),
+    "timeout of text": ({"timeout": "1s"}, TypeError, r"^timeout: expected a number, got '1s' of type str$"),
+    "stall of 0": ({"stall": 0}, ValueError, r"^stall: expected an integer of at least 1, got 0$"),
+    "stall of 2.5": ({"stall": 2.5}, TypeError, r"^stall: expected an integer, got 2.5 of type float$"),
+    "callback of 3": ({"callback": 3}, TypeError, r"^callback: expected a function, got 3$"),
+    "a recipe, not its value": (
+        {"algorithm": kl.cga},
+        TypeError,
+        r"^algorithm: expected a value such as .*\(space\), got <function cga",
+    ),
+    "an algorithm's name": (
+        {"algorithm": "cga"},
+        TypeError,
+        r"^algorithm: expected a value such as .*\(space\), got 'cga'$",
+    ),
+    "for another space": (
+        {"algorithm": kl.cga(kl.Binary(4))},
+        ValueError,
+        r"^algorithm: expected one made for this very space.*, got one for 4 variables",
+    ),
+    "for another prior": (
+        {"algorithm": kl.cga(kl.Binary(3, p=0.1))},
+        ValueError,
+        r"^algorithm: expected one made for this very space.*, got ",
+    ),
+    "rng negative": ({"rng": -1}, ValueError, r"^rng: expected .*, got -1$"),
+    "rng of text": ({"rng": "seed"}, TypeError, r"^rng: expected .*, got 'seed'"),
+    "rng of 1.5": ({"rng": 1.5}, TypeError, r"^rng: expected .*, got 1.5"),
+    "known a number": ({"known": 5}, TypeError, r"^known: expected pairs \(point, value\), got 5$"),
+    "known not pairs": (
+        {"known": [[0, 1, 0]]},
+        TypeError,
+        r"^known\[0\]: expected a pair \(point, value\), got \[0, 1, 0\]$",
+    ),
+    "known one pair": (
+        {"known": ([0, 1, 0], 1.0)},
+        TypeError,
+        r"^known\[0\]: expected a pair \(point, value\), got \[0, 1, 0\]$",
+    ),
+    "known outside": ({"known": [([0, 1, 2], 1.0)]}, ValueError, r"^known.*: expected 0 or 1, got 2$"),
+    "known of text": ({"known": [([0, 1, 1], "1")]}, TypeError, r"^known.*: expected .*number, got '1' of type str$"),
+    "x0 too short": ({"x0": [0, 1]}, ValueError, r"^x0: expected 3 values, got \[0, 1\]$"),
+    "x0 of text": ({"x0": "011"}, ValueError, r"^x0: expected 3 values, got '011'$"),
+    "x0 a number": ({"x0": 0}, ValueError, r"^x0: expected 3 values, got 0$"),
+    "x0 no bit": ({"x0": [0, 1, 2]}, ValueError, r"^x0\[2\]: expected 0 or 1, got 2$"),
+    "x0 between bits": ({"x0": [0, 1, 0.5]}, ValueError, r"^x0\[2\]: expected 0 or 1, got 0.5$"),
+    "x0 in two dimensions": ({"x0": np.eye(3)}, ValueError, r"^x0\[0\]: expected 0 or 1, got array"),
+    "x0 no dict": (
+        {"space": SPACE, "x0": [0, 1]},
+        TypeError,
+        r"^x0: expected a dict with the keys \['bits', .*'lr'\], got \[0, 1\]$",
+    ),
+    "x0 without a key": (
+        {"space": SPACE, "x0": {"bits": [0, 1]}},
+        ValueError,
+        r"^x0: expected the keys \['bits', .*'lr'\], got \['bits'\]$",
+    ),
+    "x0 with one too many": (
+        {"space": SPACE, "x0": POINT | {"z": 1}},
+        ValueError,
+        r"^x0: expected the keys .*, got .*'z'\]$",
+    ),
+    "x0 no option": (
+        {"space": SPACE, "x0": POINT | {"act": "gelu"}},
+        ValueError,
+        r"^x0\['act'\]: expected one of 'relu', 'tanh', got 'gelu'$",
+    ),
+    "x0 above": (
+        {"space": SPACE, "x0": POINT | {"width": 11}},
+        ValueError,
+        r"^x0\['width'\]: expected an integer from 1 to 9 in steps of 2, got 11$",
+    ),
+    "x0 below": (
+        {"space": SPACE, "x0": POINT | {"width": -1}},
+        ValueError,
+        r"^x0\['width'\]: expected an integer from 1 to 9 in steps of 2, got -1$",
+    ),
+    "x0 between steps": (
+        {"space": SPACE, "x0": POINT | {"width": 4}},
+        ValueError,
+        r"^x0\['width'\]: expected an integer from 1 to 9 in steps of 2, got 4$",
+    ),
+    "x0 not whole": (
+        {"space": SPACE, "x0": POINT | {"width": 5.5}},
+        ValueError,
+        r"^x0\['width'\]: expected an integer .*, got 5.5$",
+    ),
+    "x0, a float too large": (
+        {"space": SPACE, "x0": POINT | {"lr": 1.1}},
+        ValueError,
+        r"^x0\['lr'\]: expected a number from 0.1 to 1.0, got 1.1$",
+    ),
+    "x0, a float of text": (
+        {"space": SPACE, "x0": POINT | {"lr": "0.5"}},
+        TypeError,
+        r"^x0\['lr'\]: expected a number, got '0.5' of type str$",
+    ),
+    "x0, a float of NaN": (
+        {"space": SPACE, "x0": POINT | {"lr": math.nan}},
+        ValueError,
+        r"^x0\['lr'\]: expected a finite number, got nan$",
+    ),
+    "x0, bits too long": (
+        {"space": SPACE, "x0": POINT | {"bits": [0, 1, 1]}},
+        ValueError,
+        r"^x0\['bits'\]: expected 2 values, got \[0, 1, 1\]$",
+    ),
+    "x0, a list too short": (
+        {"space": [BITS, BITS], "x0": [[0, 1, 0]]},
+        ValueError,
+        r"^x0: expected a list of 2, got \[\[0, 1, 0\]\]$",
+    ),
+    "x0, deep": (
+        {"space": {"a": [BITS, {"b": BITS}]}, "x0": {"a": [[0, 1, 0], {"b": [0, 0, 7]}]}},
+        ValueError,
+        r"^x0\['a'\]\[1\]\['b'\]\[2\]: expected 0 or 1, got 7$",
+    ),
+    "x0, between float steps": (
+        {"space": kl.Float(0, 0.3, step=0.1), "x0": 0.25},
+        ValueError,
+        r"^x0: expected a number from 0.0 to 0.3 in steps of 0.1, got 0.25$",
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", [kl.minimize, kl.maximize])
+@pytest.mark.parametrize(("given", "error", "message"), ARGUMENTS.values(), ids=ARGUMENTS)
+def test_arguments_are_refused_before_an_evaluation_is_spent(entry, given, error, message):
+    calls = []
+
+    def fun(x):
+        calls.append(x)
+        return 0.0
+
+    with pytest.raises(error, match=message):
+        entry(fun, **{"space": BITS, "budget": 10, "rng": 0} | given)
+    assert calls == []
+
+
+@pytest.mark.parametrize("entry", [kl.minimize, kl.maximize])
+@pytest.mark.parametrize("fun", [None, 3, "fun", [abs]])
+def test_an_objective_that_is_no_function(entry, fun):
+    with pytest.raises(TypeError, match=r"^fun: expected a function, got ") as info:
+        entry(fun, BITS, budget=10, rng=0)
+    assert repr(fun) in str(info.value)
+
+
+@pytest.mark.parametrize("name", ["space", "batch", "x0", "algorithm", "rng"])
+def test_an_optimizer_refuses_the_same(name):
+    rows = {label: row for label, row in ARGUMENTS.items() if name in row[0] and row[0].keys() <= {"space", name}}
+    assert len(rows) >= 2
+    for given, error, message in rows.values():
+        with pytest.raises(error, match=message):
+            kl.Optimizer(**{"space": BITS, "rng": 0} | given)
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_asking_for_none(k):
+    opt = kl.Optimizer(BITS, rng=0)
+    with pytest.raises(ValueError, match=rf"^k: expected an integer of at least 1, got {k}$"):
+        opt.ask(k)
+    with pytest.raises(TypeError, match=r"^k: expected an integer, got 1.5 of type float$"):
+        opt.ask(1.5)
+    assert opt.due == opt.lam
+
+
+def test_adding_a_point_outside():
+    opt = kl.Optimizer(SPACE, rng=0)
+    with pytest.raises(ValueError, match=r"^x\['act'\]: expected one of 'relu', 'tanh', got 'elu'$"):
+        opt.add(POINT | {"act": "elu"}, 1.0)
+    with pytest.raises(TypeError, match=r"expected one number, got 'a' of type str$"):
+        opt.add(POINT, "a")
+    assert opt.best is None
+
+
+def test_an_unknown_argument_is_pythons_to_refuse():
+    with pytest.raises(TypeError, match="popsize"):
+        kl.minimize(sum, BITS, budget=10, popsize=5)
+    with pytest.raises(TypeError, match="budget"):
+        kl.minimize(sum, BITS)
