@@ -474,7 +474,7 @@ def test_flipped_bits_flip_the_trajectory(recipe, seed, flips):
 @pytest.mark.parametrize("recipe", [pbil_lambda, pbil_epsilon, cga])
 @pytest.mark.parametrize("n", [1, 3, 20])
 def test_under_pure_noise_the_variance_neither_blows_up_nor_freezes(recipe, n):
-    """It wanders below its start and keeps coming back; with the plain exponential its median falls to 1e-5."""
+    """It wanders below its start and keeps coming back; with exp(growth), n = 1, its median falls to 0.01 to 0.03."""
     family = Gaussian(tuple(Axis() for _ in range(n)))
     algorithm = recipe(family)
     rng = np.random.default_rng(0)
@@ -520,20 +520,20 @@ def test_the_neighbours_of_an_integer_keep_their_margin(D, count):
 
 
 @pytest.mark.parametrize("D", [1, 30, 1000])
-@pytest.mark.parametrize("high", [100, 10_000])
+@pytest.mark.parametrize("high", [2, 3, 10, 100, 10_000])
 def test_the_neighbours_of_a_log_integer_keep_their_margin(D, high):
     integer = Integer(1, high, log=True)
     family = Gaussian((integer.axis,)).within(D)
     bottom, span = math.log(0.5), math.log(high + 0.5) - math.log(0.5)
-    for value in (2, 10, high):
+    for value in {2, min(10, high), high}:
         below, m, above = ((math.log(v) - bottom) / span for v in (value - 0.5, value, value + 0.5))
         assert integer.values(np.array([below + 1e-9, m, above - 1e-9])).tolist() == [value] * 3  # the cell is this
         theta = squeezed(family, [m])
         normal = NormalDist(theta[0], math.sqrt(theta[1] - theta[0] ** 2))
         other = normal.cdf(below) + (1.0 - normal.cdf(above) if value < high else 0.0)
         margin = 1.0 / max(D, 4) / (2.0 if value == high else 1.0)  # at the edge there is one neighbour only
-        # The floor knows a cell's width to first order, 1/v of the logarithm, and not where in it the mean lies.
-        assert 0.95 * margin < other < 2.0 * margin
+        # The lower half of a cell is the wider one and rules; beyond the upper one there is then more than needed.
+        assert 0.999 * margin < other < 8.0 * margin
 
 
 def test_a_float_is_resolved_down_to_a_millionth_and_no_further():
@@ -565,20 +565,22 @@ def many(n):
     }
 
 
-def calls(function):
-    """Calls of Python and C functions while `function` runs."""
+def instructions(function):
+    """Python instructions executed while `function` runs: a loop shows, whatever it calls."""
     count = 0
 
-    def profile(frame, event, argument):
+    def trace(frame, event, argument):
         nonlocal count
-        count += event in ("call", "c_call")
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
 
-    before = sys.getprofile()
-    sys.setprofile(profile)
+    before = sys.gettrace()
+    sys.settrace(trace)
     try:
         function()
     finally:
-        sys.setprofile(before)
+        sys.settrace(before)
     return count
 
 
@@ -599,8 +601,8 @@ def test_no_python_loop_over_variables(kind):
             family.entropy(after.theta)
 
         once()  # what is computed once is computed now
-        counts.append(calls(once))
-    assert counts[0] == counts[1]
+        counts.append(instructions(once))
+    assert counts[1] < counts[0] + 300  # one instruction a variable would be 3,000 more
 
 
 @pytest.mark.parametrize("kind", many(2))

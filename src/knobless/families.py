@@ -327,10 +327,10 @@ class Gaussian:
         low, high, cell, rate = self._axes
         moved = np.minimum(np.maximum(m + mean, low), high)
         # The variance moves multiplicatively, its inverse by at most half and linearly: under pure noise the
-        # precision is then a martingale above its least value, so that σ² wanders below its start but keeps
-        # coming back, whatever the step. With exp(growth) it would wander off and freeze.
+        # precision is then a martingale above its least value (for weights that are centred), so that σ² wanders
+        # below its start but keeps coming back, whatever the step. With exp(growth) it would wander off and freeze.
         growth = np.minimum(np.maximum((second - 2.0 * m * mean) / variance, -0.5), 0.5)
-        floor = (self._reach * np.maximum(cell * np.exp(-rate * moved), RESOLUTION)) ** 2
+        floor = (self._reach * np.maximum(_width(cell, rate, moved), RESOLUTION)) ** 2
         wider = np.minimum(np.maximum(variance / (1.0 - growth), floor), START)
         # As a change to m² + σ², and none at all for a step of zero, which then changes nothing to the last bit.
         change = np.where((mean == 0.0) & (second == 0.0), 0.0, wider - variance)
@@ -341,6 +341,12 @@ class Gaussian:
 
     def entropy(self, theta: Array) -> float:
         return float(0.5 * np.log(2.0 * np.pi * math.e * self._moments(theta)[1]).sum())
+
+
+def _width(cell: Array, rate: Array, z: Array) -> Array:
+    """Of the cell around z; in log scale twice its lower half, which is the wider one and the only one at the top."""
+    width = cell * np.exp(-rate * z)
+    return np.divide(-2.0 * np.log1p(-0.5 * rate * width), rate, out=width, where=rate > 0.0)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class IGO:
     adaptation: Adaptation
 
     def init(self, theta: Array | None = None) -> State:
-        theta = self.family.initial() if theta is None else theta
+        theta = self.family.initial() if theta is None else theta.copy()
         return State(theta, self.adaptation.start(self.family.whiten(theta, np.zeros(len(theta)))))
 
     def ask(self, state: State, rng: np.random.Generator, size: int | None = None) -> Points:

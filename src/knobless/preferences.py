@@ -68,8 +68,11 @@ class Values:
         if not finite.any():
             return np.zeros(len(f))
         f = np.where(f == -np.inf, f[finite].min(), np.where(finite, f, f[finite].max()))
-        with np.errstate(over="ignore"):  # exp(−inf) is 0, which is what is meant
-            W = np.exp(f.min() - f) if self.W is None else self._checked(f)
+        if self.W is None:
+            with np.errstate(over="ignore"):  # exp(−inf) is 0, which is what is meant
+                W = np.exp(f.min() - f)
+        else:
+            W = self._checked(f)
         mean = W.mean()
         return (W - mean) / mean if mean > 0.0 else np.zeros(len(f))
 
