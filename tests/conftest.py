@@ -117,9 +117,9 @@ def thetas(draw, family):
                     p = np.array(draw(st.lists(st.floats(0.05, 1.0), min_size=part.k, max_size=part.k)))
                     found += (p / p.sum()).tolist()
             case Gaussian():
-                # σ well above the rounding of m² + σ², which would otherwise be what is measured
+                # σ above its floor, and well above the rounding of m² + σ², which would otherwise be what is measured
                 m = np.array([draw(st.floats(a.low, a.high)) for a in part.axes])
-                sigma = np.array([draw(st.floats(0.3, 1.0)) * 12.0**-0.5 for _ in part.axes])
+                sigma = np.array([draw(st.floats(0.5, 1.0)) * 12.0**-0.5 for _ in part.axes])
                 found += [*m, *(m * m + sigma * sigma)]
     return frozen(found)
 

@@ -46,8 +46,13 @@ def least_sigma(part, m):
     """σ at the floor, by definition: leaving a cell from its middle has the probability of a bit's margin."""
     D = part.total or len(part.axes)
     q = NormalDist().inv_cdf(1.0 - 0.5 / max(D, 4))
-    cell = np.array([max(a.cell * math.exp(-a.rate * mi), 1e-6) for a, mi in zip(part.axes, m, strict=True)])
-    return cell / (2.0 * q)
+    cell = []
+    for axis, mi in zip(part.axes, m, strict=True):
+        width = axis.cell * math.exp(-axis.rate * min(max(mi, axis.low), axis.high))
+        if axis.rate:  # in log scale, twice the lower half of what is one unit wide
+            width = -2.0 * math.log1p(-axis.rate * width / 2.0) / axis.rate
+        cell.append(max(width, 1e-6))
+    return np.array(cell) / (2.0 * q)
 
 
 def assert_admissible(family, theta):
@@ -64,9 +69,11 @@ def assert_admissible(family, theta):
                 np.testing.assert_allclose(t.reshape(part.n, k).sum(axis=1), 1.0, rtol=0, atol=1e-12)
             case Gaussian():
                 m, second = t.reshape(2, -1)
-                assert (m >= [a.low for a in part.axes]).all()
-                assert (m <= [a.high for a in part.axes]).all()
                 variance = second - m * m
+                # The mean may be outside by as much as σ is above its floor.
+                room = np.sqrt(np.maximum(variance, 0.0)) - least_sigma(part, m) + 1e-9
+                assert (m >= np.array([a.low for a in part.axes]) - room).all()
+                assert (m <= np.array([a.high for a in part.axes]) + room).all()
                 assert (variance <= START + 1e-15).all()
                 assert (variance >= least_sigma(part, m) ** 2 - 1e-15).all()  # m² + σ² is rounded at 1e-16
 

@@ -550,8 +550,9 @@ def test_a_prior_given_as_an_array_is_not_kept_by_reference():
 def test_repr_can_be_read():
     assert repr(kl.Choice("relu", None, 1.5)) == "Choice('relu', None, 1.5)"
     assert repr(kl.Choice("a", "b", p=[0.75, 0.25], n=3)) == "Choice('a', 'b', p=[0.75, 0.25], n=3)"
-    assert repr(kl.Binary(3)).startswith("Binary(n=3")
+    assert repr(kl.Binary(3)) == "Binary(3)"
+    assert repr(kl.Float(1e-4, 0.1, log=True)) == "Float(0.0001, 0.1, log=True)"
     shown = repr(kl.Space(lr=kl.Float(0.5, 1.5, log=True), act=kl.Choice("a", "b")))
-    assert shown.startswith("Space(lr=Float(low=0.5, high=1.5")
+    assert shown.startswith("Space(lr=Float(0.5, 1.5, log=True)")
     assert shown.endswith("act=Choice('a', 'b'))")
     assert repr(kl.Space.of(kl.Choice(1, 2))) == "Space.of(Choice(1, 2))"

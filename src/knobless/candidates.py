@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import cached_property
 from traceback import format_exception
 from typing import Any, NamedTuple, overload
 
@@ -46,7 +47,11 @@ class Batch(Sequence[Candidate]):
     def __getitem__(self, index: int | slice) -> Candidate | Batch:
         if isinstance(index, slice):
             return Batch(self._space, self.ids[index], self._codes[index])
-        return Candidate(self.ids[index], self._space.decode(self._codes[index]))
+        return Candidate(self.ids[index], self._points[index])
+
+    @cached_property
+    def _points(self) -> list[Any]:
+        return self._space.decode_each(self._codes)
 
     def __repr__(self) -> str:
         return f"Batch of {len(self)}: {', '.join(map(repr, self[:3]))}{', …' if len(self) > 3 else ''}"
@@ -87,7 +92,7 @@ class Iteration:
 
     def settle(self, ids: Sequence[int], f: Array, fate: int) -> None:
         """These have come back with values, or never will."""
-        if len(f) == self.drawn == self.missing and isinstance(ids, range) and fate == TOLD:
+        if len(f) == self.missing and fate == TOLD and ids == range(self.first, self.first + self.drawn):
             self._f, self._fate, self.missing = f, bytearray([TOLD]) * len(f), 0  # the usual case: all of it at once
             return
         self._f = np.concatenate([self._f, np.full(self.drawn - len(self._f), math.nan)])

@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import positive_int
+from ._checks import positive_int, probabilities
 
 Array = NDArray[np.float64]
 Points = NDArray[Any]  # int8 for bits, int16 for choices, float64 as soon as a number is among them
@@ -107,6 +107,9 @@ class Bernoulli:
 
     def __post_init__(self) -> None:
         positive_int("n", self.n)
+        p = probabilities("p", self.p)
+        if p.shape not in ((), (self.n,)) or not ((p >= 0.0) & (p <= 1.0)).all():
+            raise ValueError(f"p: expected one probability or {self.n}, got {self.p!r}")
 
     @property
     def dim(self) -> int:
@@ -263,7 +266,7 @@ class Axis:
 class Gaussian:
     """Numbers: a latent normal z each on the range scaled to [0, 1], T(z) = (z, z²), θ = (m, m² + σ²).
 
-    It starts with the mean and the variance of the uniform distribution. The mean stays in the range; the
+    It starts with the mean and the variance of the uniform distribution. The mean stays in the range or near it; the
     variance never exceeds its start and keeps a floor, for integers such that the neighbours of the mean
     together keep the probability that a bit's other value keeps.
     """
@@ -325,15 +328,20 @@ class Gaussian:
         m, variance = self._moments(theta)
         mean, second = step.reshape(2, -1)
         low, high, cell, rate = self._axes
-        moved = np.minimum(np.maximum(m + mean, low), high)
+        floor = self._reach * np.maximum(_width(cell, rate, bounded(m + mean, low, high)), RESOLUTION)
         # The variance moves multiplicatively, its inverse by at most half and linearly: under pure noise the
         # precision is then a martingale above its least value (for weights that are centred), so that σ² wanders
         # below its start but keeps coming back, whatever the step. With exp(growth) it would wander off and freeze.
-        growth = np.minimum(np.maximum((second - 2.0 * m * mean) / variance, -0.5), 0.5)
-        floor = (self._reach * np.maximum(_width(cell, rate, moved), RESOLUTION)) ** 2
-        wider = np.minimum(np.maximum(variance / (1.0 - growth), floor), START)
+        growth = bounded((second - 2.0 * m * mean) / variance, -0.5, 0.5)
+        wider = bounded(variance / (1.0 - growth), floor**2, START)
+        # The mean may leave the range by as much as σ exceeds its floor: held at the bound, half of what is drawn
+        # would look the same, and an optimum there would hardly be found.
+        room = np.sqrt(wider) - floor
+        moved = bounded(m + mean, low - room, high + room)
         # As a change to m² + σ², and none at all for a step of zero, which then changes nothing to the last bit.
-        change = np.where((mean == 0.0) & (second == 0.0), 0.0, wider - variance)
+        still = (mean == 0.0) & (second == 0.0)
+        moved = np.where(still, m, moved)
+        change = np.where(still, 0.0, wider - variance)
         return np.concatenate([moved, theta[len(m) :] + (moved - m) * (moved + m) + change])
 
     def mode(self, theta: Array) -> Points:
@@ -341,6 +349,11 @@ class Gaussian:
 
     def entropy(self, theta: Array) -> float:
         return float(0.5 * np.log(2.0 * np.pi * math.e * self._moments(theta)[1]).sum())
+
+
+def bounded(v: NDArray[Any], low: Any, high: Any) -> NDArray[Any]:
+    """v, but not below low nor above high."""
+    return np.minimum(np.maximum(v, low), high)
 
 
 def _width(cell: Array, rate: Array, z: Array) -> Array:

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ._checks import positive_int, positive_real
-from .adaptation import SNR, Adaptation, Fixed, Signal, steps
+from .adaptation import SNR, Adaptation, Fixed, Signal, samples, steps
 from .families import Array, Family, Points
 from .preferences import Preference, Quartiles, Truncation
 from .space import Space
@@ -35,7 +36,12 @@ class IGO:
     adaptation: Adaptation
 
     def init(self, theta: Array | None = None) -> State:
-        theta = self.family.initial() if theta is None else theta.copy()
+        initial = self.family.initial()
+        if theta is not None:
+            if np.shape(theta) != initial.shape:
+                raise ValueError(f"theta: expected {len(initial)} parameters, got the shape {np.shape(theta)}")
+            theta = self.family.move(np.array(theta, dtype=float), np.zeros(len(initial)))
+        theta = initial if theta is None else theta
         return State(theta, self.adaptation.start(self.family.whiten(theta, np.zeros(len(theta)))))
 
     def ask(self, state: State, rng: np.random.Generator, size: int | None = None) -> Points:
@@ -48,12 +54,12 @@ class IGO:
         if not np.count_nonzero(w != w[0]):  # lines 7-9
             return state
         theta = state.theta
-        w = w / len(w)
-        gradient = w @ self.family.statistics(x)  # line 10
-        total = w.sum()
-        if total:  # weights that are centred have none
+        share = w / len(w)
+        gradient = share @ self.family.statistics(x)  # line 10
+        total = share.sum()
+        if total:  # nothing to take off where the weights are centred
             gradient -= total * theta
-        noise = math.sqrt(self.family.dim * float(w @ w))  # its length if f told nothing
+        noise = math.sqrt(self.family.dim * float(share @ share))  # its length if f told nothing
         # Lines 12-15 come before line 11: eq. (s) whitens with θ as it was when x was drawn, and only then
         # is the whitened gradient over `noise` of length one on average when f tells nothing.
         eps, signal = self.adaptation.step(state.signal, self.family.whiten(theta, gradient), noise)
@@ -69,7 +75,7 @@ class IGO:
         return self.adaptation.spend_at(state.signal)[1]
 
     def snr(self, state: State) -> float:
-        """‖s‖²/γ, about 1 when f tells nothing and held near α; NaN before anything was learnt."""
+        """‖s‖²/γ, about 1 when f tells nothing and held near α; NaN before anything was learnt, or if ε is fixed."""
         s, gamma, _ = state.signal
         return float(s @ s) / gamma if gamma else math.nan
 
@@ -85,16 +91,18 @@ def family_of(space: Any) -> Family:
 
 def pbil_lambda(space: Any) -> IGO:
     """PBIL-λ, the paper's proposal and the default here: ε = n^-½ and as many samples as the signal needs."""
-    family = family_of(space)
-    n = family.dim
-    return IGO(family, Quartiles(), SNR(eps=n**-0.5, lam_max=max(n, 2)))
+    return _parameterless(family_of(space), samples)
 
 
 def pbil_epsilon(space: Any) -> IGO:
     """PBIL-ε: two samples an iteration and steps as short as the signal needs."""
-    family = family_of(space)
+    return _parameterless(family_of(space), steps)
+
+
+def _parameterless(family: Family, spend: Callable[[float, int], tuple[int, float]]) -> IGO:
+    """The paper's defaults, which depend on n alone."""
     n = family.dim
-    return IGO(family, Quartiles(), SNR(eps=n**-0.5, lam_max=max(n, 2), spend=steps))
+    return IGO(family, Quartiles(), SNR(eps=n**-0.5, lam_max=max(n, 2), spend=spend))
 
 
 def cga(space: Any, eps: float | None = None) -> IGO:

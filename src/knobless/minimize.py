@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from .igo import IGO
 from .optimizer import Info, Optimizer
 from .progress import Bar, NoBar
 from .result import MESSAGES, History, Result, Status
+
+if TYPE_CHECKING:
+    from .fast import Run
 
 HOPELESS = 100  # evaluations without a single value after which a run ends
 
@@ -125,13 +128,16 @@ class _Run:
             opt.add(pair[0], sign * objective_value(pair[1], f"known[{i}]"), f"known[{i}]")
         opt.on_iteration = self._report
         self.improved_at = 0
+        self.compiled = _compiled(fun, opt, sign)
+        self.engine: Run | None = None
 
     def run(self, progress: bool) -> Result:
         status = Status.TARGET if self._reached() else None
         with Bar(self.budget) if progress else NoBar() as bar:
             try:
                 while status is None:
-                    status = self._iterate()
+                    # The first iteration is never compiled: it hands out x0 and shows what is wrong with `fun`.
+                    status = self._advance() if self.compiled and self.opt.nit else self._iterate()
                     bar.show(self.opt.nfev, self.sign * self.opt.lowest, self.opt.lam, self.opt.failures)
             except StopIteration:
                 status = Status.TARGET if self._reached() else Status.CALLBACK
@@ -151,6 +157,26 @@ class _Run:
         if opt.failures == opt.nfev >= HOPELESS:
             status = Status.FAILED
         return status
+
+    def _advance(self) -> Status | None:
+        """Compiled iterations, as many as the history takes for one row, or one if there is a callback."""
+        opt = self.opt
+        if self.engine is None and self.compiled is not None:
+            self.engine = self.compiled()
+        engine: Any = self.engine
+        nit = opt.nit
+        status: Status | None = engine.go(
+            self.budget,
+            1 if self.callback else self.history.stride,
+            -math.inf if self.target is None else self.target,
+            self.stall,
+        )
+        engine.hand_over(opt)
+        if opt.nit > nit:
+            self._report()
+        if opt.failures == opt.nfev >= HOPELESS:
+            return Status.FAILED
+        return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)
 
     def _spend(self, candidates: Batch) -> Status | None:
         """Evaluates and tells; what was evaluated is told whatever happens to the next."""
@@ -232,3 +258,14 @@ class _Run:
             failure=opt.failure,
             history=self.history,
         )
+
+
+def _compiled(fun: Any, opt: Optimizer, sign: float) -> Callable[[], Run] | None:
+    """What takes over from the optimizer where the objective is compiled and the engine can run the rest."""
+    if not hasattr(fun, "__knobless_compiled__"):
+        return None
+    try:
+        from .fast import successor
+    except ImportError:  # numba is an extra: without it the same run is just slower
+        return None
+    return successor(fun, opt, sign)

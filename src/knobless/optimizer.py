@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._checks import boolean, objective_value, positive_int
+from .adaptation import Signal
 from .candidates import GIVEN_UP, NOTHING, TOLD, Batch, Candidate, Iteration, ids_of, values_of
 from .families import Array, Points
-from .igo import IGO, pbil_lambda
+from .igo import IGO, State, pbil_lambda
 from .memory import Memory
 from .space import Space
 
@@ -78,8 +79,9 @@ class Optimizer:
             expected = "one made for this very space, priors included, such as pbil_lambda(space)"
             raise ValueError(f"algorithm: expected {expected}, got {shown}")
         self.algorithm = algorithm.at_least(positive_int("batch", batch))
-        self._rng, self._spare = _streams(rng)
-        self._memory = Memory(self.space) if boolean("deterministic", deterministic) else None
+        self.rng, self._spare = _streams(rng)
+        self.deterministic = boolean("deterministic", deterministic)
+        self._memory = Memory(self.space) if self.deterministic else None
         theta = family.initial()
         self._guests = family.mode(theta)[None][:0]  # rows to hand out before any are drawn
         if x0 is not None:
@@ -109,6 +111,12 @@ class Optimizer:
     def eps(self) -> float:
         """Step length in this iteration."""
         return self.algorithm.eps(self._state)
+
+    @property
+    def state(self) -> State:
+        """The algorithm's state, a copy."""
+        theta, (s, gamma, lam_r) = self._state
+        return State(theta.copy(), Signal(s.copy(), gamma, lam_r))
 
     @property
     def theta(self) -> Array:
@@ -215,6 +223,20 @@ class Optimizer:
         if value < self.lowest:
             self._best = value, -1, code
 
+    def adopt(
+        self, state: State, nit: int, nfev: int, failures: int, best: tuple[float, Points], last: Iteration
+    ) -> None:
+        """Goes on from where another engine has taken the run; `last` is its last iteration, all told."""
+        self._state = state
+        self.nit, self.nfev, self.failures = nit, nfev, failures
+        if failures and self.failure is None:
+            self.failure = "the objective returned NaN"
+        if best[0] < self.lowest:
+            self._best = best[0], last.first, best[1]
+        self._recent = deque([last])
+        self._kept = last.drawn
+        self._iteration = Iteration(last.first + last.drawn, self.lam)
+
     # How it is done.
 
     def _draw(self, k: int | None) -> tuple[range, Points]:
@@ -231,7 +253,7 @@ class Optimizer:
         k = due if k is None else k
         guests = self._guests[:k]
         main = min(k, due) - len(guests)
-        codes = self.algorithm.ask(self._state, self._rng, main)
+        codes = self.algorithm.ask(self._state, self.rng, main)
         if len(guests):
             self._guests = self._guests[len(guests) :]
             codes = np.concatenate([guests, codes])

@@ -61,11 +61,11 @@ class History(Sequence[Row]):
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
-        self._stride = 1
+        self.stride = 1
         self._last: Row | None = None
 
     def due(self, iteration: int) -> bool:
-        return iteration % self._stride == 0
+        return iteration % self.stride == 0
 
     def append(self, info: Info) -> None:
         row = Row(*info[:7])
@@ -75,7 +75,7 @@ class History(Sequence[Row]):
         self._last = None
         self._rows.append(row)
         if len(self._rows) == self.LENGTH:
-            self._stride *= 2
+            self.stride *= 2
             self._rows = [row for row in self._rows if self.due(row.iteration)]
 
     def _all(self) -> list[Row]:

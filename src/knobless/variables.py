@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import integer, positive_int, positive_real, probabilities, real
-from .families import RESOLUTION, Array, Axis, Points
+from .families import RESOLUTION, Array, Axis, Points, bounded
 
 
 class Variable(Protocol):
@@ -39,7 +39,19 @@ class Variable(Protocol):
         """A code that decodes to the value; `name` is for the message where there is none."""
 
 
-@dataclass(frozen=True)
+def brief(self: Any) -> str:
+    """The repr of a variable: what differs from the defaults by name, the rest left out."""
+    words = []
+    for each in fields(self):
+        value = getattr(self, each.name)
+        if each.default is MISSING:
+            words.append(repr(value))
+        elif value != each.default:
+            words.append(f"{each.name}={value!r}")
+    return f"{type(self).__name__}({', '.join(words)})"
+
+
+@dataclass(frozen=True, repr=False)
 class Binary:
     """n bits, seen as an int8 array. `p` is the prior probability of a one, for all bits or for each."""
 
@@ -47,6 +59,7 @@ class Binary:
     p: float | Sequence[float] = 0.5
 
     count = 2
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         n = positive_int("Binary: n", self.n)
@@ -147,7 +160,7 @@ class Choice:
         return f"Choice({', '.join(words)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Integer:
     """A whole number from `low` to `high`, both included, in steps, or in log scale; with `n`, an array of n."""
 
@@ -156,6 +169,8 @@ class Integer:
     step: int = 1
     log: bool = False
     n: int | None = None
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         low, high = integer("Integer: low", self.low), integer("Integer: high", self.high)
@@ -201,8 +216,8 @@ class Integer:
         if not self.log:
             return self.low + self.step * _cells(codes, int(self.count))
         bottom, span = self._scale
-        value = np.rint(np.exp(bottom + span * _bounded(codes, 0.0, 1.0)))
-        return _bounded(value, self.low, self.high).astype(np.int64)
+        value = np.rint(np.exp(bottom + span * bounded(codes, 0.0, 1.0)))
+        return bounded(value, self.low, self.high).astype(np.int64)
 
     def code(self, value: Any, name: str) -> float:
         where = f"an integer from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
@@ -213,7 +228,7 @@ class Integer:
         return self._latent(int(number)) if self.log else (index + 0.5) / self.count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Float:
     """A number from `low` to `high`, in steps if given, or in log scale; with `n`, an array of n."""
 
@@ -222,6 +237,8 @@ class Float:
     step: float | None = None
     log: bool = False
     n: int | None = None
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         low, high = real("Float: low", self.low), real("Float: high", self.high)
@@ -265,14 +282,14 @@ class Float:
     def values(self, codes: Points) -> NDArray[Any]:
         if self.step is not None:
             value = self.low + self.step * _cells(codes, int(self.count))
-            return _bounded(value if self._decimals > 15 else np.round(value, self._decimals), self.low, self.high)
-        z = _bounded(codes, 0.0, 1.0)
+            return bounded(value if self._decimals > 15 else np.round(value, self._decimals), self.low, self.high)
+        z = bounded(codes, 0.0, 1.0)
         if self.log:
             low, high = math.log(self.low), math.log(self.high)
             value = np.exp(low + (high - low) * z)
         else:
             value = self.low + (self.high - self.low) * z
-        value = _bounded(value, self.low, self.high)
+        value = bounded(value, self.low, self.high)
         value = np.where(z == 0.0, self.low, value)  # rounding must not keep the bounds out of reach
         return np.where(z == 1.0, self.high, value)
 
@@ -303,11 +320,7 @@ def _grid_axis(count: int) -> Axis:
 
 
 def _cells(codes: Points, count: int) -> NDArray[np.int64]:
-    return _bounded(np.floor(codes * count), 0.0, count - 1.0).astype(np.int64)
-
-
-def _bounded(v: NDArray[Any], low: float, high: float) -> NDArray[Any]:
-    return np.minimum(np.maximum(v, low), high)
+    return bounded(np.floor(codes * count), 0.0, count - 1.0).astype(np.int64)
 
 
 def _repeated(options: Sequence[Any]) -> int | None:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..families import Array
-from ..variables import Binary
+from knobless.families import Array
+from knobless.variables import Binary
 
 Bits = NDArray[np.int8]
 Flat = tuple[str, NDArray[np.int64], Array]
 
-BLOCK = 2**20  # entries of a work array: it stays in the second-level cache, and a large batch takes no gigabytes
+BLOCK = 2**19  # bytes of a work array: it stays in the cache, and a large batch takes no gigabytes
 NO_INTS = np.empty(0, dtype=np.int64)
 NO_REALS = np.empty(0)
 
@@ -49,6 +49,12 @@ class Problem(ABC):
         rows = bits(x, self.n)
         return float(self.costs(rows[None])[0]) if rows.ndim == 1 else self.costs(rows)
 
+    def __knobless_compiled__(self) -> Any:
+        """What marks an objective for the compiled engine; None for a problem without a kernel."""
+        from knobless.fast import of_kernel
+
+        return of_kernel(*self.flat()) if hasattr(self, "flat") else None
+
     @abstractmethod
     def costs(self, x: Bits) -> Array:
         """The cost of each row of a C-contiguous int8 array of n columns."""
@@ -76,12 +82,14 @@ def weigh(weights: Array, holds: NDArray[Any]) -> Array:
     """
     if not len(weights):
         return np.zeros(holds.shape[1])
-    return np.add.accumulate(weights[:, None] * holds, axis=0)[-1]
+    terms = weights[:, None] * holds
+    # NumPy adds rows one after the other, but pairwise where there is only one column.
+    return terms.cumsum(axis=0)[-1] if terms.shape[1] == 1 else terms.sum(axis=0)
 
 
 def in_blocks(costs: Callable[[Bits], Array], x: Bits, width: int) -> Array:
-    """`costs(x)`, computed for as many rows at a time as make work arrays of `width` entries a row fit `BLOCK`."""
-    size = max(1, BLOCK // max(width, 1))
+    """`costs(x)`, for as many rows at a time as take up `BLOCK` where one takes `width` bytes of work."""
+    size = max(8, BLOCK // max(width, 1))  # fewer would be dearer than the cache is worth
     if len(x) <= size:
         return costs(x)
     return np.concatenate([costs(x[i : i + size]) for i in range(0, len(x), size)])

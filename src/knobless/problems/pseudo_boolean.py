@@ -6,14 +6,16 @@ except for noise. The paper's two are `OneMax` and `LeadingOnes`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 
-from .._checks import positive_int, real
-from ..families import Array
-from .problem import NO_INTS, NO_REALS, Bits, Flat, Problem, frozen, in_blocks, weigh
+from knobless._checks import positive_int, real
+from knobless.families import Array
+
+from .problem import NO_INTS, NO_REALS, Bits, Flat, Problem, frozen, in_blocks
 
 
 def zeros(x: Bits) -> Array:
@@ -88,9 +90,15 @@ class Linear(Problem):
         return f"Linear(n={self.n}, weights from {self.weights.min():g} to {self.weights.max():g})"
 
     def costs(self, x: Bits) -> Array:
-        return in_blocks(lambda rows: weigh(self.weights, 1 - rows.T), x, self.n)
+        # Row by row, not as a matrix product, which rounds by where in the batch a row stands.
+        return in_blocks(lambda rows: (self.weights * (1 - rows)).sum(axis=1), x, 8 * self.n)
 
     def flat(self) -> Flat:
+        """Whole multiples and their unit if every sum of these is exact, as for `random`; else the weights."""
+        unit = 2.0 ** (math.frexp(self.weights.sum())[1] - 52)
+        multiples = self.weights / unit
+        if (multiples == np.rint(multiples)).all():
+            return "linear", multiples.astype(np.int64), np.array([unit])
         return "linear", NO_INTS, self.weights
 
 

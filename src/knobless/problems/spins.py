@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._checks import integer, positive_int
-from ..families import Array
+from knobless._checks import integer, positive_int
+from knobless.families import Array
+
 from .problem import NO_INTS, NO_REALS, Bits, Flat, Problem, frozen, in_blocks
 
 
@@ -95,7 +96,7 @@ class LABS(Problem):
         return float(LABS_ENERGIES[self.n - 1]) if self.n <= len(LABS_ENERGIES) else None
 
     def costs(self, x: Bits) -> Array:
-        return in_blocks(self._energies, x, 4 * self.n)
+        return in_blocks(self._energies, x, 64 * self.n)
 
     def _energies(self, x: Bits) -> Array:
         # The correlations are whole numbers of at most n, so that rounding makes the transform exact.
@@ -149,7 +150,7 @@ class NK(Problem):
         return float(np.diagonal(least).min())
 
     def costs(self, x: Bits) -> Array:
-        return in_blocks(self._sums, x, self.n)
+        return in_blocks(self._sums, x, 16 * self.n)
 
     def _sums(self, x: Bits) -> Array:
         ring = np.concatenate([x, x[:, : self.k]], axis=1)

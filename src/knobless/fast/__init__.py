@@ -1,0 +1,288 @@
+"""The compiled engine: for an objective that numba can compile, the whole loop runs without the interpreter.
+
+    import numpy as np
+    from knobless import Binary, fast, minimize
+
+    @fast.objective
+    def changes(x):
+        return np.abs(x[1:] - x[:-1]).sum()
+
+    minimize(changes, Binary(1000), budget=1_000_000)
+
+`minimize` finds by itself that an objective is compiled: one that `objective` has made, or one of
+`knobless.problems`. Below it lies `Run`, which takes a run further iteration by iteration; `trials` runs many at
+once, in threads, for compiled code holds no interpreter lock. The algorithm is the core's, but the random
+numbers come from streams of its own, so that a seed gives another run here than there.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, Self
+
+import numpy as np
+from numba import njit, types
+from numba.core.errors import NumbaError
+from numba.experimental.function_type import _get_wrapper_address
+from numpy.typing import NDArray
+
+from knobless.adaptation import Signal
+from knobless.candidates import TOLD, Iteration
+from knobless.families import Array
+from knobless.fast.kernels import KERNELS
+from knobless.igo import IGO, State
+from knobless.optimizer import Optimizer
+from knobless.result import Status
+from knobless.space import Space
+from knobless.variables import Binary
+
+from . import engine
+from .engine import BUDGET, ROOM, STALL, STARVED, TARGET, Plan, plan_of
+
+__all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", "successor", "trials"]
+
+NO_INTS = np.empty(0, dtype=np.int64)
+NO_REALS = np.empty(0)
+ENDS = {BUDGET: Status.BUDGET, TARGET: Status.TARGET, STALL: Status.STALL}
+ROWS = 256  # of the sample buffer at first; it grows with λ
+
+
+class Address(types.WrapperAddressProtocol):
+    """A compiled function as the engine takes it. Looking the address up takes numba longer than a short run."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function  # kept alive with its code
+        self._address: int = _get_wrapper_address(function, engine.OBJECTIVE)  # type: ignore[no-untyped-call]
+
+    def __wrapper_address__(self) -> int:
+        return self._address
+
+    def signature(self) -> Any:
+        return engine.OBJECTIVE
+
+
+class Objective:
+    """A compiled function of bits, with the data it works on; called from Python, for one point or rows of them."""
+
+    def __init__(self, function: Any, ints: NDArray[np.int64] = NO_INTS, reals: Array = NO_REALS) -> None:
+        self.function = function
+        self.address = Address(function)
+        self.ints = ints
+        self.reals = reals
+
+    def __call__(self, x: NDArray[np.int8]) -> Any:
+        x = np.ascontiguousarray(x, dtype=np.int8)
+        return self._one(x) if x.ndim == 1 else np.array([self._one(row) for row in x])
+
+    def __knobless_compiled__(self) -> Objective:
+        return self
+
+    def _one(self, x: NDArray[np.int8]) -> float:
+        return float(self.function(x, self.ints, self.reals))
+
+    def __repr__(self) -> str:
+        return f"<compiled objective {self.function.__name__}>"
+
+
+def objective(function: Callable[..., float]) -> Objective:
+    """Compiles a function of an int8 array of bits that returns a number, to be minimized.
+
+    What numba cannot compile is a TypeError that says why. The result is cached on disk where the function
+    has a file.
+    """
+    if not callable(function):
+        raise TypeError(f"objective: expected a function, got {function!r}")
+    count = len(inspect.signature(function).parameters)
+    if count != 1:
+        raise TypeError(f"objective: expected a function of one argument, the bits, got one of {count}")
+    inner = _compiled(function, types.float64(engine.BITS))
+
+    def outer(x, ints, reals):  # type: ignore[no-untyped-def]
+        return inner(x)
+
+    outer.__name__, outer.__doc__ = function.__name__, function.__doc__
+    return Objective(njit(engine.OBJECTIVE, nogil=True)(outer))
+
+
+def _compiled(function: Callable[..., float], signature: Any) -> Any:
+    try:
+        try:
+            return njit(signature, cache=True, nogil=True)(function)
+        except RuntimeError:  # no file to cache it beside, as in an interactive session
+            return njit(signature, nogil=True)(function)
+    except NumbaError as error:
+        raise TypeError(f"objective: numba cannot compile {function.__name__}: {error}") from error
+
+
+@cache
+def _kernel(name: str) -> Any:
+    return _compiled(KERNELS[name], engine.OBJECTIVE)
+
+
+def compiled(fun: Any) -> Objective | None:
+    """`fun` as a compiled objective, if it is one.
+
+    The mark of one is a method `__knobless_compiled__` that returns an `Objective`, or None. What `objective`
+    makes has it, and so have `knobless.problems`.
+    """
+    marked = getattr(fun, "__knobless_compiled__", None)
+    return None if marked is None else marked()
+
+
+def of_kernel(name: str, ints: NDArray[np.int64], reals: Array) -> Objective:
+    """One of our own kernels on its data."""
+    return Objective(_kernel(name), ints, reals)
+
+
+def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[], Run] | None:
+    """What takes a run over from an optimizer, if `fun` is compiled and the run of the kind that the engine knows."""
+    made = compiled(fun)
+    if made is None or opt.deterministic or opt.space != Space.of(Binary(opt.space.family.variables)):
+        return None
+    if plan_of(opt.algorithm) is None:
+        return None
+    return lambda: Run.after(made, opt, sign)
+
+
+_run: Any = engine.run  # numba's annotations know nothing of what a compiled function takes
+
+
+class Run:
+    """A run of an algorithm over bits on a compiled objective.
+
+    `go` takes it further; between two calls everything may be looked at. It begins where `state` is, and
+    maximizes where `sign` is −1. `uniforms`, rows of 32-bit integers, take the place of the random streams:
+    then it draws what the core draws from them.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        algorithm: IGO,
+        rng: Any = None,
+        state: State | None = None,
+        sign: float = 1.0,
+        uniforms: NDArray[np.uint32] | None = None,
+    ) -> None:
+        plan = plan_of(algorithm)
+        if plan is None:
+            raise TypeError(f"algorithm: expected one over bits, by rank, that is compiled, got {algorithm!r}")
+        n = algorithm.family.dim
+        self._plan: Plan = plan
+        self.objective = objective
+        theta, (s, gamma, lam_r) = algorithm.init() if state is None else state
+        self.theta, self._s = theta.copy(), s.copy()
+        self._scalars = np.array([gamma, lam_r, math.inf, sign])
+        self._counts = np.zeros(6, dtype=np.int64)
+        self._streams = np.random.default_rng(rng).integers(1, 2**32, (2, n), dtype=np.uint32)
+        self._fed = np.empty((0, n), dtype=np.uint32) if uniforms is None else np.ascontiguousarray(uniforms)
+        self._gradient = np.empty(n)
+        self._thresholds = np.empty(n, dtype=np.uint32)
+        self.best_x = np.zeros(n, dtype=np.int8)
+        self._make_room(ROWS)
+
+    @classmethod
+    def after(cls, objective: Objective, opt: Optimizer, sign: float) -> Self:
+        """A run that goes on where an optimizer is, between two iterations."""
+        run = cls(objective, opt.algorithm, opt.rng, opt.state, sign)
+        run._scalars[engine.BEST] = opt.lowest
+        run._counts[[engine.NFEV, engine.NIT, engine.FAILURES]] = opt.nfev, opt.nit, opt.failures
+        run._counts[engine.BEST_AT] = opt.nfev
+        return run
+
+    def hand_over(self, opt: Optimizer) -> None:
+        """Brings the optimizer to where this run is."""
+        rows = int(self._counts[engine.LAST])
+        last = Iteration(self.nfev, rows)
+        last.settle(last.extend(self.x[:rows].copy()), self.values[:rows].copy(), TOLD)
+        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last)
+
+    def _make_room(self, rows: int) -> None:
+        self.x = np.empty((rows, self.theta.size), dtype=np.int8)
+        self.values, self._w = np.empty(rows), np.empty(rows)
+        self._order = np.empty(rows, dtype=np.int64)
+
+    @property
+    def nfev(self) -> int:
+        return int(self._counts[engine.NFEV])
+
+    @property
+    def nit(self) -> int:
+        return int(self._counts[engine.NIT])
+
+    @property
+    def best(self) -> float:
+        return float(self._scalars[engine.BEST])
+
+    @property
+    def failures(self) -> int:
+        return int(self._counts[engine.FAILURES])
+
+    @property
+    def lam_r(self) -> float:
+        return float(self._scalars[engine.LAM_R])
+
+    @property
+    def state(self) -> State:
+        """As the core has it."""
+        return State(self.theta.copy(), Signal(self._s.copy(), float(self._scalars[engine.GAMMA]), self.lam_r))
+
+    def go(
+        self, budget: float = math.inf, iterations: float = math.inf, target: float = -math.inf, stall: float = math.inf
+    ) -> Status | None:
+        """Goes on until it has spent `budget` evaluations or done `iterations` more, or met target or stall."""
+        until = self.nit + iterations
+        while True:
+            why = _run(
+                self.objective.address,
+                self.objective.ints,
+                self.objective.reals,
+                np.array(self._plan, dtype=float),
+                self.theta,
+                self._s,
+                self._scalars,
+                self._counts,
+                *self._streams,
+                self._fed,
+                self.x,
+                self.values,
+                self._w,
+                self._order,
+                self._gradient,
+                self._thresholds,
+                self.best_x,
+                (float(budget), float(until), float(target), float(stall)),
+            )
+            if why == STARVED:
+                raise ValueError(f"uniforms: expected more rows than the {len(self._fed)} given")
+            if why != ROOM:
+                return ENDS.get(why)
+            self._make_room(max(2 * len(self.x), round(self.lam_r), int(self._plan.lam_min)))
+
+
+def trials(
+    fun: Any,
+    algorithm: IGO,
+    seeds: Iterable[Any],
+    *,
+    budget: float,
+    target: float = -math.inf,
+    jobs: int | None = None,
+) -> Iterator[Run]:
+    """Runs to the target or the end of the budget, one a seed, in parallel threads; in the order of the seeds."""
+    made = compiled(fun)
+    if made is None:
+        raise TypeError(f"fun: expected a compiled objective or a problem that has a kernel, got {fun!r}")
+
+    def one(seed: Any) -> Run:
+        run = Run(made, algorithm, seed)
+        run.go(budget, target=target)
+        return run
+
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        yield from pool.map(one, seeds)

@@ -1,0 +1,211 @@
+"""MAX-SAT: clauses over n variables, the cost being what is left unsatisfied.
+
+A literal is a DIMACS one: i says that bit i − 1 is one, −i that it is zero. `MaxSat.read` takes the files of
+SATLIB and of the MaxSAT Evaluations; `random` and `planted` draw instances by seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knobless._checks import integer, positive_int, real
+from knobless.families import Array
+
+from . import dimacs
+from .problem import NO_REALS, Bits, Flat, Problem, in_blocks, weigh
+from .text import Path
+
+Clauses = tuple[tuple[int, ...], ...]
+
+
+class Group(NamedTuple):
+    """Clauses of one length and one number of negated literals, which stand last: literals[j, c] is a variable."""
+
+    negated: int
+    literals: NDArray[np.intp]
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class MaxSat(Problem):
+    """The weight of the unsatisfied clauses, or their number where no weights are given.
+
+    A weight of `math.inf` makes a clause hard: it then costs one more than all soft clauses together, so that
+    any point that satisfies all hard clauses is better than any that does not, and the fewer are broken the
+    better. An empty clause is never satisfied. `n` may exceed the variables that occur; if it is not given
+    it is the largest of them. `optimum` is for those who know it; cost 0, where it is reached, needs no proof.
+    """
+
+    clauses: Clauses
+    weights: tuple[float, ...] | None
+    n: int
+    optimum: float | None = None
+
+    def __init__(
+        self,
+        clauses: Iterable[Sequence[int]],
+        weights: Iterable[float] | None = None,
+        n: int | None = None,
+        optimum: float | None = None,
+    ) -> None:
+        found = tuple(tuple(integer("MaxSat: clauses: literal", literal) for literal in clause) for clause in clauses)
+        if any(literal == 0 for clause in found for literal in clause):
+            raise ValueError("MaxSat: clauses: expected literals other than 0, got 0")
+        largest = max((abs(literal) for clause in found for literal in clause), default=0)
+        n = positive_int("MaxSat: n", largest if n is None else n)
+        if n < largest:
+            raise ValueError(f"MaxSat: n: expected at least {largest}, a variable of the clauses, got {n}")
+        object.__setattr__(self, "clauses", found)
+        object.__setattr__(self, "weights", None if weights is None else self._checked(weights, len(found)))
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "optimum", None if optimum is None else real("MaxSat: optimum", optimum))
+
+    @staticmethod
+    def _checked(weights: Iterable[float], m: int) -> tuple[float, ...]:
+        found = tuple(w if w == math.inf else real("MaxSat: weights: weight", w) for w in weights)
+        if len(found) != m:
+            raise ValueError(f"MaxSat: weights: expected one for each of {m} clauses, got {len(found)}")
+        if any(w < 0.0 for w in found):
+            raise ValueError(f"MaxSat: weights: expected numbers of at least 0, got {min(found)}")
+        return found
+
+    @classmethod
+    def read(cls, path: Path, optimum: float | None = None) -> Self:
+        """A DIMACS file: `p cnf`, `p wcnf` with or without a top, or the MaxSAT Evaluation's of 2022, without a p line.
+
+        A clause ends at its 0 and may take several lines. Lines that begin with c are comments, and a line `%` ends
+        the clauses, as in SATLIB, where a 0 follows it that is no clause. In `p wcnf` files a weight of
+        at least top is hard; in those of 2022, which are told by their name, .wcnf, a clause that begins with h is.
+        Files that end in .gz are unpacked.
+        """
+        clauses, weights, n = dimacs.read(path)
+        return cls(clauses, weights, n, optimum)
+
+    @classmethod
+    def random(cls, n: int, m: int, rng: Any, k: int = 3) -> Self:
+        """Uniform random k-SAT: m clauses, each independent and uniform among those of k distinct variables."""
+        n, m, k = _sizes(n, m, k)
+        rng = np.random.default_rng(rng)
+        variables = _distinct(n, m, k, rng)
+        return cls(np.where(rng.integers(0, 2, (m, k)) == 1, variables, -variables).tolist(), n=n)
+
+    @classmethod
+    def planted(cls, n: int, m: int, rng: Any, k: int = 3) -> Self:
+        """As `random`, among the clauses that a hidden point satisfies: the cost of that point is 0.
+
+        The hidden point is the first draw, `rng.integers(0, 2, n)`.
+        """
+        n, m, k = _sizes(n, m, k)
+        rng = np.random.default_rng(rng)
+        hidden = rng.integers(0, 2, n)
+        variables = _distinct(n, m, k, rng)
+        # Which literals the hidden point satisfies: any of the 2^k − 1 subsets that are not empty.
+        satisfied = rng.integers(1, 2**k, (m, 1)) >> np.arange(k) & 1
+        positive = satisfied == hidden[variables - 1]
+        return cls(np.where(positive, variables, -variables).tolist(), n=n, optimum=0.0)
+
+    def __repr__(self) -> str:
+        return f"MaxSat(n={self.n}, m={len(self.clauses)}{', weighted' if self.weights is not None else ''})"
+
+    @cached_property
+    def _groups(self) -> tuple[list[Group], Array]:
+        """The clauses as both evaluations want them, and their weights in that order (none if there are none).
+
+        Long clauses come first. Within a group no literal has to say whether it is negated.
+        """
+        negated = [sum(literal < 0 for literal in clause) for clause in self.clauses]
+        kind = [(-len(clause), count) for clause, count in zip(self.clauses, negated, strict=True)]
+        order = sorted(range(len(kind)), key=kind.__getitem__)
+        groups = []
+        for (length, count), members in groupby(order, key=kind.__getitem__):
+            rows = [sorted(self.clauses[c], key=lambda literal: literal < 0) for c in members]
+            groups.append(Group(count, np.abs(np.array(rows, dtype=np.intp).reshape(len(rows), -length)).T - 1))
+        if self.weights is None:
+            return groups, NO_REALS
+        weights = np.array(self.weights)
+        hard = np.isinf(weights)
+        weights[hard] = 1.0 + weights[~hard].sum()
+        return groups, weights[order]
+
+    @cached_property
+    def _literals(self) -> list[NDArray[np.intp]]:
+        """At j, the j-th literal of every clause that has one, as rows of `x.T` above `1 − x.T`.
+
+        Clauses are in the order of the groups: those that have a j-th literal come first.
+        """
+        groups, _ = self._groups
+        longest = len(groups[0].literals) if groups else 0
+        rows = []
+        for negated, literals in groups:
+            last = np.arange(len(literals)) >= len(literals) - negated
+            rows.append(literals + self.n * last[:, None])
+        return [np.concatenate([row[j] for row in rows if len(row) > j]) for j in range(longest)]
+
+    def costs(self, x: Bits) -> Array:
+        bytes_a_clause = 3 if self.weights is None else 16
+        return in_blocks(self._unsatisfied, x, 2 * self.n + bytes_a_clause * len(self.clauses))
+
+    def _unsatisfied(self, x: Bits) -> Array:
+        # Points are columns: a literal is a contiguous row of all points, and a clause the `or` of a few.
+        truth = np.empty((2 * self.n, len(x)), dtype=np.int8)
+        truth[: self.n] = x.T
+        np.subtract(1, truth[: self.n], out=truth[self.n :])
+        broken = np.ones((len(self.clauses), len(x)), dtype=np.int8)
+        if self._literals:
+            first, *others = self._literals
+            satisfied = truth.take(first, axis=0)
+            for literals in others:
+                satisfied[: len(literals)] |= truth.take(literals, axis=0)
+            np.subtract(1, satisfied, out=broken[: len(first)])
+        if self.weights is None:
+            return broken.sum(axis=0, dtype=np.int32).astype(np.float64)
+        return weigh(self._groups[1], broken)
+
+    def flat(self) -> Flat:
+        """For few variables words with a bit for each, else the groups: length, negated, how many, variables."""
+        if self.n <= 128 and self.weights is None:
+            return "max_sat_128", self._words(), NO_REALS
+        groups, weights = self._groups
+        parts = [np.empty(0, dtype=np.int64)]
+        for negated, literals in groups:
+            length, count = literals.shape
+            if 0 < length < 3:  # one length that is evaluated fast serves most: a literal said again changes nothing
+                literals = np.concatenate([literals, *[literals[-1:]] * (3 - length)])
+                negated += 3 - length if negated else 0
+            parts += [np.array([len(literals), negated, count]), literals.T.ravel()]
+        return "max_sat", np.concatenate(parts, dtype=np.int64), weights
+
+    def _words(self) -> NDArray[np.int64]:
+        """For every clause its variables below 64 and the others, then the negated ones among them, a row each."""
+        rows = []
+        for clause in self.clauses:
+            variables = sum(1 << i for i in {abs(literal) - 1 for literal in clause})
+            negated = sum(1 << i for i in {-literal - 1 for literal in clause if literal < 0})
+            if not any(-literal in clause for literal in clause):  # else it is always satisfied
+                rows.append([word >> shift & 2**64 - 1 for word in (variables, negated) for shift in (0, 64)])
+        return np.array(rows, dtype=np.uint64).reshape(-1, 4).T.astype(np.int64).ravel()
+
+
+def _sizes(n: int, m: int, k: int) -> tuple[int, int, int]:
+    n, m, k = positive_int("MaxSat: n", n), positive_int("MaxSat: m", m, least=0), positive_int("MaxSat: k", k)
+    if k > min(n, 62):
+        raise ValueError(f"MaxSat: k: expected at most n = {n} distinct variables a clause (and 62), got {k}")
+    return n, m, k
+
+
+def _distinct(n: int, m: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """m rows of k distinct variables from 1 to n, uniform."""
+    drawn = np.empty((m, 0), dtype=np.int64)
+    for j in range(k):
+        new = rng.integers(1, n - j, m, endpoint=True)
+        for earlier in np.sort(drawn, axis=1).T:  # the new-th of the n − j that are left
+            new += new >= earlier
+        drawn = np.column_stack([drawn, new])
+    return drawn

@@ -1,0 +1,253 @@
+"""The compiled engine is the core again: fed the same uniforms it takes the same way, on every recipe."""
+
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import knobless as kl
+from knobless import problems
+from knobless.families import uniforms
+
+numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
+
+from knobless import fast  # noqa: E402
+from knobless.fast import engine  # noqa: E402
+
+CONFIGURATIONS = 200
+
+
+@numba.njit(engine.OBJECTIVE)
+def rough(x, ints, reals):
+    """Many values, many ties, now and then NaN or inf, by data."""
+    total = 0
+    for i in range(x.size):
+        total += ints[i] * x[i]
+    total %= ints[x.size]
+    if total == ints[x.size + 1]:
+        return np.nan
+    if total == ints[x.size + 2]:
+        return np.inf
+    return float(total) + reals[0]
+
+
+def recipes(n, rng):
+    """A random setting of every recipe, and of its relatives."""
+    lam = int(rng.integers(2, 30))
+    mu = int(rng.integers(1, lam))
+    family = kl.Bernoulli(n, p=tuple(rng.uniform(0.1, 0.9, n)))
+    lam_min = int(rng.integers(2, 6))
+    snr = {
+        "eps": float(rng.uniform(0.02, 1)),
+        "lam_max": float(rng.choice([lam_min, 40, math.inf])),
+        "lam_min": lam_min,
+    }
+    return [
+        kl.pbil_lambda(family),
+        kl.pbil_epsilon(family),
+        kl.cga(family),
+        kl.umda(family, lam, mu),
+        kl.pbil(family, lam, mu, float(rng.uniform(0.01, 1))),
+        kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, alpha=float(rng.uniform(1, 3)))),
+        kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, spend=kl.steps)),
+        kl.IGO(family, kl.Truncation(1), kl.SNR(**snr)),
+    ]
+
+
+@pytest.mark.parametrize("start", range(0, CONFIGURATIONS, 25))
+def test_the_engine_takes_the_way_of_the_core(start):
+    for seed in range(start, start + 25):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(1, 70))
+        ints = np.concatenate([rng.integers(0, 100, n), [rng.integers(3, 60)], rng.integers(0, 60, 2)])
+        objective = fast.Objective(rough, ints, rng.normal(size=1))
+        for algorithm in recipes(n, rng):
+            fed = uniforms(rng, 2000, n)
+            run = fast.Run(objective, algorithm, uniforms=fed)
+            state, row = algorithm.init(), 0
+            for iteration in range(12):
+                lam = algorithm.lam(state)
+                if row + lam > len(fed):  # λ_max = ∞ outgrows any number of rows
+                    with pytest.raises(ValueError, match=r"^uniforms: expected more rows"):
+                        run.go(iterations=1)
+                    break
+                x = algorithm.family.draw(state.theta, fed[row : row + lam])
+                row += lam
+                assert run.go(iterations=1) is None
+                assert run.nit == iteration + 1
+                assert run.nfev == row  # so λ was the same
+                np.testing.assert_array_equal(run.x[:lam], x)
+                state = algorithm.tell(state, x, np.array([rough(point, ints, objective.reals) for point in x]))
+                np.testing.assert_allclose(run.theta, state.theta, rtol=0, atol=1e-12)
+                np.testing.assert_allclose(run.lam_r, state.signal.lam_r, rtol=1e-10)
+
+
+def test_many_samples_are_ranked_as_few():
+    # Above 64 another way of sorting is taken, and the buffers grow.
+    family = kl.Bernoulli(9)
+    algorithm = kl.IGO(family, kl.Quartiles(), kl.Fixed(lam=700, eps=0.3))
+    ints, fed = np.array([*range(1, 10), 20, 3, 4]), uniforms(np.random.default_rng(0), 2100, 9)
+    run = fast.Run(fast.Objective(rough, ints, np.zeros(1)), algorithm, uniforms=fed)
+    state = algorithm.init()
+    for i in range(3):
+        run.go(iterations=1)
+        x = family.draw(state.theta, fed[700 * i : 700 * (i + 1)])
+        state = algorithm.tell(state, x, np.array([rough(point, ints, np.zeros(1)) for point in x]))
+        np.testing.assert_allclose(run.theta, state.theta, rtol=0, atol=1e-12)
+
+
+def test_streams_are_uniform_and_independent():
+    family = kl.Bernoulli(50, p=tuple(np.linspace(0.05, 0.95, 50)))
+    run = fast.Run(flat, kl.IGO(family, kl.Quartiles(), kl.Fixed(lam=20_000, eps=0.1)), rng=0)
+    run.go(iterations=1)
+    x = run.x[:20_000].astype(float)
+    assert np.abs(x.mean(axis=0) - run.theta).max() < 5 * 0.5 / 20_000**0.5
+    assert np.abs(np.corrcoef(x.T) - np.eye(50)).max() < 6 / 20_000**0.5
+    assert np.abs([np.corrcoef(x[:-1, i], x[1:, i])[0, 1] for i in range(50)]).max() < 6 / 20_000**0.5
+
+
+@fast.objective
+def flat(x):
+    return 1.0
+
+
+@fast.objective
+def zeros(x):
+    """How many bits are zero."""
+    return x.size - x.sum()
+
+
+def test_a_compiled_objective_can_be_called():
+    assert zeros(np.array([1, 0, 0], dtype=np.int8)) == 2.0
+    np.testing.assert_array_equal(zeros(np.array([[1, 0, 0], [1, 1, 1]])), [2.0, 0.0])
+    assert repr(zeros) == "<compiled objective zeros>"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_budget_target_and_stall_end_a_run_where_they_say(seed):
+    algorithm = kl.pbil_lambda(kl.Bernoulli(40))
+    run = fast.Run(zeros, algorithm, seed)
+    assert run.go(budget=101) is kl.Status.BUDGET
+    assert run.nfev == 101
+    run = fast.Run(zeros, algorithm, seed)
+    assert run.go(target=0) is kl.Status.TARGET
+    assert run.best == zeros(run.best_x) == 0.0
+    run = fast.Run(flat, algorithm, seed)
+    assert run.go(stall=30) is kl.Status.STALL
+    assert run.nfev == 31  # the first was an improvement
+
+
+def test_a_run_goes_on_where_it_stopped():
+    algorithm = kl.pbil_lambda(kl.Bernoulli(40))
+    once, often = (fast.Run(problems.LeadingOnes(40).__knobless_compiled__(), algorithm, 5) for _ in range(2))
+    once.go(iterations=90)
+    for _ in range(9):
+        often.go(iterations=10)
+    np.testing.assert_array_equal(once.theta, often.theta)
+    assert (once.nfev, once.best, once.lam_r) == (often.nfev, often.best, often.lam_r)
+
+
+class Watched(problems.OneMax):
+    """Counts the calls from Python."""
+
+    calls = 0
+
+    def costs(self, x):
+        type(self).calls += len(x)
+        return super().costs(x)
+
+
+def test_minimize_takes_the_engine_by_itself():
+    result = kl.minimize(Watched(60), kl.Binary(60), budget=5000, target=0, rng=0)
+    assert result.success
+    assert result.fun == 0
+    assert result.x.all()
+    assert Watched.calls < 5 < result.nfev  # the first iteration is the interpreter's
+    assert result.history[-1].iteration == result.nit
+    assert result.history[-1].nfev <= result.nfev
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"deterministic": True},
+        {"space": kl.Space(x=kl.Binary(60)), "fun": lambda x: float(60 - x["x"].sum())},
+        {"algorithm": kl.IGO(kl.Bernoulli(60), kl.Values(), kl.Fixed(5, 0.1))},
+    ],
+)
+def test_what_the_engine_does_not_know_is_left_to_the_core(given):
+    result = kl.minimize(**{"fun": problems.OneMax(60), "space": kl.Binary(60), "budget": 500, "rng": 0, **given})
+    assert result.nfev == 500
+
+
+def test_minimize_compiled_obeys_its_arguments():
+    infos = []
+    result = kl.minimize(problems.OneMax(50), kl.Binary(50), budget=333, rng=1, callback=infos.append)
+    assert result.nfev == 333
+    assert result.status is kl.Status.BUDGET
+    assert [info.iteration for info in infos] == list(range(1, result.nit + 1))
+    assert (np.diff([info.best for info in infos]) <= 0).all()
+
+    def stop(info):
+        if info.nfev > 100:
+            raise StopIteration
+
+    assert kl.minimize(problems.OneMax(50), kl.Binary(50), budget=333, rng=1, callback=stop).status == "callback"
+    result = kl.minimize(problems.OneMax(50), kl.Binary(50), budget=10**6, stall=500, rng=1)
+    assert result.status is kl.Status.STALL
+    start = time.monotonic()
+    result = kl.minimize(flat, kl.Binary(50), budget=10**12, timeout=0.2, rng=1)
+    assert result.status is kl.Status.TIMEOUT
+    assert time.monotonic() - start < 30
+    x0 = np.ones(50, dtype=int)
+    assert kl.minimize(problems.OneMax(50), kl.Binary(50), budget=50, target=0, x0=x0, rng=1).nfev == 1
+
+
+def test_maximize_compiled():
+    result = kl.maximize(zeros, kl.Binary(40), budget=5000, target=40, rng=0)
+    assert result.fun == 40
+    assert not result.x.any()
+    assert result.history[-1].best == max(row.best for row in result.history)
+
+
+def test_trials_do_not_depend_on_the_threads():
+    algorithm = kl.pbil_lambda(kl.Bernoulli(50))
+    runs = [list(fast.trials(zeros, algorithm, range(8), budget=10**5, target=0, jobs=jobs)) for jobs in (1, 4)]
+    assert [run.nfev for run in runs[0]] == [run.nfev for run in runs[1]]
+
+
+def test_the_interpreter_goes_on_beside_a_compiled_run():
+    beats = []
+
+    def beat():
+        while not done.is_set():
+            beats.append(time.monotonic())
+            time.sleep(0.001)
+
+    done, thread = threading.Event(), threading.Thread(target=beat)
+    run = fast.Run(flat, kl.cga(kl.Bernoulli(200)), 0)
+    run.go(budget=10)
+    thread.start()
+    began = time.monotonic()
+    run.go(budget=3_000_000)
+    ended = time.monotonic()
+    done.set()
+    thread.join()
+    assert sum(began < at < ended for at in beats) >= 3  # with the lock held there is none
+
+
+def test_what_cannot_be_compiled_says_why():
+    with pytest.raises(TypeError, match=r"^objective: expected a function of one argument, the bits, got one of 2"):
+        fast.objective(lambda x, y: 0.0)
+    with pytest.raises(TypeError, match=r"^objective: numba cannot compile undefined"):
+
+        @fast.objective
+        def undefined(x):
+            return x.no_such_thing()
+
+    with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
+        fast.Run(zeros, kl.pbil_lambda(kl.Choice(1, 2, 3)))
+    with pytest.raises(TypeError, match=r"^fun: expected a compiled objective"):
+        list(fast.trials(lambda x: 0.0, kl.pbil_lambda(kl.Bernoulli(3)), [0], budget=5))
