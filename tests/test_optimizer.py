@@ -824,3 +824,21 @@ def test_the_global_generator_is_left_alone():
     before = np.random.get_state()[1].tolist()  # noqa: NPY002
     trajectory(None)
     assert np.random.get_state()[1].tolist() == before  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    "pieces", [[slice(None, None, -1)], [slice(None, None, 2), slice(1, None, 2)], [slice(4, None), slice(3, None, -1)]]
+)
+def test_a_batch_may_be_told_in_any_slices_of_it(pieces):
+    def fun(x):
+        return float((x * np.arange(1, 21)).sum())
+
+    plain, sliced = (kl.Optimizer(kl.Binary(20), batch=8, rng=0) for _ in range(2))
+    for _ in range(6):
+        batch = plain.ask()
+        plain.tell(batch, [fun(c.x) for c in batch])
+        batch = sliced.ask()
+        for piece in pieces:
+            sliced.tell(batch[piece], [fun(c.x) for c in batch[piece]])
+    np.testing.assert_array_equal(plain.theta, sliced.theta)
+    assert plain.best.fun == sliced.best.fun

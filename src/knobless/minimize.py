@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ._checks import boolean, count, objective_value, positive_real, real
 from .candidates import Batch
 from .igo import IGO
 from .optimizer import Info, Optimizer
-from .progress import Bar, NoBar
+from .progress import Bar
 from .result import MESSAGES, History, Result, Status
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def minimize(
     x0             a point to begin with: it is evaluated first, and the search starts halfway to it
     known          (point, value) pairs from elsewhere; they count for the best, not for the budget
     rng            a seed or a numpy Generator
-    batch          how many evaluations run at once: never fewer are asked for
+    batch          how many evaluations `fun` can do at once (with `vectorized`): never fewer are asked for
     vectorized     `fun` gets all points of an iteration at once (arrays with one row a point) and returns an
                    array with a value for each
     deterministic  equal points give equal values: none is paid for twice
@@ -88,6 +89,10 @@ def maximize(
     """The point of `space` where `fun` is greatest: `minimize` with the sign turned, in and out."""
     opt = Optimizer(space, algorithm, x0, rng, batch, deterministic)
     return _Run(-1.0, fun, opt, budget, target, timeout, stall, known, vectorized, callback).run(progress)
+
+
+class _Stop(Exception):  # noqa: N818
+    """The callback asked to stop."""
 
 
 class _Run:
@@ -125,21 +130,23 @@ class _Run:
         for i, pair in enumerate(known):
             if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
                 raise TypeError(f"known[{i}]: expected a pair (point, value), got {pair!r}")
-            opt.add(pair[0], sign * objective_value(pair[1], f"known[{i}]"), f"known[{i}]")
-        opt.on_iteration = self._report
+            name = f"known[{i}]"
+            opt._add(opt.space.encode(pair[0], name), sign * objective_value(pair[1], name))
+        opt._on_iteration = self._report
         self.improved_at = 0
         self.compiled = _compiled(fun, opt, sign)
         self.engine: Run | None = None
+        self.bar: Bar | None = None
 
     def run(self, progress: bool) -> Result:
         status = Status.TARGET if self._reached() else None
-        with Bar(self.budget) if progress else NoBar() as bar:
+        with Bar(self.budget) if boolean("progress", progress) else nullcontext() as self.bar:
             try:
                 while status is None:
                     # The first iteration is never compiled: it hands out x0 and shows what is wrong with `fun`.
                     status = self._advance() if self.compiled and self.opt.nit else self._iterate()
-                    bar.show(self.opt.nfev, self.sign * self.opt.lowest, self.opt.lam, self.opt.failures)
-            except StopIteration:
+                    self._show(self.opt.nfev)
+            except _Stop:
                 status = Status.TARGET if self._reached() else Status.CALLBACK
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
@@ -185,6 +192,7 @@ class _Run:
         try:
             for value in self.evaluate(candidates):
                 values.append(value)
+                self._show(nfev + len(values))
                 if isinstance(value, float) and value < best:
                     best, self.improved_at = value, nfev + len(values)
                     if self.target is not None and best <= self.target:
@@ -202,6 +210,8 @@ class _Run:
                 yield self.sign * objective_value(self.fun(candidate.x))
             except Exception as error:
                 if self.opt.nfev == i == 0:  # a typo should not cost a budget
+                    if isinstance(error, StopIteration):  # which would look like the end of this generator
+                        raise RuntimeError("objective: raised StopIteration") from error
                     raise
                 yield error
             if time.monotonic() >= self.deadline:
@@ -220,12 +230,19 @@ class _Run:
         return iter((self.sign * values).astype(float).tolist())
 
     def _report(self) -> None:
-        """A row for the history, an info for the callback, which may raise StopIteration."""
+        """A row for the history, and an info for the callback, which may raise StopIteration."""
         if self.callback is not None or self.history.due(self.opt.nit):
             info = self._info()
             self.history.append(info)
-            if self.callback is not None:
-                self.callback(info)
+            try:
+                if self.callback is not None:
+                    self.callback(info)
+            except StopIteration:
+                raise _Stop from None
+
+    def _show(self, nfev: int) -> None:
+        if self.bar is not None:
+            self.bar.show(nfev, self.sign * self.opt.lowest, self.opt.lam, self.opt.failures)
 
     def _info(self) -> Info:
         return self.opt.info._replace(best=self.sign * self.opt.lowest)

@@ -98,7 +98,13 @@ class Optimizer:
         self.nfev = 0
         self.failures = 0
         self.failure: str | None = None  # what the first of them said
-        self.on_iteration: Callable[[], object] | None = None  # called after each iteration
+        self._on_iteration: Callable[[], object] | None = None  # called after each iteration
+
+    def __repr__(self) -> str:
+        best = "nothing yet" if self._best is None else f"{self.lowest:.10g}"
+        return (
+            f"<Optimizer over {self.algorithm.family.variables} variables: best {best} after {self.nfev} evaluations>"
+        )
 
     # What one may look at.
 
@@ -140,7 +146,10 @@ class Optimizer:
 
     @property
     def mode_value(self) -> float | None:
-        """What the most probable point gave, averaged over its recent evaluations; None if there were none."""
+        """What the most probable point gave, averaged over its recent evaluations; None if there were none.
+
+        Recent are the last `RECENT` evaluations; of older ones only the best point is remembered.
+        """
         code = self.algorithm.family.mode(self._state.theta)
         if self._memory is not None:
             return self._memory.recall(code)
@@ -151,7 +160,10 @@ class Optimizer:
             found.append(f[(self.space.visible(x) == seen).all(axis=1)])
         values = np.concatenate(found)
         values = values[np.isfinite(values)]
-        return float(values.mean()) if len(values) else None
+        if len(values):
+            return float(values.mean())
+        same = self._best is not None and (self.space.visible(self._best[2][None]) == seen).all()
+        return self.lowest if same else None
 
     @property
     def due(self) -> int:
@@ -211,13 +223,14 @@ class Optimizer:
         self._expect(ids)
         self._settle(ids, np.full(len(ids), math.nan), GIVEN_UP)
 
-    def add(self, x: Any, value: float, name: str = "x") -> None:
+    def add(self, x: Any, value: float) -> None:
         """A point evaluated elsewhere: it counts for `best` and, if `deterministic`, is never handed out.
 
         θ does not move: only points drawn from it say where it should go. Pass a good one as `x0` for that.
-        `name` is what messages call the point.
         """
-        code, value = self.space.encode(x, name), objective_value(value, "value")
+        self._add(self.space.encode(x), objective_value(value, "value"))
+
+    def _add(self, code: Points, value: float) -> None:
         if self._memory is not None:
             self._memory.store(code, value)
         if value < self.lowest:
@@ -334,8 +347,8 @@ class Optimizer:
             self._kept -= self._recent.popleft().drawn
         self.nit += 1
         self._iteration = Iteration(iteration.first + iteration.drawn, self.lam)
-        if self.on_iteration is not None:
-            self.on_iteration()
+        if self._on_iteration is not None:
+            self._on_iteration()
 
 
 def _streams(rng: Any) -> tuple[np.random.Generator, np.random.Generator]:

@@ -16,27 +16,12 @@ class Bar:
         self._bar: Any = tqdm(total=total, unit="eval", dynamic_ncols=True)
 
     def show(self, nfev: int, best: float, lam: int, failures: int) -> None:
-        bar = self._bar
-        if nfev > bar.n:
-            shown = f"best {best:.6g}, λ {lam}" + (f", {failures} failed" if failures else "")
-            bar.set_postfix_str(shown, refresh=False)
-            bar.update(nfev - bar.n)
+        shown = f"best {best:.6g}, λ {lam}" + (f", {failures} failed" if failures else "")
+        self._bar.set_postfix_str(shown, refresh=False)
+        self._bar.update(nfev - self._bar.n)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.close()
-
-
-class NoBar:
-    """In place of a bar, nothing."""
-
-    def show(self, nfev: int, best: float, lam: int, failures: int) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass

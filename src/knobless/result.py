@@ -32,7 +32,7 @@ MESSAGES = {
     Status.TIMEOUT: "The time is up.",
     Status.STALL: "There was no improvement for the number of evaluations given as stall.",
     Status.EXHAUSTED: "Every point of the space was evaluated: the best is the optimum.",
-    Status.CONVERGED: "The distribution yields no point that was not evaluated before.",
+    Status.CONVERGED: "The distribution hardly yields a point that was not evaluated before; what is left is unlikely.",
     Status.CALLBACK: "The callback asked to stop.",
     Status.INTERRUPTED: "Interrupted from the keyboard; this is the result so far.",
     Status.FAILED: "Every evaluation failed; the first one said: ",
@@ -109,7 +109,7 @@ class Result:
 
     x, fun      the best point and its value; None and NaN if no evaluation succeeded
     mode        the most probable point, what to take when the objective is noisy
-    mode_fun    what it gave, averaged over its recent evaluations; None if it was not evaluated
+    mode_fun    what it gave, averaged over its recent evaluations; None if there were none
     nfev, nit   evaluations and iterations
     success     whether there is a point and, if a target was given, it was reached
     status      why the run ended, and as a sentence: message
