@@ -101,10 +101,8 @@ class Optimizer:
         self._on_iteration: Callable[[], object] | None = None  # called after each iteration
 
     def __repr__(self) -> str:
-        best = "nothing yet" if self._best is None else f"{self.lowest:.10g}"
-        return (
-            f"<Optimizer over {self.algorithm.family.variables} variables: best {best} after {self.nfev} evaluations>"
-        )
+        over = f"{self.algorithm.family.variables} variables"
+        return f"<Optimizer over {over}: best {self.lowest:.10g} after {self.nfev} evaluations>"
 
     # What one may look at.
 
