@@ -103,6 +103,8 @@ class Iteration:
 
     def harvest(self) -> tuple[Points, Array]:
         """What the algorithm learns from: the points drawn from θ, of the first `size`, that have come back."""
+        if self.drawn == self.size and not self.guests and GIVEN_UP not in self._fate:
+            return self.codes, self._f  # the usual case
         rows = slice(self.guests, self.size)
         return self.told(rows) if GIVEN_UP in self._fate else (self.codes[rows], self._f[rows])
 
@@ -129,13 +131,14 @@ def ids_of(candidates: Batch | Candidate | Iterable[Candidate]) -> Sequence[int]
 
 def values_of(values: Any, count: int) -> tuple[Array, list[str]]:
     """The values as floats, NaN for exceptions, and what these said."""
-    if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
-        raise TypeError(f"values: expected {count}, one for each candidate, got {values!r}")
-    if not isinstance(values, np.ndarray):
+    array = isinstance(values, np.ndarray)
+    if not array:
+        if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
+            raise TypeError(f"values: expected {count}, one for each candidate, got {values!r}")
         values = list(values)
     if len(values) != count:
         raise ValueError(f"values: expected {count}, one for each candidate, got {len(values)}")
-    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub" and values.ndim == 1:
+    if array and values.dtype.kind in "fiub" and values.ndim == 1:
         return values.astype(float), []
     errors = ["".join(format_exception(v)) for v in values if isinstance(v, BaseException)]
     f = [math.nan if isinstance(v, BaseException) else objective_value(v, "values") for v in values]

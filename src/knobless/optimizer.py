@@ -262,12 +262,11 @@ class Optimizer:
                 "come back: tell their values, give_up those that never will, or ask(k) for k candidates more"
             )
         k = due if k is None else k
-        guests = self._guests[:k]
-        main = min(k, due) - len(guests)
-        codes = self.algorithm.ask(self._state, self.rng, main)
-        if len(guests):
-            self._guests = self._guests[len(guests) :]
-            codes = np.concatenate([guests, codes])
+        guests = min(k, len(self._guests))
+        codes = self.algorithm.ask(self._state, self.rng, min(k, due) - guests)
+        if guests:
+            codes = np.concatenate([self._guests[:guests], codes])
+            self._guests = self._guests[guests:]
         if k > due:
             codes = np.concatenate([codes, self.algorithm.ask(self._state, self._spare, k - due)])
         return iteration.extend(codes), codes
