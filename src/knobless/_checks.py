@@ -71,8 +71,8 @@ def probabilities(name: str, values: Any) -> NDArray[np.float64]:
 
 def objective_value(value: Any, name: str = "objective") -> float:
     """What an objective returned, as a float; NaN and inf pass, they rank worst."""
-    if isinstance(value, float):
-        return value
+    if isinstance(value, (float, int, np.integer, np.floating)):
+        return float(value)
     if value is not None and np.asarray(value).dtype.kind in "fiubO" and not np.ndim(value):
         try:
             return float(value)
