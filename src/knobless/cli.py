@@ -1,0 +1,179 @@
+"""The `knobless` command. A thin shell: it reads options, calls the library, and shows what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from knobless.reproduce import Report
+
+app = typer.Typer(help="Black boxes over discrete choices, optimized without a single knob.", no_args_is_help=True)
+reproduce = typer.Typer(
+    help="Make the paper's results again: trials, figures, and its claims beside what was measured.\n\n"
+    "Every command may be stopped with Ctrl-C and goes on where it was when it is called again.",
+    no_args_is_help=True,
+)
+app.add_typer(reproduce, name="reproduce")
+
+Out = Annotated[Path, typer.Option(help="Folder for tables and figures; trials that are there are not run again.")]
+Trials = Annotated[int, typer.Option(min=1, help="Independent trials of each setting.")]
+MaxN = Annotated[int, typer.Option(min=10, help="Largest number of bits.")]
+Jobs = Annotated[int, typer.Option(min=0, help="Threads; 0 for all cores.")]
+Cap = Annotated[float, typer.Option(min=1, help="Calls after which a trial is given up.")]
+Satlib = Annotated[Path | None, typer.Option(help="Folder with SATLIB's uf*.cnf; without it, instances by seed.")]
+CapPerN = Annotated[float, typer.Option(min=1, help="Calls per variable before giving up; the paper has 1e7.")]
+Budget = Annotated[float, typer.Option(min=1, help="Calls of each trial.")]
+Skip = Annotated[bool, typer.Option(help="Leave out larger n where no trial got to the optimum.")]
+
+OUT = Path("reproduction")
+
+
+@app.callback()
+def main() -> None:
+    """Keeps `reproduce` a sub-command while it is the only one."""
+
+
+@contextmanager
+def friendly() -> Iterator[None]:
+    """Turns what a user can mend into one line, without a traceback."""
+    error = Console(stderr=True)
+    try:
+        yield
+    except KeyboardInterrupt:
+        error.print("Stopped. What is finished is kept; the same command goes on from here.")
+        raise typer.Exit(130) from None
+    except ModuleNotFoundError as missing:
+        if (missing.name or "knobless").startswith("knobless"):
+            raise
+        error.print(f"This needs {missing.name}: pip install 'knobless\\[cli]'")
+        raise typer.Exit(1) from None
+    except (ValueError, OSError) as wrong:
+        error.print(str(wrong), markup=False)
+        raise typer.Exit(2) from None
+
+
+def show(report: Report, out: Path) -> None:
+    """The claims as a table."""
+    table = Table(title=report.title, show_lines=True)
+    for column in ("the paper's claim", "measured"):
+        table.add_column(column, ratio=3)
+    table.add_column("", min_width=13)
+    colors = {True: "green", False: "red", None: "yellow"}
+    for claim in report.claims:
+        table.add_row(claim.claim, claim.measured, f"[{colors[claim.holds]}]{claim.verdict}")
+    console = Console()
+    console.print(table)
+    names = [f"{report.name}.csv", f"{report.name}-claims.md", *(path.name for path, _ in report.figures)]
+    console.print(f"Written to {out}: {', '.join(names)}")
+
+
+@reproduce.command("hitting-times")
+def hitting_times(
+    out: Out = OUT, trials: Trials = 10, max_n: MaxN = 3000, jobs: Jobs = 0, cap: Cap = 3e7, skip: Skip = True
+) -> None:
+    """Figure 1: calls to the optimum of OneMax and LeadingOnes; cGA's scaling; the drift of PBIL-ε."""
+    with friendly():
+        from knobless.reproduce import Options, hitting_times
+
+        show(hitting_times.reproduce(Options(out, trials, max_n, jobs), cap, skip), out)
+
+
+@reproduce.command("lambda-dynamics")
+def lambda_dynamics(out: Out = OUT, trials: Trials = 10, max_n: MaxN = 1000, jobs: Jobs = 0, cap: Cap = 3e7) -> None:
+    """λ over runs of PBIL-λ on OneMax and LeadingOnes at n = 1000."""
+    with friendly():
+        from knobless.reproduce import Options, lambda_dynamics
+
+        show(lambda_dynamics.reproduce(Options(out, trials, max_n, jobs), cap), out)
+
+
+@reproduce.command("alpha")
+def alpha(out: Out = OUT, trials: Trials = 10, max_n: MaxN = 300, jobs: Jobs = 0, cap: Cap = 3e7) -> None:
+    """The appendix: robustness of PBIL-λ against α; and λ_max = ∞ beside n."""
+    with friendly():
+        from knobless.reproduce import Options, alpha
+
+        show(alpha.reproduce(Options(out, trials, max_n, jobs), cap), out)
+
+
+@reproduce.command("max-3-sat")
+def max_3_sat(
+    out: Out = OUT,
+    trials: Trials = 10,
+    max_n: MaxN = 100,
+    jobs: Jobs = 0,
+    satlib: Satlib = None,
+    cap_per_n: CapPerN = 1e5,
+) -> None:
+    """Max-3-SAT: ten uniform random instances each of 20, 50, 75 and 100 variables."""
+    with friendly():
+        from knobless.reproduce import Options, max_3_sat
+
+        show(max_3_sat.reproduce(Options(out, trials, max_n, jobs), satlib, cap_per_n), out)
+
+
+@reproduce.command("noise")
+def noise(out: Out = OUT, trials: Trials = 10, max_n: MaxN = 100, jobs: Jobs = 0, budget: Budget = 1e6) -> None:
+    """Noisy OneMax: the σ at which cGA breaks, and the adaptation."""
+    with friendly():
+        from knobless.reproduce import Options, noise
+
+        show(noise.reproduce(Options(out, trials, max_n, jobs), budget), out)
+
+
+@reproduce.command("theorem")
+def theorem(out: Out = OUT, trials: Trials = 10, max_n: MaxN = 10, jobs: Jobs = 0) -> None:
+    """Theorem 1 along exact natural-gradient trajectories (the spaces have a fixed size: `--max-n` changes nothing)."""
+    with friendly():
+        from knobless.reproduce import Options, theorem
+
+        show(theorem.reproduce(Options(out, trials, max_n, jobs)), out)
+
+
+@reproduce.command("all")
+def everything(
+    out: Out = OUT,
+    trials: Trials = 10,
+    max_n: MaxN = 3000,
+    jobs: Jobs = 0,
+    cap: Cap = 3e7,
+    skip: Skip = True,
+    satlib: Satlib = None,
+    cap_per_n: CapPerN = 1e5,
+    budget: Budget = 1e6,
+) -> None:
+    """Everything in order, and index.html with figures and claims."""
+    with friendly():
+        from knobless.reproduce import Options, page
+        from knobless.reproduce import alpha as alpha_
+        from knobless.reproduce import hitting_times as hitting_times_
+        from knobless.reproduce import lambda_dynamics as lambda_dynamics_
+        from knobless.reproduce import max_3_sat as max_3_sat_
+        from knobless.reproduce import noise as noise_
+        from knobless.reproduce import theorem as theorem_
+
+        def options(largest: int) -> Options:
+            return Options(out, trials, min(max_n, largest), jobs)
+
+        reports = [
+            hitting_times_.reproduce(options(3000), cap, skip),
+            lambda_dynamics_.reproduce(options(1000), cap),
+            alpha_.reproduce(options(300), cap),
+            max_3_sat_.reproduce(options(100), satlib, cap_per_n),
+            noise_.reproduce(options(100), budget),
+            theorem_.reproduce(options(100)),
+        ]
+        for report in reports:
+            show(report, out)
+        Console().print(f"The page: {page.write(reports, out / 'index.html')}")
+
+
+if __name__ == "__main__":
+    app()

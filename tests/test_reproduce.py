@@ -1,0 +1,260 @@
+"""`knobless reproduce`: every command in a tiny version, what it writes, and that it goes on where it was stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from knobless.cli import app
+from knobless.fast import Run
+from knobless.problems import LeadingOnes, MaxSat, OneMax
+from knobless.reproduce import Claim, Options, Report, Stopped, alpha, hitting_times, max_3_sat, noise, page, theorem
+from knobless.reproduce.experiment import Table, Task, Verdict, carry_out, finish, follow, kernel_of, seed
+from knobless.reproduce.measure import Sample, quantile, slope
+from knobless.reproduce.settings import ALGORITHMS, CGA_1, LAMBDA
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def command(*words: object) -> str:
+    result = CliRunner().invoke(app, ["reproduce", *map(str, words)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+COMMANDS = {
+    "hitting-times": ["--max-n", 30, "--cap", 3000],
+    "lambda-dynamics": ["--max-n", 30],
+    "alpha": ["--max-n", 10, "--cap", 20000],
+    "max-3-sat": ["--max-n", 20, "--cap-per-n", 200],
+    "noise": ["--max-n", 10, "--budget", 1000],
+    "theorem": [],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_writes_its_files_and_a_second_call_runs_nothing(name, tmp_path):
+    words = [name, *COMMANDS[name], "--trials", 1 if name == "theorem" else 2, "--jobs", 2, "--out", tmp_path]
+    assert "claim" in command(*words)
+    claims = json.loads((tmp_path / f"{name}-claims.json").read_text())
+    assert {c["holds"] for c in claims} <= {"holds", "does not hold", "not decided"}
+    assert len(read(tmp_path / f"{name}-claims.csv")) == len(claims)
+    assert (tmp_path / f"{name}-claims.md").read_text().count("\n| ") == len(claims) + 1
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.csv")}
+    command(*words)
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.csv")} == before
+    meta = json.loads((tmp_path / f"{name}-meta.json").read_text())
+    assert meta["numba"]
+    assert len(meta["sessions"]) == 2
+
+
+def test_the_number_of_threads_does_not_show(tmp_path):
+    found = []
+    for jobs in (1, 3):
+        table = Table(tmp_path / f"{jobs}.csv", hitting_times.NAMES, hitting_times.RESULTS)
+        carry_out(table, hitting_times.plan(Options(tmp_path, trials=2, max_n=10), cap=2000), jobs, "test")
+        found.append({tuple(row.values())[:-1] for row in read(table.path)})  # all but the seconds
+    assert found[0] == found[1]
+
+
+def test_the_page_holds_everything_in_one_file(tmp_path):
+    image = tmp_path / "a.png"
+    image.write_bytes(b"\x89PNG")
+    claim = Claim("a < b", "if", "1.0", None)
+    path = page.write([Report("x", "X", "setup", ((image, "caption"),), (claim,))], tmp_path / "index.html")
+    html = path.read_text()
+    assert "a &lt; b" in html
+    assert "not decided" in html
+    assert "data:image/png;base64,iVBORw==" in html
+    assert 'src="http' not in html
+
+
+# Going on where it was stopped.
+
+
+def counted(ran: list[int], number: int, fails: int | None = None) -> Task:
+    def run(stop: Event) -> dict[str, int]:
+        if number == fails:
+            raise KeyboardInterrupt
+        ran.append(number)
+        return {"square": number * number}
+
+    return Task({"number": number}, run, cost=-number)
+
+
+def table_at(path: Path) -> Table:
+    return Table(path, ["number"], ["square", "seconds"])
+
+
+def test_what_was_stopped_goes_on_without_repeating_a_trial(tmp_path):
+    path, ran = tmp_path / "t.csv", []
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(table_at(path), [counted(ran, i, fails=4) for i in range(8)], 1, "test")
+    assert ran == [0, 1, 2, 3]
+    assert len(read(path)) == 4
+    carry_out(table_at(path), [counted(ran, i) for i in range(8)], 2, "test")
+    assert sorted(ran) == list(range(8))
+    assert {(int(r["number"]), int(r["square"])) for r in read(path)} == {(i, i * i) for i in range(8)}
+
+
+def test_a_half_written_line_is_cut_off_and_its_trial_run_again(tmp_path):
+    path, ran = tmp_path / "t.csv", []
+    path.write_text("number,square,seconds\n0,0,0.1\n1,1")
+    carry_out(table_at(path), [counted(ran, i) for i in range(3)], 1, "test")
+    assert ran == [1, 2]
+    assert [r["square"] for r in read(path)] == ["0", "1", "4"]
+
+
+def test_a_table_of_other_columns_is_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n")
+    with pytest.raises(ValueError, match="expected the columns number, square, seconds, got a, b"):
+        table_at(path)
+
+
+def test_costly_trials_begin_first(tmp_path):
+    ran: list[int] = []
+    carry_out(table_at(tmp_path / "t.csv"), [counted(ran, i) for i in (3, 1, 2)], 1, "test")
+    assert ran == [1, 2, 3]
+
+
+def test_a_running_trial_is_told_to_stop():
+    stop = Event()
+    stop.set()
+    run = Run(kernel_of(LeadingOnes(300)), ALGORITHMS[CGA_1](300), 0)
+    with pytest.raises(Stopped):
+        finish(run, 1e9, stop)
+    assert run.nfev < 10_000
+
+
+def test_larger_n_are_skipped_where_none_was_solved_and_only_there(tmp_path):
+    tasks = hitting_times.plan(Options(tmp_path, trials=2, max_n=100), cap=3000)
+    table = Table(tmp_path / "t.csv", hitting_times.NAMES, hitting_times.RESULTS)
+    judge = hitting_times.Skipping(table, tasks)
+    chain = [t for t in tasks if (t.name["function"], t.name["setting"]) == ("LeadingOnes", CGA_1)]
+
+    def verdicts() -> list[Verdict]:
+        return [judge(task) for task in chain[::2]]  # n = 10, 30, 100
+
+    assert verdicts() == [Verdict.GO, Verdict.WAIT, Verdict.WAIT]
+    rest = {"calls": 1, "iterations": 1, "best": 0, "lam_r": 2, "seconds": 0}
+    table.add({**chain[0].name, **rest, "solved": 1})
+    assert verdicts() == [Verdict.GO, Verdict.GO, Verdict.WAIT]
+    for task in chain[2:4]:
+        table.add({**task.name, **rest, "solved": 0})
+    assert verdicts()[2] is Verdict.SKIP
+
+
+# The figures, computed another way.
+
+
+def test_a_row_is_what_the_engine_gives_for_its_seed(tmp_path):
+    command("hitting-times", "--max-n", 10, "--trials", 2, "--cap", 2000, "--out", tmp_path)
+    rows = read(tmp_path / "hitting-times.csv")
+    row = next(r for r in rows if (r["function"], r["setting"], r["trial"]) == ("OneMax", LAMBDA, "1"))
+    run = Run(kernel_of(OneMax(10)), ALGORITHMS[LAMBDA](10), seed("hitting-times", "OneMax", LAMBDA, 10, 1))
+    run.go(2000, target=0.0)
+    assert int(row["calls"]) == run.nfev
+    group = [float(r["calls"]) for r in rows if (r["function"], r["setting"], r["n"]) == ("OneMax", LAMBDA, "10")]
+    line = next(s for s in read(tmp_path / "hitting-times-summary.csv") if s["setting"] == LAMBDA)
+    assert float(line["median"]) == pytest.approx(np.median(group), abs=0.5)
+
+
+def test_seeds_differ_by_every_word_and_are_the_same_tomorrow():
+    assert seed("a", 1).entropy == seed("a", "1").entropy != seed("a", 2).entropy
+    assert seed("a", 1).entropy != seed("a1").entropy
+
+
+def test_quantiles_are_numpys_and_infinite_where_a_cut_off_trial_has_a_share():
+    values = np.random.default_rng(0).normal(size=11)
+    for q in (0.0, 0.25, 0.4, 0.5, 1.0):
+        assert quantile(values, q) == pytest.approx(np.quantile(values, q))
+    sample = Sample((1.0, 2.0, 3.0, math.inf))
+    assert (sample.median, sample.quartiles[1], sample.solved) == (2.5, math.inf, 3)
+
+
+def test_slopes_are_numpys_and_leave_out_sizes_with_cut_off_trials():
+    rng = np.random.default_rng(1)
+    samples = [(n, Sample(tuple(n**1.5 * rng.lognormal(size=5)))) for n in (10, 100, 1000)]
+    x = np.log([n for n, s in samples for _ in s.calls])
+    y = np.log([c for _, s in samples for c in s.calls])
+    coefficients, covariance = np.polyfit(x, y, 1, cov=True)
+    fit = slope([*samples, (3000, Sample((1.0, math.inf)))])
+    assert fit is not None
+    assert fit.slope == pytest.approx(coefficients[0])
+    assert fit.error == pytest.approx(math.sqrt(covariance[0, 0]))
+    assert slope(samples[:1]) is None
+
+
+def test_marks_are_passed_by_less_than_an_iteration():
+    run = Run(kernel_of(LeadingOnes(100)), ALGORITHMS[LAMBDA](100), 0)
+    for mark in follow(run, [10, 500, 5000], Event()):
+        assert mark <= run.nfev <= mark + 2 * run.lam_r
+
+
+def test_the_noisy_kernel_is_one_max_plus_normal_numbers():
+    objective = noise.noisy(3.0, "test")
+    x = np.array([1, 0, 1, 1, 0, 1, 1, 1], dtype=np.int8)
+    values = np.array([objective(x) for _ in range(20_000)]) - 2.0
+    assert values.mean() == pytest.approx(0.0, abs=4 * 3.0 / math.sqrt(20_000))
+    assert values.std() == pytest.approx(3.0, rel=0.03)
+    assert (np.abs(values) < 3.0).mean() == pytest.approx(math.erf(1 / math.sqrt(2)), abs=0.015)
+    assert abs(np.corrcoef(values[1:], values[:-1])[0, 1]) < 0.03
+    assert noise.noisy(3.0, "test")(x) - 2.0 == values[0]
+    assert noise.noisy(0.0, "test")(x) == 2.0
+
+
+def test_generated_instances_are_satisfiable_by_enumeration():
+    instances = max_3_sat.generated(20)
+    points = (np.arange(2**20)[:, None] >> np.arange(20) & 1).astype(np.int8)
+    assert len({name for name, _ in instances}) == 10
+    assert instances[0][1](points).min() == 0.0
+    assert not max_3_sat.satisfiable(MaxSat([[1], [-1]]))
+
+
+def test_satlib_names_are_found_in_order_and_other_sizes_refused(tmp_path):
+    for number in (10, 2, 1):
+        problem = MaxSat.random(20, 91, number)
+        lines = ["p cnf 20 91", *(" ".join(map(str, clause)) + " 0" for clause in problem.clauses), "%", "0"]
+        (tmp_path / f"uf20-{number:02d}.cnf").write_text("\n".join(lines))
+    assert [name for name, _ in max_3_sat.from_folder(tmp_path, 20)] == ["uf20-01", "uf20-02", "uf20-10"]
+    with pytest.raises(ValueError, match="expected files named uf50-01"):
+        max_3_sat.from_folder(tmp_path, 50)
+    (tmp_path / "uf50-01.cnf").write_text("p cnf 2 1\n1 2 0\n")
+    with pytest.raises(ValueError, match="expected 50 variables and 218 clauses"):
+        max_3_sat.from_folder(tmp_path, 50)
+
+
+def test_a_missing_folder_is_one_line(tmp_path):
+    result = CliRunner().invoke(
+        app, ["reproduce", "max-3-sat", "--satlib", str(tmp_path), "--out", str(tmp_path / "o")]
+    )
+    assert result.exit_code == 2
+    assert "expected files named uf20-01.cnf" in result.output.replace("\n", " ")
+
+
+def test_theorem_probabilities_are_those_of_the_family():
+    for name in ("random f, 8 bits", "random f, 5 choices of 4"):
+        small = theorem.space(name, 1)
+        theta = theorem.beginning(small, 1, name)
+        p = theorem.probabilities(small, theta)
+        assert p.sum() == pytest.approx(1.0)
+        assert p @ small.family.statistics(small.x) == pytest.approx(theta)  # θ = E_θ[T]
+
+
+def test_alpha_is_measured_against_the_best_of_each_size():
+    calls = {a: tuple(float(100 * (i + 1)) for _ in range(3)) for i, a in enumerate(alpha.ALPHAS)}
+    samples = {("OneMax", a, 10): Sample(c) for a, c in calls.items()}
+    assert alpha.relative(samples, "OneMax", alpha.ALPHAS[0], 10) == (1.0, 1.0, 1.0)
+    assert alpha.relative(samples, "OneMax", alpha.ALPHAS[2], 10)[1] == 3.0
