@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 from threading import Event
 
@@ -258,3 +260,10 @@ def test_alpha_is_measured_against_the_best_of_each_size():
     samples = {("OneMax", a, 10): Sample(c) for a, c in calls.items()}
     assert alpha.relative(samples, "OneMax", alpha.ALPHAS[0], 10) == (1.0, 1.0, 1.0)
     assert alpha.relative(samples, "OneMax", alpha.ALPHAS[2], 10)[1] == 3.0
+
+
+def test_the_command_says_what_it_needs():
+    code = "import sys; sys.modules['typer'] = None; sys.argv = ['knobless']; import knobless.__main__ as m; m.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "The knobless command needs typer: pip install 'knobless[cli]'"
