@@ -24,6 +24,7 @@ lint: .venv/.dev
 bench: .venv/.bench
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/categories.py
+	$(BIN)/python benchmarks/engine.py
 
 clean:
 	rm -rf .venv out dist

@@ -331,7 +331,7 @@ class Gaussian:
         floor = self._reach * np.maximum(_width(cell, rate, bounded(m + mean, low, high)), RESOLUTION)
         # The variance moves multiplicatively, its inverse by at most half and linearly: under pure noise the
         # precision is then a martingale above its least value (for weights that are centred), so that σ² wanders
-        # below its start but keeps coming back, whatever the step. With exp(growth) it would wander off and freeze.
+        # below its start but keeps coming back, whatever the step. With exp(growth) it would wander down to its floor.
         growth = bounded((second - 2.0 * m * mean) / variance, -0.5, 0.5)
         wider = bounded(variance / (1.0 - growth), floor**2, START)
         # The mean may leave the range by as much as σ exceeds its floor: held at the bound, half of what is drawn
