@@ -85,7 +85,7 @@ def test_the_engine_takes_the_way_of_the_core(start):
 
 
 def test_many_samples_are_ranked_as_few():
-    # Above 64 another way of sorting is taken, and the buffers grow.
+    # Above 32 values are sorted, and above 256 the buffers grow.
     family = kl.Bernoulli(9)
     algorithm = kl.IGO(family, kl.Quartiles(), kl.Fixed(lam=700, eps=0.3))
     ints, fed = np.array([*range(1, 10), 20, 3, 4]), uniforms(np.random.default_rng(0), 2100, 9)

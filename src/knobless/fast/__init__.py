@@ -174,12 +174,13 @@ class Run:
             raise TypeError(f"algorithm: expected one over bits, by rank, that is compiled, got {algorithm!r}")
         n = algorithm.family.dim
         self._plan: Plan = plan
+        self._numbers = np.array(plan, dtype=float)
         self.objective = objective
         theta, (s, gamma, lam_r) = algorithm.init() if state is None else state
         self.theta, self._s = theta.copy(), s.copy()
         self._scalars = np.array([gamma, lam_r, math.inf, sign])
         self._counts = np.zeros(6, dtype=np.int64)
-        self._streams = np.random.default_rng(rng).integers(1, 2**32, (2, n), dtype=np.uint32)
+        self._streams = np.random.default_rng(rng).integers(1, 2**32, (2, n), dtype=np.uint32)  # zeros would stay so
         self._fed = np.empty((0, n), dtype=np.uint32) if uniforms is None else np.ascontiguousarray(uniforms)
         self._gradient = np.empty(n)
         self._thresholds = np.empty(n, dtype=np.uint32)
@@ -242,7 +243,7 @@ class Run:
                 self.objective.address,
                 self.objective.ints,
                 self.objective.reals,
-                np.array(self._plan, dtype=float),
+                self._numbers,
                 self.theta,
                 self._s,
                 self._scalars,

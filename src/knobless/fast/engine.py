@@ -33,6 +33,8 @@ OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that 
 # Why `run` returned.
 GOING, BUDGET, TARGET, STALL, ROOM, STARVED = range(6)
 
+FEW = 32  # values whose ranks are counted rather than sorted
+
 # Where it keeps its scalars.
 GAMMA, LAM_R, BEST, SIGN = range(4)
 NFEV, NIT, BEST_AT, FAILURES, FED, LAST = range(6)
@@ -100,21 +102,6 @@ def _draw_fed(x, t, u):
 
 
 @njit(error_model="numpy")
-def _order(order, f, lam):
-    """Indices by value; NaN counts as +inf. Insertion while that is quick, which it is for the usual λ."""
-    if lam > 64:
-        order[:lam] = np.argsort(f[:lam])
-        return
-    for k in range(lam):
-        v = f[k]
-        j = k
-        while j > 0 and f[order[j - 1]] > v:
-            order[j] = order[j - 1]
-            j -= 1
-        order[j] = k
-
-
-@njit(error_model="numpy")
 def _cumulated(rank, lam, mu):
     """Weights of the ranks before this one, in units of λ/μ; μ = 0 stands for quartiles."""
     if mu:
@@ -125,20 +112,34 @@ def _cumulated(rank, lam, mu):
 
 @njit(error_model="numpy")
 def _prefer(w, order, f, lam, mu):
-    """Lines 4-6, as `by_rank`; returns whether any two weights differ."""
+    """Lines 4-6, as `by_rank`; returns whether any two weights differ.
+
+    The ranks of a few values are counted, each against all: that has no branches to mispredict. Many are sorted.
+    """
     unit = lam / (mu if mu else -(-lam // 4))
-    differ = False
-    first = 0
-    while first < lam:
-        last = first + 1
-        while last < lam and f[order[last]] == f[order[first]]:
-            last += 1
-        share = unit * (_cumulated(last, lam, mu) - _cumulated(first, lam, mu)) / (last - first)
-        for k in range(first, last):
-            w[order[k]] = share
-        differ |= share != w[order[0]]
-        first = last
-    return differ
+    if lam <= FEW:
+        for k in range(lam):
+            first = 0
+            same = 0
+            for j in range(lam):
+                first += f[j] < f[k]
+                same += f[j] == f[k]
+            w[k] = unit * (_cumulated(first + same, lam, mu) - _cumulated(first, lam, mu)) / same
+    else:
+        order[:lam] = np.argsort(f[:lam])
+        first = 0
+        while first < lam:
+            last = first + 1
+            while last < lam and f[order[last]] == f[order[first]]:
+                last += 1
+            share = unit * (_cumulated(last, lam, mu) - _cumulated(first, lam, mu)) / (last - first)
+            for k in range(first, last):
+                w[order[k]] = share
+            first = last
+    for k in range(1, lam):  # noqa: SIM110 (numba has no generator expressions)
+        if w[k] != w[0]:
+            return True
+    return False
 
 
 @njit(error_model="numpy")
@@ -182,7 +183,6 @@ def _squared(s):
 def _tell(theta, s, scalars, x, f, w, order, gradient, lam, plan):
     """Lines 4 to 15: `IGO.tell`."""
     mu, adaptive, on_samples, eps, alpha, lam_min, lam_max, margin = plan
-    _order(order, f, lam)
     if not _prefer(w, order, f, lam, int(mu)):  # lines 7-9
         return
     gradient[:] = 0.0
@@ -215,41 +215,47 @@ def _run(f, ints, reals, plan, theta, s, scalars, counts, a, b, u, x, values, w,
     """
     budget, iterations, target, stall = limits
     plan = (plan[0], plan[1], plan[2], plan[3], plan[4], plan[5], plan[6], plan[7])
-    while counts[NIT] < iterations:
+    nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], scalars[BEST], scalars[SIGN]
+    why = GOING
+    while why == GOING and counts[NIT] < iterations:
         lam = round(scalars[LAM_R]) if plan[2] else int(plan[5])  # line 15
         if lam > x.shape[0]:
-            return ROOM
+            why = ROOM
+            break
         if u.shape[0] and counts[FED] + lam > u.shape[0]:
-            return STARVED
+            why = STARVED
+            break
         _thresholds(t, theta)
-        for k in range(lam):  # line 3
+        k = 0
+        while k < lam and why == GOING:  # line 3
             if u.shape[0]:
                 _draw_fed(x[k], t, u[counts[FED]])
                 counts[FED] += 1
             else:
                 _draw(x[k], t, a, b)
-            value = scalars[SIGN] * f(x[k], ints, reals)
+            value = sign * f(x[k], ints, reals)
             if value != value:
                 counts[FAILURES] += 1
                 value = math.inf
             values[k] = value
-            counts[NFEV] += 1
-            counts[LAST] = k + 1
-            if value < scalars[BEST]:
-                scalars[BEST] = value
-                counts[BEST_AT] = counts[NFEV]
-                best_x[:] = x[k]
+            nfev += 1
+            k += 1
+            if value < best:
+                best = value
+                best_at = nfev
+                best_x[:] = x[k - 1]
                 if value <= target:
-                    return TARGET
-            if counts[NFEV] - counts[BEST_AT] >= stall:
-                return STALL
-            if counts[NFEV] >= budget and k < lam - 1:
-                return BUDGET
-        _tell(theta, s, scalars, x, values, w, order, gradient, lam, plan)
-        counts[NIT] += 1
-        if counts[NFEV] >= budget:
-            return BUDGET
-    return GOING
+                    why = TARGET
+            if why == GOING and nfev - best_at >= stall:
+                why = STALL
+            if why == GOING and nfev >= budget:
+                why = BUDGET
+        counts[LAST] = k
+        if k == lam and why != TARGET and why != STALL:
+            _tell(theta, s, scalars, x, values, w, order, gradient, lam, plan)
+            counts[NIT] += 1
+    counts[NFEV], counts[BEST_AT], scalars[BEST] = nfev, best_at, best
+    return why
 
 
 _ARRAYS = (
