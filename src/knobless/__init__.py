@@ -10,7 +10,8 @@ its known forms.
 
 from .adaptation import SNR, Adaptation, Fixed, samples, steps
 from .candidates import Batch, Candidate
-from .families import Axis, Bernoulli, Categorical, Family, Gaussian, Product
+from .families import Bernoulli, Categorical, Family, Product
+from .gaussian import Axis, Gaussian
 from .igo import IGO, State, cga, pbil, pbil_epsilon, pbil_lambda, umda
 from .minimize import maximize, minimize
 from .optimizer import Evaluation, Info, Optimizer

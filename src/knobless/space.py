@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from .families import Bernoulli, Categorical, Family, Gaussian, Points, Product, slices
+from .families import Bernoulli, Categorical, Family, Points, Product, slices
+from .gaussian import Gaussian
 from .variables import Binary, Choice, Float, Integer, Variable
 
 VARIABLES = (Binary, Choice, Integer, Float)

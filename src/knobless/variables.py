@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import integer, positive_int, positive_real, probabilities, real
-from .families import RESOLUTION, Array, Axis, Points, bounded
+from .families import Array, Points
+from .gaussian import RESOLUTION, Axis, bounded
 
 
 class Variable(Protocol):
