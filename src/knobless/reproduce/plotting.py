@@ -53,7 +53,7 @@ def hitting_times(
         if sample.censored:
             ax.plot([n], [cap(n)], marker="x", color=color, markersize=7, linestyle="none", clip_on=False)
             text = f"{sample.censored}/{len(sample.calls)}"
-            shift = (5, 3 + 8 * place)
+            shift = (5, -9 - 8 * place)  # below the cap, where there is room
             ax.annotate(text, (n, cap(n)), xytext=shift, textcoords="offset points", fontsize=6.5, color=color)
     ax.set(xscale="log", yscale="log", xlabel="n", ylabel="calls to the optimum")
 
