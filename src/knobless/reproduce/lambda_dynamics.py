@@ -128,5 +128,6 @@ def draw(rows: dict[str, list[Row]], n: int, path: Path) -> Path:
     ax.axhline(16, color="0.4", linewidth=0.8, linestyle=":", label="16")
     ax.set(xlabel="share of the run's calls", ylabel="λ_r", yscale="log")
     ax.set_yticks([2, 4, 8, 16, 32], ["2", "4", "8", "16", "32"])
+    ax.minorticks_off()
     ax.legend(fontsize=8)
     return plotting.save(figure, path)
