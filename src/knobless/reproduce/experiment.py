@@ -278,7 +278,7 @@ def machine() -> dict[str, Any]:
         "knobless": __version__,
         "python": platform.python_version(),
         **{package: _version(package) for package in ("numpy", "numba", "matplotlib")},
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "cpu": _cpu(),
         "cores": os.cpu_count(),
     }
