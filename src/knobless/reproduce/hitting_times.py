@@ -181,11 +181,7 @@ def claims_of_figure_1(results: Results) -> list[Claim]:
         for n in r.sizes(one, CGA_1, CGA_HALF)
         if (one, CGA_1, n) in r.samples and (one, CGA_HALF, n) in r.samples
     ]
-    failed = [
-        (n, 1.0 if sample is None else sample.censored / len(sample.calls))
-        for n in r.sizes(leading, CGA_1, CGA_HALF)
-        for sample in [r.samples.get((leading, CGA_HALF, n))]
-    ]
+    failed = [(n, sample.censored / len(sample.calls)) for n, sample in r.chain(leading, CGA_HALF)]
     largest_failed = failed[-1][1] if failed and failed[-1][0] >= LARGE else None
     alike = [(f, r.ratios(f, LAMBDA_1, CGA_1)) for f in (one, leading)]
     mean_lam = [
@@ -217,7 +213,7 @@ def claims_of_figure_1(results: Results) -> list[Claim]:
         ),
         Claim(
             "ε = n^-½ was too large for LeadingOnes and cGA failed to locate the optimum.",
-            f"at the largest n no trial of cGA(n^-½) is solved within {r.cap:.0e} calls",
+            f"at the largest n that was run no trial of cGA(n^-½) is solved within {r.cap:.0e} calls",
             f"share of trials that failed: {listed(failed)}",
             None if largest_failed is None else largest_failed == 1.0,
         ),
