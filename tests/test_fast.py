@@ -1,6 +1,9 @@
 """The compiled engine is the core again: fed the same uniforms it takes the same way, on every recipe."""
 
 import math
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -251,3 +254,100 @@ def test_what_cannot_be_compiled_says_why():
         fast.Run(zeros, kl.pbil_lambda(kl.Choice(1, 2, 3)))
     with pytest.raises(TypeError, match=r"^fun: expected a compiled objective"):
         list(fast.trials(lambda x: 0.0, kl.pbil_lambda(kl.Bernoulli(3)), [0], budget=5))
+
+
+@fast.objective
+def fragile(x):
+    if x.sum() > 25:
+        raise ValueError("too many")
+    return 100.0 - x.sum()
+
+
+def test_an_objective_that_raises_fails_as_in_the_core():
+    result = kl.minimize(fragile, kl.Binary(40), budget=3000, rng=0)
+    assert result.fun == 75.0
+    assert result.failures > 100
+
+
+@fast.objective
+def bottomless(x):
+    return -np.inf if x.sum() > 12 else x.size - x.sum()
+
+
+def test_minus_infinity_is_no_target():
+    result = kl.minimize(bottomless, kl.Binary(20), budget=500, rng=0)
+    assert result.fun == -math.inf
+    assert result.nfev == 500
+    assert result.status is kl.Status.BUDGET
+
+
+@pytest.mark.parametrize("known", [(), [(np.ones(50), -5.0)]])
+def test_stall_counts_as_in_the_core(known):
+    def same(x):
+        return 1.0
+
+    results = [kl.minimize(f, kl.Binary(50), budget=10**5, stall=30, known=known, rng=0) for f in (flat, same)]
+    assert results[0].nfev == results[1].nfev == (30 if known else 31)
+
+
+def test_the_last_iteration_closes_with_the_target_on_its_last_candidate():
+    hits = [
+        kl.minimize(zeros, kl.Binary(10), budget=10**4, target=0, rng=s, algorithm=kl.cga(kl.Binary(10)))
+        for s in range(30)
+    ]
+    assert len({result.nfev % 2 for result in hits}) == 2
+    assert all(result.nit == result.nfev // 2 for result in hits)
+
+
+def test_limits_that_are_met_already_end_a_run_at_once():
+    run = fast.Run(zeros, kl.pbil_lambda(kl.Bernoulli(40)), 0)
+    for _ in range(2):
+        assert run.go(budget=10) is kl.Status.BUDGET
+        assert run.nfev == 10
+    assert run.go(target=40) is kl.Status.TARGET
+    assert run.nfev == 10
+
+
+PROBLEMS = [
+    problems.OneMax(9), problems.LeadingOnes(9), problems.BinVal(9), problems.Jump(9, 2), problems.Traps(10),
+    problems.Linear(np.random.default_rng(0).random(9) + 0.1), problems.Linear.random(9, 0), problems.LABS(9),
+    problems.NK(9, 2, 0), problems.IsingRing(9), problems.IsingTorus(3), problems.MaxSat.random(9, 30, 0),
+    problems.MaxSat.random(200, 700, 0), problems.Qubo(np.arange(81.0).reshape(9, 9)),
+    problems.MaxCut([(0, 1), (1, 2)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
+def test_every_problem_runs_compiled(problem):
+    result = kl.minimize(problem, problem.space, budget=200, rng=0)
+    assert math.isclose(result.fun, problem(result.x), rel_tol=1e-12, abs_tol=1e-12)
+    other = kl.Bernoulli(problem.n + 1)
+    with pytest.raises(ValueError, match=rf"^objective: expected {problem.n} bits, got {problem.n + 1}$"):
+        fast.Run(fast.compiled(problem), kl.pbil_lambda(other))
+
+
+def test_priors_are_no_reason_to_leave_the_engine():
+    Watched.calls = 0
+    kl.minimize(Watched(60), kl.Binary(60, p=0.3), budget=2000, rng=0)
+    assert Watched.calls < 5
+
+
+def test_the_cache_does_not_remember_data(tmp_path):
+    script = tmp_path / "weights.py"
+    script.write_text(
+        "import sys\nimport numpy as np\nfrom knobless import fast\nW = np.full(5, float(sys.argv[1]))\n\n\n"
+        "@fast.objective\ndef weighed(x):\n    return (W * x).sum()\n\n\nprint(weighed(np.ones(5, dtype=np.int8)))\n"
+    )
+    for weight, printed in (("1", "5.0"), ("2", "10.0")):
+        done = subprocess.run([sys.executable, script, weight], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == printed
+
+
+def test_ctrl_c_is_heard_in_a_compiled_run():
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    run = fast.Run(flat, kl.cga(kl.Bernoulli(50)), 0)
+    run.go(budget=10)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run.go(budget=10**12)
+    assert 10 < run.nfev < 10**12

@@ -169,13 +169,13 @@ class _Run:
         """Compiled iterations, as many as the history takes for one row, or one if there is a callback."""
         opt = self.opt
         if self.engine is None and self.compiled is not None:
-            self.engine = self.compiled()
+            self.engine = self.compiled(self.improved_at)
         engine: Any = self.engine
         nit = opt.nit
         status: Status | None = engine.go(
             self.budget,
             1 if self.callback else self.history.stride,
-            -math.inf if self.target is None else self.target,
+            math.nan if self.target is None else self.target,
             self.stall,
         )
         engine.hand_over(opt)
@@ -277,7 +277,7 @@ class _Run:
         )
 
 
-def _compiled(fun: Any, opt: Optimizer, sign: float) -> Callable[[], Run] | None:
+def _compiled(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | None:
     """What takes over from the optimizer where the objective is compiled and the engine can run the rest."""
     if not hasattr(fun, "__knobless_compiled__"):
         return None

@@ -64,6 +64,11 @@ class Space:
         parts = tuple(_part(count, list(variables)) for (_, count), variables in blocks)
         return parts[0] if len(parts) == 1 else Product(parts)
 
+    @property
+    def sole(self) -> Variable | None:
+        """The variable that this space is, if it is one and not a collection."""
+        return None if isinstance(self._tree, (dict, list)) else self._tree
+
     @cached_property
     def cardinality(self) -> float:
         """How many points there are; inf where they cannot be counted."""

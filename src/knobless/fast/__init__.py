@@ -38,7 +38,6 @@ from knobless.fast.kernels import KERNELS
 from knobless.igo import IGO, State
 from knobless.optimizer import Optimizer
 from knobless.result import Status
-from knobless.space import Space
 from knobless.variables import Binary
 
 from . import engine
@@ -49,6 +48,7 @@ __all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", 
 NO_INTS = np.empty(0, dtype=np.int64)
 NO_REALS = np.empty(0)
 ENDS = {BUDGET: Status.BUDGET, TARGET: Status.TARGET, STALL: Status.STALL}
+SLICE = 4096  # iterations between two looks at the interpreter
 ROWS = 256  # of the sample buffer at first; it grows with λ
 
 
@@ -69,14 +69,24 @@ class Address(types.WrapperAddressProtocol):
 class Objective:
     """A compiled function of bits, with the data it works on; called from Python, for one point or rows of them."""
 
-    def __init__(self, function: Any, ints: NDArray[np.int64] = NO_INTS, reals: Array = NO_REALS) -> None:
+    def __init__(
+        self, function: Any, ints: NDArray[np.int64] = NO_INTS, reals: Array = NO_REALS, n: int | None = None
+    ) -> None:
         self.function = function
         self.address = Address(function)
-        self.ints = ints
-        self.reals = reals
+        # As the engine is typed: writeable and contiguous.
+        self.ints = np.require(ints, np.int64, ["C", "W"])
+        self.reals = np.require(reals, np.float64, ["C", "W"])
+        self.n = n  # bits, where the data are for so many; compiled code does not look
+
+    def check(self, n: int) -> None:
+        """ValueError if it is not for n bits."""
+        if self.n is not None and n != self.n:
+            raise ValueError(f"objective: expected {self.n} bits, got {n}")
 
     def __call__(self, x: NDArray[np.int8]) -> Any:
         x = np.ascontiguousarray(x, dtype=np.int8)
+        self.check(x.shape[-1])
         return self._one(x) if x.ndim == 1 else np.array([self._one(row) for row in x])
 
     def __knobless_compiled__(self) -> Objective:
@@ -92,27 +102,33 @@ class Objective:
 def objective(function: Callable[..., float]) -> Objective:
     """Compiles a function of an int8 array of bits that returns a number, to be minimized.
 
-    What numba cannot compile is a TypeError that says why. The result is cached on disk where the function
-    has a file.
+    What numba cannot compile is a TypeError that says why. One that raises gives NaN, a failed evaluation. The
+    code is cached on disk where the function has a file and refers to no data of its module: numba would take
+    these from the cache too, as they once were.
     """
     if not callable(function):
         raise TypeError(f"objective: expected a function, got {function!r}")
     count = len(inspect.signature(function).parameters)
     if count != 1:
         raise TypeError(f"objective: expected a function of one argument, the bits, got one of {count}")
-    inner = _compiled(function, types.float64(engine.BITS))
+    used = inspect.getclosurevars(function)
+    plain = all(inspect.ismodule(v) or callable(v) for v in (*used.globals.values(), *used.nonlocals.values()))
+    inner = _compiled(function, types.float64(engine.BITS), cached=plain)
 
     def outer(x, ints, reals):  # type: ignore[no-untyped-def]
-        return inner(x)
+        try:
+            return inner(x)
+        except Exception:  # called by address, an error would be printed and the value be 0
+            return np.nan
 
     outer.__name__, outer.__doc__ = function.__name__, function.__doc__
     return Objective(njit(engine.OBJECTIVE, nogil=True)(outer))
 
 
-def _compiled(function: Callable[..., float], signature: Any) -> Any:
+def _compiled(function: Callable[..., float], signature: Any, cached: bool = True) -> Any:
     try:
         try:
-            return njit(signature, cache=True, nogil=True)(function)
+            return njit(signature, cache=cached, nogil=True)(function)
         except RuntimeError:  # no file to cache it beside, as in an interactive session
             return njit(signature, nogil=True)(function)
     except NumbaError as error:
@@ -134,19 +150,21 @@ def compiled(fun: Any) -> Objective | None:
     return None if marked is None else marked()
 
 
-def of_kernel(name: str, ints: NDArray[np.int64], reals: Array) -> Objective:
-    """One of our own kernels on its data."""
-    return Objective(_kernel(name), ints, reals)
+def of_kernel(n: int, name: str, ints: NDArray[np.int64], reals: Array) -> Objective:
+    """One of our own kernels on its data, for n bits."""
+    return Objective(_kernel(name), ints, reals, n)
 
 
-def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[], Run] | None:
-    """What takes a run over from an optimizer, if `fun` is compiled and the run of the kind that the engine knows."""
+def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | None:
+    """What takes a run over from an optimizer, if `fun` is compiled and the run of the kind that the engine knows.
+
+    It is called with the number of evaluations at which there was the last improvement.
+    """
     made = compiled(fun)
-    if made is None or opt.deterministic or opt.space != Space.of(Binary(opt.space.family.variables)):
+    if made is None or opt.deterministic or not isinstance(opt.space.sole, Binary) or plan_of(opt.algorithm) is None:
         return None
-    if plan_of(opt.algorithm) is None:
-        return None
-    return lambda: Run.after(made, opt, sign)
+    made.check(opt.space.sole.n)
+    return lambda improved_at: Run.after(made, opt, sign, improved_at)
 
 
 _run: Any = engine.run  # numba's annotations know nothing of what a compiled function takes
@@ -173,6 +191,7 @@ class Run:
         if plan is None:
             raise TypeError(f"algorithm: expected one over bits, by rank, that is compiled, got {algorithm!r}")
         n = algorithm.family.dim
+        objective.check(n)
         self._plan: Plan = plan
         self._numbers = np.array(plan, dtype=float)
         self.objective = objective
@@ -188,12 +207,12 @@ class Run:
         self._make_room(ROWS)
 
     @classmethod
-    def after(cls, objective: Objective, opt: Optimizer, sign: float) -> Self:
+    def after(cls, objective: Objective, opt: Optimizer, sign: float, improved_at: int) -> Self:
         """A run that goes on where an optimizer is, between two iterations."""
         run = cls(objective, opt.algorithm, opt.rng, opt.state, sign)
         run._scalars[engine.BEST] = opt.lowest
         run._counts[[engine.NFEV, engine.NIT, engine.FAILURES]] = opt.nfev, opt.nit, opt.failures
-        run._counts[engine.BEST_AT] = opt.nfev
+        run._counts[engine.BEST_AT] = improved_at
         return run
 
     def hand_over(self, opt: Optimizer) -> None:
@@ -234,9 +253,12 @@ class Run:
         return State(self.theta.copy(), Signal(self._s.copy(), float(self._scalars[engine.GAMMA]), self.lam_r))
 
     def go(
-        self, budget: float = math.inf, iterations: float = math.inf, target: float = -math.inf, stall: float = math.inf
+        self, budget: float = math.inf, iterations: float = math.inf, target: float = math.nan, stall: float = math.inf
     ) -> Status | None:
-        """Goes on until it has spent `budget` evaluations or done `iterations` more, or met target or stall."""
+        """Goes on until it has spent `budget` evaluations or done `iterations` more, or met target or stall.
+
+        In slices, so that a Ctrl-C is heard.
+        """
         until = self.nit + iterations
         while True:
             why = _run(
@@ -257,13 +279,14 @@ class Run:
                 self._gradient,
                 self._thresholds,
                 self.best_x,
-                (float(budget), float(until), float(target), float(stall)),
+                (float(budget), float(min(until, self.nit + SLICE)), float(target), float(stall)),
             )
             if why == STARVED:
                 raise ValueError(f"uniforms: expected more rows than the {len(self._fed)} given")
-            if why != ROOM:
+            if why in ENDS or self.nit >= until:
                 return ENDS.get(why)
-            self._make_room(max(2 * len(self.x), round(self.lam_r), int(self._plan.lam_min)))
+            if why == ROOM:
+                self._make_room(max(2 * len(self.x), round(self.lam_r), int(self._plan.lam_min)))
 
 
 def trials(
@@ -272,7 +295,7 @@ def trials(
     seeds: Iterable[Any],
     *,
     budget: float,
-    target: float = -math.inf,
+    target: float = math.nan,
     jobs: int | None = None,
 ) -> Iterator[Run]:
     """Runs to the target or the end of the budget, one a seed, in parallel threads; in the order of the seeds."""

@@ -217,6 +217,12 @@ def _run(f, ints, reals, plan, theta, s, scalars, counts, a, b, u, x, values, w,
     plan = (plan[0], plan[1], plan[2], plan[3], plan[4], plan[5], plan[6], plan[7])
     nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], scalars[BEST], scalars[SIGN]
     why = GOING
+    if best <= target:  # with NaN for no target, never
+        why = TARGET
+    elif nfev - best_at >= stall:
+        why = STALL
+    elif nfev >= budget:
+        why = BUDGET
     while why == GOING and counts[NIT] < iterations:
         lam = round(scalars[LAM_R]) if plan[2] else int(plan[5])  # line 15
         if lam > x.shape[0]:
@@ -251,7 +257,7 @@ def _run(f, ints, reals, plan, theta, s, scalars, counts, a, b, u, x, values, w,
             if why == GOING and nfev >= budget:
                 why = BUDGET
         counts[LAST] = k
-        if k == lam and why != TARGET and why != STALL:
+        if k == lam:
             _tell(theta, s, scalars, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
     counts[NFEV], counts[BEST_AT], scalars[BEST] = nfev, best_at, best

@@ -237,8 +237,17 @@ def max_sat_128(x: Bits, ints: Ints, reals: Array) -> float:
     return float(broken)
 
 
+def max_cut(x: Bits, ints: Ints, reals: Array) -> float:
+    """`MaxCut`: minus the weights of the edges that are cut; ints are the edges' ends, two by two."""
+    cut = 0.0
+    for e in range(reals.size):
+        i, j = np.uint64(ints[2 * e]), np.uint64(ints[2 * e + 1])
+        cut += reals[e] * (x[i] ^ x[j])
+    return -cut
+
+
 def quadratic(x: Bits, ints: Ints, reals: Array) -> float:
-    """`Qubo` and `MaxCut`: Σ q x_i x_j over i ≤ j, in compressed rows.
+    """`Qubo`: Σ q x_i x_j over i ≤ j, in compressed rows.
 
     ints are where the n rows begin, and the end, then the columns; reals are the diagonal, then the values.
     """
@@ -265,6 +274,6 @@ KERNELS: dict[str, Kernel] = {
     kernel.__name__: kernel
     for kernel in (
         *(one_max, leading_ones, linear, bin_val, jump, traps),
-        *(ising_ring, ising_torus, labs, nk, max_sat, max_sat_128, quadratic),
+        *(ising_ring, ising_torus, labs, nk, max_sat, max_sat_128, max_cut, quadratic),
     )
 }

@@ -53,7 +53,7 @@ class Problem(ABC):
         """What marks an objective for the compiled engine; None for a problem without a kernel."""
         from knobless.fast import of_kernel
 
-        return of_kernel(*self.flat()) if hasattr(self, "flat") else None
+        return of_kernel(self.n, *self.flat()) if hasattr(self, "flat") else None
 
     @abstractmethod
     def costs(self, x: Bits) -> Array:

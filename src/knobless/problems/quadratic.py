@@ -163,16 +163,8 @@ class MaxCut(Problem):
         return -weigh(self.weights, columns.take(self.edges[:, 0], axis=0) ^ columns.take(self.edges[:, 1], axis=0))
 
     def flat(self) -> Flat:
-        """x_i ≠ x_j is x_i + x_j − 2 x_i x_j."""
-        i, j = self.edges.T
-        degrees = np.bincount(self.edges.ravel(), np.repeat(self.weights, 2), self.n)
-        vertices = np.arange(self.n)
-        return _quadratic(
-            self.n,
-            np.concatenate([vertices, np.minimum(i, j)]),
-            np.concatenate([vertices, np.maximum(i, j)]),
-            np.concatenate([-degrees, 2.0 * self.weights]),
-        )
+        """Edge by edge, as the costs are added up, so that both round alike."""
+        return "max_cut", self.edges.astype(np.int64).ravel(), self.weights
 
 
 def _quadratic(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> Flat:
