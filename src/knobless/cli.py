@@ -25,6 +25,7 @@ app.add_typer(reproduce, name="reproduce")
 Out = Annotated[Path, typer.Option(help="Folder for tables and figures; trials that are there are not run again.")]
 Trials = Annotated[int, typer.Option(min=1, help="Independent trials of each setting.")]
 MaxN = Annotated[int, typer.Option(min=10, help="Largest number of bits.")]
+MaxNFrom30 = Annotated[int, typer.Option(min=30, help="Largest number of bits.")]  # fits begin there
 Jobs = Annotated[int, typer.Option(min=0, help="Threads; 0 for all cores.")]
 Cap = Annotated[float, typer.Option(min=1, help="Calls after which a trial is given up.")]
 Satlib = Annotated[Path | None, typer.Option(help="Folder with SATLIB's uf*.cnf; without it, instances by seed.")]
@@ -76,7 +77,7 @@ def show(report: Report, out: Path) -> None:
 
 @reproduce.command("hitting-times")
 def hitting_times(
-    out: Out = OUT, trials: Trials = 10, max_n: MaxN = 3000, jobs: Jobs = 0, cap: Cap = 3e7, skip: Skip = True
+    out: Out = OUT, trials: Trials = 10, max_n: MaxNFrom30 = 3000, jobs: Jobs = 0, cap: Cap = 3e7, skip: Skip = True
 ) -> None:
     """Figure 1: calls to the optimum of OneMax and LeadingOnes; cGA's scaling; the drift of PBIL-ε."""
     with friendly():
@@ -141,7 +142,7 @@ def theorem(out: Out = OUT, trials: Trials = 10, max_n: MaxN = 10, jobs: Jobs = 
 def everything(
     out: Out = OUT,
     trials: Trials = 10,
-    max_n: MaxN = 3000,
+    max_n: MaxNFrom30 = 3000,
     jobs: Jobs = 0,
     cap: Cap = 3e7,
     skip: Skip = True,

@@ -160,6 +160,9 @@ def draw(rows: dict[str, list[Row]], n: int, path: Path) -> Path:
         for setting, color in SETTINGS.items():
             plotting.over_time(ax, at, traces(rows[setting], column, len(at)), setting, color)
         ax.set(xscale="log", xlabel=f"calls (LeadingOnes, n = {n})")
-    row[2].set(yscale="log")
+    if any(
+        (np.asarray(line.get_ydata()) > 0).any() for line in row[2].lines
+    ):  # small runs may end before the first look
+        row[2].set(yscale="log")
     row[0].legend(fontsize=8)
     return plotting.save(figure, path)
