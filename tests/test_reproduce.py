@@ -162,8 +162,8 @@ def test_larger_n_are_skipped_where_none_was_solved_and_only_there(tmp_path):
 
 
 def test_a_row_is_what_the_engine_gives_for_its_seed(tmp_path):
-    command("hitting-times", "--max-n", 10, "--trials", 2, "--cap", 2000, "--out", tmp_path)
-    rows = read(tmp_path / "hitting-times.csv")
+    command("hitting-times", "--max-n", 30, "--trials", 2, "--cap", 2000, "--out", tmp_path)
+    rows = [row for row in read(tmp_path / "hitting-times.csv") if row["n"] == "10"]
     row = next(r for r in rows if (r["function"], r["setting"], r["trial"]) == ("OneMax", LAMBDA, "1"))
     run = Run(kernel_of(OneMax(10)), ALGORITHMS[LAMBDA](10), seed("hitting-times", "OneMax", LAMBDA, 10, 1))
     run.go(2000, target=0.0)
