@@ -557,7 +557,7 @@ MALFORMED = [
     (MaxSat, "a.wcnf", "h 1 0\np wcnf 3 1 5\n", 2, "expected one p line, before the first clause, got another"),
     (Qubo, "a.sparse", "", 0, "expected 'N M', got the end of the file"),
     (Qubo, "a.sparse", "3\n", 1, "expected the sizes 'N M', got '3'"),
-    (Qubo, "a.sparse", "99999 1\n1 1 1\n", 1, "n: expected an integer from 1 to 10000, got '99999'"),
+    (Qubo, "a.sparse", "99999 1\n1 1 1\n", 1, "n: expected an integer from 1 to 5000, got '99999'"),
     (Qubo, "a.sparse", "2 99999999\n", 1, "m: expected an integer from 0 to 10000000, got '99999999'"),
     (Qubo, "a.sparse", "2 1\n1 2\n", 2, "expected an entry 'I J VALUE', got '1 2'"),
     (Qubo, "a.sparse", "2 1\n0 2 5\n", 2, "index: expected an integer from 1 to 2, got '0'"),

@@ -18,7 +18,7 @@ from knobless.families import Array
 from .problem import BLOCK, Bits, Flat, Problem, frozen, in_blocks, weigh
 from .text import MOST, Lines, Path
 
-MOST_DENSE = 10_000  # variables of a QUBO, whose matrix is dense
+MOST_DENSE = 5_000  # variables of a QUBO, whose matrix is dense
 Terms = tuple[NDArray[np.intp], NDArray[np.intp], Array]
 
 
@@ -140,7 +140,7 @@ class MaxCut(Problem):
                 n, m = _sizes(lines, words, MOST)
                 continue
             if len(words) not in (2, 3):
-                lines.fail(f"expected an edge 'I J WEIGHT', got {' '.join(words)!r}")
+                lines.fail(f"expected an edge 'I J WEIGHT', got {' '.join(words)[:60]!r}")
             if len(edges) == m:
                 lines.fail(f"expected {m} edges, got one more")
             i, j = (lines.integer("vertex", word, 1, n) for word in words[:2])
@@ -186,7 +186,7 @@ def _comment(words: list[str]) -> bool:
 
 def _sizes(lines: Lines, words: list[str], most: int) -> tuple[int, int]:
     if len(words) != 2:
-        lines.fail(f"expected the sizes 'N M', got {' '.join(words)!r}")
+        lines.fail(f"expected the sizes 'N M', got {' '.join(words)[:60]!r}")
     return lines.integer("n", words[0], 1, most), lines.integer("m", words[1], 0, MOST)
 
 
@@ -199,7 +199,7 @@ def _read_matrix(lines: Lines) -> Array:
         if n < 0:
             if words[0] == "p":
                 if words[1:2] != ["qubo"] or len(words) != 6:
-                    lines.fail(f"expected 'p qubo 0 N DIAGONAL OFFDIAGONAL', got {' '.join(words)!r}")
+                    lines.fail(f"expected 'p qubo 0 N DIAGONAL OFFDIAGONAL', got {' '.join(words)[:60]!r}")
                 n = lines.integer("n", words[3], 1, MOST_DENSE)
                 m = sum(lines.integer("number of entries", word, 0, MOST) for word in words[4:])
                 base = 0
@@ -208,7 +208,7 @@ def _read_matrix(lines: Lines) -> Array:
                 base = 1
             continue
         if len(words) != 3:
-            lines.fail(f"expected an entry 'I J VALUE', got {' '.join(words)!r}")
+            lines.fail(f"expected an entry 'I J VALUE', got {' '.join(words)[:60]!r}")
         if len(entries) == m:
             lines.fail(f"expected {m} entries, got one more")
         i, j = sorted(lines.integer("index", word, base, n - 1 + base) - base for word in words[:2])
