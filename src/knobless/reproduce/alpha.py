@@ -60,7 +60,7 @@ def marks(n: int) -> Array:
 
 def bounded_trial(problem: str, setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
     """λ_r on the way: to the optimum, or for 2000·n calls where noise leaves nothing to arrive at."""
-    what = (NAME, "bound", problem, setting, n, number)
+    what = (NAME, "bound", problem, n, number)  # the same for both settings: they differ where the bound is met
     objective: Objective
     objective = noisy(NOISES[problem](n), *what) if problem in NOISES else kernel_of(PROBLEMS[problem](n))
     run = Run(objective, ALGORITHMS[setting](n), seed(*what))
