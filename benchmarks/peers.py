@@ -518,7 +518,7 @@ def meta(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     return {
         **machine(),
         **{package: version(package) for package in packages},
-        **{key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()},
+        **{key: value for key, value in vars(options).items() if not isinstance(value, Path)},
         "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
         "wall_seconds_of_last_session": round(seconds, 1),
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
