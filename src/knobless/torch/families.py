@@ -1,0 +1,141 @@
+"""Bits and choices in tensors: the families of the core again, with independent trials along the first dimension.
+
+Parameters have the shape [trials, parameters], points [trials, points, variables]; layouts, margins and thresholds
+are the core's. There are no branches on data, so that everything can be recorded in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from knobless.families import Bernoulli, Categorical, Family, Product, slices
+
+
+class TensorFamily(Protocol):
+    """What `Search` needs to know of a distribution, as in `knobless.families.Family`."""
+
+    def draw(self, theta: Tensor, u: Tensor) -> Tensor:
+        """The points that the 32-bit uniforms u stand for under θ."""
+
+    def average(self, share: Tensor, x: Tensor) -> Tensor:
+        """Σ share_i T(x_i) over the points of a trial."""
+
+    def whiten(self, theta: Tensor, v: Tensor) -> Tensor:
+        """Some G(θ)^½ v."""
+
+    def move(self, theta: Tensor, step: Tensor) -> Tensor:
+        """Towards θ + step, inside the margins."""
+
+    def mode(self, theta: Tensor) -> Tensor:
+        """The most probable point of each trial."""
+
+
+class Bits:
+    """`knobless.families.Bernoulli` in tensors."""
+
+    def __init__(self, family: Bernoulli) -> None:
+        self.margin = family.margin
+
+    def draw(self, theta: Tensor, u: Tensor) -> Tensor:
+        return (u < threshold(theta)[:, None]).to(torch.int8)
+
+    def average(self, share: Tensor, x: Tensor) -> Tensor:
+        return (share[..., None] * x).sum(1)
+
+    def whiten(self, theta: Tensor, v: Tensor) -> Tensor:
+        return v / (theta * (1.0 - theta)).sqrt()
+
+    def move(self, theta: Tensor, step: Tensor) -> Tensor:
+        return (theta + step).clamp(self.margin, 1.0 - self.margin)
+
+    def mode(self, theta: Tensor) -> Tensor:
+        return (theta >= 0.5).to(torch.int8)
+
+
+class Choices:
+    """`knobless.families.Categorical` in tensors."""
+
+    def __init__(self, family: Categorical) -> None:
+        self.n, self.k, self.margin = family.n, family.k, family.margin
+        self._dtype = torch.int8 if family.k <= 2**7 else torch.int16
+
+    def draw(self, theta: Tensor, u: Tensor) -> Tensor:
+        tails = self._each(theta).flip(-1)[..., :-1].cumsum(-1)
+        below = u[..., None] < threshold(tails.clamp(max=1.0 - self.margin))[:, None]
+        return below.sum(-1).to(self._dtype)
+
+    def average(self, share: Tensor, x: Tensor) -> Tensor:
+        options = torch.arange(self.k, device=x.device)
+        return (share[..., None, None] * (x[..., None] == options)).sum(1).flatten(1)
+
+    def whiten(self, theta: Tensor, v: Tensor) -> Tensor:
+        root = self._each(theta).sqrt()
+        u = self._each(v) / root
+        normal = root + self.k**-0.5  # of the reflection, as in the core
+        scale = (normal * u).sum(-1, keepdim=True) * self.k**0.5 / normal.sum(-1, keepdim=True)
+        return (u - scale * normal).flatten(1)
+
+    def move(self, theta: Tensor, step: Tensor) -> Tensor:
+        moved = self._each(theta + step)
+        low = (moved < self.margin).any(-1, keepdim=True)
+        raised = moved.clamp(min=self.margin)
+        spare = raised - self.margin
+        raised = raised + spare * ((1.0 - raised.sum(-1, keepdim=True)) / spare.sum(-1, keepdim=True))
+        return torch.where(low, raised.clamp(min=self.margin), moved).flatten(1)
+
+    def mode(self, theta: Tensor) -> Tensor:
+        return (self.k - 1 - self._each(theta).flip(-1).argmax(-1)).to(self._dtype)
+
+    def _each(self, theta: Tensor) -> Tensor:
+        return theta.view(-1, self.n, self.k)
+
+
+class SideBySide:
+    """`knobless.families.Product` in tensors."""
+
+    def __init__(self, family: Product) -> None:
+        self.parts = [in_tensors(part) for part in family.parts]
+        self._columns = slices(part.variables for part in family.parts)
+        self._parameters = slices(len(part.initial()) for part in family.parts)
+
+    def draw(self, theta: Tensor, u: Tensor) -> Tensor:
+        each = zip(self.parts, self._parameters, self._columns, strict=True)
+        return torch.cat([part.draw(theta[:, p], u[..., c]) for part, p, c in each], -1)
+
+    def average(self, share: Tensor, x: Tensor) -> Tensor:
+        return self._join([part.average(share, x[..., c]) for part, c in zip(self.parts, self._columns, strict=True)])
+
+    def whiten(self, theta: Tensor, v: Tensor) -> Tensor:
+        each = zip(self.parts, self._parameters, strict=True)
+        return self._join([part.whiten(theta[:, p], v[:, p]) for part, p in each])
+
+    def move(self, theta: Tensor, step: Tensor) -> Tensor:
+        each = zip(self.parts, self._parameters, strict=True)
+        return self._join([part.move(theta[:, p], step[:, p]) for part, p in each])
+
+    def mode(self, theta: Tensor) -> Tensor:
+        return self._join([part.mode(theta[:, p]) for part, p in zip(self.parts, self._parameters, strict=True)])
+
+    @staticmethod
+    def _join(parts: Sequence[Tensor]) -> Tensor:
+        return torch.cat(list(parts), -1)
+
+
+def in_tensors(family: Family) -> TensorFamily:
+    """The family of the core, in tensors."""
+    if isinstance(family, Bernoulli):
+        return Bits(family)
+    if isinstance(family, Categorical) and family.k < 2**15:
+        return Choices(family)
+    if isinstance(family, Product):
+        return SideBySide(family)
+    raise TypeError(f"space: expected bits and choices alone (of fewer than {2**15} options), got {family!r}")
+
+
+def threshold(p: Tensor) -> Tensor:
+    """The 32-bit integer that a uniform one falls below with probability p."""
+    return (p * 4294967296.0).to(torch.int64)

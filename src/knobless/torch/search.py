@@ -1,0 +1,263 @@
+"""θ on the device where the weights are: Algorithm 1 in tensors, for many independent trials at once.
+
+`Search` is the shell here, as `Optimizer` is around the core: an `nn.Module` whose buffers hold the state and which
+alone changes it. Nothing is ever read back to the host, so that a whole training step with it can be recorded in a
+CUDA graph. Trials whose iterations have different lengths sit side by side: each closes its own when it has its λ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from knobless._checks import positive_int
+from knobless.adaptation import SNR, Adaptation, Fixed, samples, steps
+from knobless.igo import IGO, pbil_epsilon
+from knobless.preferences import Preference, Quartiles, Truncation
+from knobless.space import Space
+
+from .families import in_tensors
+
+
+class State(NamedTuple):
+    """What is carried from iteration to iteration, one row a trial: the core's `State` and `Signal` together."""
+
+    theta: Tensor
+    s: Tensor
+    gamma: Tensor
+    lam_r: Tensor
+
+
+class Search(nn.Module):
+    """Samples architectures, takes their losses, and moves θ.
+
+        search = Search(Binary(31))
+        masks = search.ask(2)                     # 2 architectures, one row each: 0 or 1 for a bit, else an option
+        search.tell(masks, losses)                # 2 losses
+        search.mode                               # the most probable architecture
+
+    `algorithm` is a value of the core such as `pbil_lambda(space)`; None is PBIL-ε. With `trials` all shapes have
+    one more dimension in front, one independent search each. `rng` is a seed or a numpy Generator. A trial's
+    iteration closes when it has the λ losses it needs; losses beyond them in the same `tell` are left out. Like any
+    module it is moved with `.to(...)`, and its `state_dict` has all that is needed to go on exactly.
+    """
+
+    theta: Tensor
+    s: Tensor
+    gamma: Tensor
+    lam_r: Tensor
+    key: Tensor
+    drawn: Tensor
+    told: Tensor
+    x: Tensor
+    f: Tensor
+
+    def __init__(self, space: Any, algorithm: IGO | None = None, *, trials: int | None = None, rng: Any = None) -> None:
+        super().__init__()
+        self.space = Space.of(space)
+        family = self.space.family
+        self._family = in_tensors(family)
+        self.algorithm = pbil_epsilon(family) if algorithm is None else algorithm
+        if not isinstance(self.algorithm, IGO):
+            raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
+        if self.algorithm.family != family:
+            raise ValueError("algorithm: expected one made for this very space, such as pbil_lambda(space)")
+        if not isinstance(self.algorithm.preference, (Quartiles, Truncation)):
+            raise TypeError(f"algorithm: expected a preference by rank, got {self.algorithm.preference!r}")
+        rows = 1 if trials is None else positive_int("trials", trials)
+        self._lead = () if trials is None else (rows,)
+        state = self.algorithm.init()
+        capacity = most_samples(self.algorithm.adaptation)
+        keys = np.random.default_rng(rng).integers(2**63, size=rows)
+        kind = torch.get_default_dtype()
+        for name, value in (("theta", state.theta), ("s", state.signal.s)):
+            self.register_buffer(name, torch.tensor(np.tile(value, (rows, 1)), dtype=kind))
+        for name, number in (("gamma", state.signal.gamma), ("lam_r", state.signal.lam_r)):
+            self.register_buffer(name, torch.full((rows,), number, dtype=kind))
+        self.register_buffer("key", torch.tensor(keys, dtype=torch.int64))  # of a trial's generator
+        self.register_buffer("drawn", torch.zeros(rows, dtype=torch.int64))  # points so far, the generator's counter
+        # The iteration under way. One row more than it can have takes what is told beyond λ.
+        self.register_buffer("told", torch.zeros(rows, dtype=torch.int64))
+        self.register_buffer("x", self._family.mode(self.theta)[:, None].repeat(1, capacity + 1, 1))
+        self.register_buffer("f", torch.zeros(rows, capacity + 1, dtype=kind))
+
+    # What one may look at.
+
+    @property
+    def state(self) -> State:
+        """The buffers themselves."""
+        return State(self.theta, self.s, self.gamma, self.lam_r)
+
+    @property
+    def lam(self) -> Tensor:
+        """Samples in this iteration."""
+        return self._shaped(spend(self.algorithm.adaptation, self.lam_r)[0])
+
+    @property
+    def eps(self) -> Tensor:
+        """Step length in this iteration."""
+        return self._shaped(spend(self.algorithm.adaptation, self.lam_r)[1])
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable architecture; a bit is one from θ = ½ on."""
+        return self._shaped(self._family.mode(self.theta))
+
+    def extra_repr(self) -> str:
+        trials = f", trials={self._lead[0]}" if self._lead else ""
+        return f"{self.x.shape[-1]} variables, {_named(self.algorithm.adaptation)}{trials}"
+
+    # What one does.
+
+    def ask(self, k: int = 1) -> Tensor:
+        """k architectures from P_θ in each trial."""
+        u = uniforms(self.key, self.drawn, positive_int("k", k), self.algorithm.family.words)
+        self.drawn += k
+        return self._shaped(self.draw(u))
+
+    def draw(self, u: Tensor) -> Tensor:
+        """The architectures that 32-bit uniforms stand for, [trials, k, variables]."""
+        return self._family.draw(self.theta, u)
+
+    @torch.no_grad()
+    def tell(self, masks: Tensor, losses: Tensor) -> None:
+        """The losses of architectures that were asked for; NaN and inf rank worst."""
+        x, f = self._rows(masks, losses)
+        lam, _ = spend(self.algorithm.adaptation, self.lam_r)
+        place = self.told[:, None] + torch.arange(x.shape[1], device=x.device)
+        place = torch.where(place < lam[:, None], place, self.f.shape[1] - 1)
+        trial = torch.arange(len(x), device=x.device)[:, None]
+        self.x[trial, place] = x
+        self.f[trial, place] = f
+        self.told += x.shape[1]
+        closing = self.told >= lam
+        x, f = self.x[:, :-1], self.f[:, :-1]
+        if closing.device.type == "cpu" and not torch.compiler.is_compiling():
+            if not closing.any():
+                return
+            x, f = x[:, : int(lam.max())], f[:, : int(lam.max())]
+        for old, new in zip(self.state, learn(self.algorithm, self._family, self.state, x, f, lam), strict=True):
+            old.copy_(torch.where(closing if new.dim() == 1 else closing[:, None], new, old))
+        self.told.masked_fill_(closing, 0)
+
+    # How it is done.
+
+    def _rows(self, masks: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
+        """Both with the dimension of the trials in front."""
+        lead = self._lead
+        if masks.shape[:-2] != lead or masks.shape[-1] != self.x.shape[-1] or masks.dim() != len(lead) + 2:
+            expected = [*lead, "k", self.x.shape[-1]]
+            raise ValueError(f"masks: expected the shape {expected}, as asked for, got {list(masks.shape)}")
+        if losses.shape != masks.shape[:-1]:
+            raise ValueError(f"losses: expected the shape {list(masks.shape[:-1])}, got {list(losses.shape)}")
+        return masks.reshape(-1, *masks.shape[-2:]).to(self.x), losses.reshape(-1, masks.shape[-2]).to(self.f)
+
+    def _shaped(self, value: Tensor) -> Tensor:
+        return value if self._lead else value[0]
+
+    def get_extra_state(self) -> str:
+        return _named(self.algorithm)
+
+    def set_extra_state(self, state: Any) -> None:
+        if state != self.get_extra_state():
+            raise ValueError(f"state_dict: expected one of {self.get_extra_state()}, got one of {state}")
+
+
+def learn(algorithm: IGO, family: Any, state: State, x: Tensor, f: Tensor, lam: Tensor) -> State:
+    """Lines 4 to 15 of Algorithm 1, the core's `IGO.tell`, for the first λ points of each trial."""
+    theta, s, gamma, lam_r = state
+    w = weights(algorithm.preference, f, lam)  # lines 4-6
+    inside = torch.arange(w.shape[1], device=w.device) < lam[:, None]
+    told = ((w != w[:, :1]) & inside).any(1)  # lines 7-9
+    share = w / lam[:, None]
+    gradient = family.average(share, x) - share.sum(1, keepdim=True) * theta  # line 10
+    noise = (algorithm.family.dim * (share * share).sum(1)).sqrt()  # its length if f told nothing
+    _, eps = spend(algorithm.adaptation, lam_r)
+    moved = family.move(theta, eps[:, None] * gradient)  # line 11
+    if isinstance(algorithm.adaptation, SNR):
+        beta = eps
+        gain = beta * (2.0 - beta)
+        z = family.whiten(theta, gradient) * (gain.sqrt() / torch.where(told, noise, 1.0))[:, None]
+        s_next = (1.0 - beta)[:, None] * s + z  # line 12, with θ as it was
+        gamma_next = (1.0 - beta) ** 2 * gamma + gain  # line 13
+        signal = gamma_next - (s_next * s_next).sum(1) / algorithm.adaptation.alpha
+        grown = lam_r * torch.exp(beta * signal)  # line 14
+        lam_next = grown.clamp(algorithm.adaptation.lam_min, algorithm.adaptation.lam_max)  # line 15
+        s = torch.where(told[:, None], s_next, s)
+        gamma = torch.where(told, gamma_next, gamma)
+        lam_r = torch.where(told, lam_next, lam_r)
+    return State(torch.where(told[:, None], moved, theta), s, gamma, lam_r)
+
+
+def weights(preference: Preference, f: Tensor, lam: Tensor) -> Tensor:
+    """The preference's weights of the first λ values of each trial, ties sharing theirs, and 0 after them."""
+    lam = lam[:, None]
+    inside = torch.arange(f.shape[1], device=f.device) < lam
+    f = torch.where(inside & (f == f), f, torch.inf)
+    ranked = f.sort(1).values
+    first = torch.searchsorted(ranked, f)
+    last = torch.minimum(torch.searchsorted(ranked, f, right=True), lam)
+    mu = preference.mu if isinstance(preference, Truncation) else (lam + 3) // 4
+    unit = lam.to(f.dtype) / mu
+    counts = _cumulated(preference, last, lam, mu) - _cumulated(preference, first, lam, mu)
+    return torch.where(inside, unit * counts / (last - first), 0.0)
+
+
+def _cumulated(preference: Preference, rank: Tensor, lam: Tensor, mu: Any) -> Tensor:
+    """The summed weights of the ranks below this one, in units of λ/μ."""
+    best = rank.clamp(max=mu) if isinstance(mu, int) else torch.minimum(rank, mu)
+    return best if isinstance(preference, Truncation) else best - (rank - lam + mu).clamp(min=0)
+
+
+def spend(adaptation: Adaptation, lam_r: Tensor) -> tuple[Tensor, Tensor]:
+    """λ and ε in force, one a trial."""
+    if isinstance(adaptation, Fixed):
+        return torch.full_like(lam_r, adaptation.lam, dtype=torch.int64), torch.full_like(lam_r, adaptation.eps)
+    if isinstance(adaptation, SNR) and adaptation.spend is samples:
+        return lam_r.round().to(torch.int64), torch.full_like(lam_r, adaptation.eps)
+    if isinstance(adaptation, SNR) and adaptation.spend is steps:
+        lam_min = adaptation.lam_min
+        return torch.full_like(lam_r, lam_min, dtype=torch.int64), adaptation.eps * (lam_min / lam_r)
+    raise TypeError(f"algorithm: expected one that adapts samples or steps, or neither, got {adaptation!r}")
+
+
+def most_samples(adaptation: Adaptation) -> int:
+    """The largest λ, which must be known so that there is room for it."""
+    if isinstance(adaptation, Fixed):
+        return adaptation.lam
+    if isinstance(adaptation, SNR) and adaptation.spend is steps:
+        return adaptation.lam_min
+    if isinstance(adaptation, SNR) and adaptation.lam_max < 2**31:
+        return int(adaptation.lam_max)
+    raise TypeError(f"algorithm: expected one with a bound on λ, so that there is room for it, got {adaptation!r}")
+
+
+def uniforms(key: Tensor, drawn: Tensor, k: int, words: int) -> Tensor:
+    """32-bit uniforms [trials, k, words] by counter: SplitMix64 at the places that follow the `drawn` points.
+
+    64-bit integers wrap around in torch as they should; what is missing is a shift that brings in zeros.
+    """
+    row = drawn[:, None] + torch.arange(k, device=drawn.device)
+    place = row[..., None] * words + torch.arange(1, words + 1, device=drawn.device)
+    z = key[:, None, None] + place * -0x61C8864680B583EB
+    z = (z ^ _shifted(z, 30)) * -0x40A7B892E31B1A47
+    z = (z ^ _shifted(z, 27)) * -0x6B2FB644ECCEEE15
+    return _shifted(z ^ _shifted(z, 31), 32)
+
+
+def _shifted(z: Tensor, bits: int) -> Tensor:
+    return (z >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _named(value: Any) -> str:
+    """A value of the core as text that is the same in every process."""
+    if is_dataclass(value):
+        inner = ", ".join(f"{field.name}={_named(getattr(value, field.name))}" for field in fields(value))
+        return f"{type(value).__name__}({inner})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_named, value))})"
+    return value.__name__ if callable(value) else repr(value)
