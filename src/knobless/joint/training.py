@@ -51,12 +51,19 @@ class Training:
     """All trials of a setting, from the first update to the last."""
 
     def __init__(
-        self, setting: Setting, data: Data, trials: Sequence[int], updates: int, device: str | torch.device = "cpu"
+        self,
+        setting: Setting,
+        data: Data,
+        trials: Sequence[int],
+        updates: int,
+        device: str | torch.device = "cpu",
+        recorded: bool = True,
     ) -> None:
         self.setting = setting
         self.updates = updates
         self.done = 0
         self.device = torch.device(device)
+        self.recorded = recorded and self.device.type == "cuda"  # compiled, and replayed as a CUDA graph
         network = setting.network
         each = [network.parameters(torch.Generator().manual_seed(_seed(trial, 0))) for trial in trials]
         self.W = [torch.stack(same).to(self.device) for same in zip(*each, strict=True)]
@@ -88,6 +95,7 @@ class Training:
         self._graph: torch.cuda.CUDAGraph | None = None
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32
+        if self.recorded:
             torch.compiler.reset()  # nothing is shared with what was compiled for another setting
         self._mini_batch, self._backprop = self._ready(mini_batch), self._ready(network.backprop)
         self._descend, self._wait = self._ready(descend), self._ready(wait)
@@ -96,7 +104,7 @@ class Training:
 
     def _ready(self, part: Callable[..., Any]) -> Callable[..., Any]:
         """On a GPU, a part is compiled for the very shapes it gets."""
-        return torch.compile(part, dynamic=False) if self.device.type == "cuda" else part
+        return torch.compile(part, dynamic=False) if self.recorded else part
 
     def step(self) -> None:
         """One update of W in every trial, and of θ where an iteration closes."""
@@ -133,7 +141,7 @@ class Training:
             torch.cuda.synchronize(self.device)
 
     def _advance(self) -> None:
-        if self.device.type != "cuda":
+        if not self.recorded:
             self.step()
         elif self._graph is not None:
             self._graph.replay()
