@@ -32,6 +32,13 @@ Satlib = Annotated[Path | None, typer.Option(help="Folder with SATLIB's uf*.cnf;
 CapPerN = Annotated[float, typer.Option(min=1, help="Calls per variable before giving up; the paper has 1e7.")]
 Budget = Annotated[float, typer.Option(min=1, help="Calls of each trial.")]
 Skip = Annotated[bool, typer.Option(help="Leave out larger n where no trial got to the optimum.")]
+Iterations = Annotated[int, typer.Option(min=1, help="Updates of the weights.")]
+Device = Annotated[str | None, typer.Option(help="cuda or cpu; without it, cuda if there is a GPU.")]
+Algorithms = Annotated[
+    list[str] | None,
+    typer.Option(help="Settings to train, with commas between or given again; those of the paper's figure by default."),
+]
+Mnist = Annotated[Path | None, typer.Option(help="Folder with the four files of MNIST.")]
 
 OUT = Path("reproduction")
 
@@ -53,7 +60,8 @@ def friendly() -> Iterator[None]:
     except ModuleNotFoundError as missing:
         if (missing.name or "knobless").startswith("knobless"):
             raise
-        error.print(f"This needs {missing.name}: pip install 'knobless\\[cli]'")
+        extra = "torch" if missing.name == "torch" else "cli"
+        error.print(f"This needs {missing.name}: pip install 'knobless\\[{extra}]'")
         raise typer.Exit(1) from None
     except (ValueError, OSError) as wrong:
         error.print(str(wrong), markup=False)
@@ -138,6 +146,50 @@ def theorem(out: Out = OUT, trials: Trials = 10, max_n: MaxN = 10, jobs: Jobs = 
         show(theorem.reproduce(Options(out, trials, max_n, jobs)), out)
 
 
+@reproduce.command("layers")
+def layers(
+    out: Out = OUT,
+    trials: Trials = 30,
+    iterations: Iterations = 93750,
+    device: Device = None,
+    algorithms: Algorithms = None,
+    mnist: Mnist = None,
+) -> None:
+    """Experiment I: layers of a deep network, chosen while it is trained. Training needs PyTorch and MNIST."""
+    with friendly():
+        from knobless.reproduce import joint, layers
+
+        options = joint.Options(out, trials, iterations, device, split(algorithms), mnist)
+        show(layers.reproduce(options, say), out)
+
+
+@reproduce.command("activations")
+def activations(
+    out: Out = OUT,
+    trials: Trials = 30,
+    iterations: Iterations = 93750,
+    device: Device = None,
+    algorithms: Algorithms = None,
+    mnist: Mnist = None,
+) -> None:
+    """Experiment II: tanh or ReLU, chosen for each unit while it is trained. Training needs PyTorch and MNIST."""
+    with friendly():
+        from knobless.reproduce import activations, joint
+
+        options = joint.Options(out, trials, iterations, device, split(algorithms), mnist)
+        show(activations.reproduce(options, say), out)
+
+
+def split(names: list[str] | None) -> tuple[str, ...]:
+    """`a,b` and `a` then `b` alike."""
+    return tuple(name for given in names or () for name in given.replace(",", " ").split())
+
+
+def say(line: str) -> None:
+    """A line of progress."""
+    Console(stderr=True, soft_wrap=True).print(line, markup=False, highlight=False)
+
+
 @reproduce.command("all")
 def everything(
     out: Out = OUT,
@@ -150,12 +202,14 @@ def everything(
     cap_per_n: CapPerN = 1e5,
     budget: Budget = 1e6,
 ) -> None:
-    """Everything in order, and index.html with figures and claims."""
+    """Everything in order, and index.html with figures and claims; layers and activations where they were trained."""
     with friendly():
-        from knobless.reproduce import Options, page
+        from knobless.reproduce import Options, joint, page
+        from knobless.reproduce import activations as activations_
         from knobless.reproduce import alpha as alpha_
         from knobless.reproduce import hitting_times as hitting_times_
         from knobless.reproduce import lambda_dynamics as lambda_dynamics_
+        from knobless.reproduce import layers as layers_
         from knobless.reproduce import max_3_sat as max_3_sat_
         from knobless.reproduce import noise as noise_
         from knobless.reproduce import theorem as theorem_
@@ -170,6 +224,7 @@ def everything(
             max_3_sat_.reproduce(options(100), satlib, cap_per_n),
             noise_.reproduce(options(100), budget),
             theorem_.reproduce(options(100)),
+            *(m.report(out) for m in (layers_, activations_) if joint.UPDATES in joint.read(out / f"{m.NAME}.csv")),
         ]
         for report in reports:
             show(report, out)

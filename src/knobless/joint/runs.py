@@ -133,11 +133,9 @@ def carry_out(
         rows += [{**named, "trial": trial, **row} for trial, row in zip(trials, now, strict=True)]
         each = 1e3 * seconds / max(counted, 1)
         left = (updates - mark) * each / 1e3
+        pace = f" {each:.3f} ms each, {left:.0f} s left," if counted else ""
         error = median(row["error"] for row in now)
-        say(
-            f"{setting.name}: {mark:,} of {updates:,} updates, {each:.3f} ms each, {left:.0f} s left, "
-            f"test error {error:.2f} %"
-        )
+        say(f"{setting.name}: {mark:,} of {updates:,} updates,{pace} test error {error:.2f} %")
         if time.perf_counter() - saved > CHECKPOINT and mark < updates:
             save(path, {"trials": list(trials), "rows": rows, "training": training.state()})
             saved = time.perf_counter()
@@ -146,8 +144,8 @@ def carry_out(
 
 
 def checkpoint_of(out: Path, setting: Setting, updates: int) -> Path:
-    """Where a setting's checkpoint is while it is under way."""
-    return out / f"{setting.name}-{updates}.checkpoint"
+    """Where a setting's checkpoint is while it is under way; both experiments have a cGA."""
+    return out / f"{type(setting.network).__name__.lower()}-{setting.name}-{updates}.checkpoint"
 
 
 def save(path: Path, state: dict[str, Any]) -> None:

@@ -247,7 +247,7 @@ def wait(W: Weights, V: Weights, sums: Weights, factors: Factors, rate: Tensor, 
         nesterov(w_next, v_next, g if scale is None else g * _each(scale, g), rate)
         w.copy_(torch.where(moves, w_next, w))
         v.copy_(torch.where(moves, v_next, v))
-        summed *= ~moves
+        summed.masked_fill_(moves, 0.0)
 
 
 def nesterov(w: Tensor, v: Tensor, g: Tensor, rate: Tensor) -> None:

@@ -138,4 +138,4 @@ def in_tensors(family: Family) -> TensorFamily:
 
 def threshold(p: Tensor) -> Tensor:
     """The 32-bit integer that a uniform one falls below with probability p."""
-    return (p * 4294967296.0).to(torch.int64)
+    return (p.double() * 4294967296.0).to(torch.int64)

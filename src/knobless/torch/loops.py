@@ -37,6 +37,8 @@ def train_epsilon(
     `updates` of W need; `callback(T, losses)` may raise StopIteration to end earlier.
     """
     lam = most_samples(search.algorithm.adaptation)
+    if lam != search.algorithm.lam(search.algorithm.init()):
+        raise ValueError("search: expected an algorithm whose λ is fixed, got one that adapts it; use train_lambda")
     for T, (x, y) in enumerate(mini_batches(loader, updates), 1):  # a mini-batch Z
         masks = search.ask(lam)  # M_1 and M_2
         losses = torch.stack([loss(network(x, mask), y) for mask in masks])

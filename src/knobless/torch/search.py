@@ -72,6 +72,7 @@ class Search(nn.Module):
         self._lead = () if trials is None else (rows,)
         state = self.algorithm.init()
         capacity = most_samples(self.algorithm.adaptation)
+        spend(self.algorithm.adaptation, torch.ones(1))  # TypeError now if it cannot be done
         keys = np.random.default_rng(rng).integers(2**63, size=rows)
         kind = torch.get_default_dtype()
         for name, value in (("theta", state.theta), ("s", state.signal.s)):
@@ -139,7 +140,9 @@ class Search(nn.Module):
         if closing.device.type == "cpu" and not torch.compiler.is_compiling():
             if not closing.any():
                 return
-            x, f = x[:, : int(lam.max())], f[:, : int(lam.max())]
+            # In whole blocks, so that sums are taken in the same order whatever the trials beside need.
+            needed = -(-int(lam.max()) // 64) * 64
+            x, f = x[:, :needed], f[:, :needed]
         for old, new in zip(self.state, learn(self.algorithm, self._family, self.state, x, f, lam), strict=True):
             old.copy_(torch.where(closing if new.dim() == 1 else closing[:, None], new, old))
         self.told.masked_fill_(closing, 0)
@@ -163,8 +166,13 @@ class Search(nn.Module):
         return _named(self.algorithm)
 
     def set_extra_state(self, state: Any) -> None:
-        if state != self.get_extra_state():
-            raise ValueError(f"state_dict: expected one of {self.get_extra_state()}, got one of {state}")
+        """It has been compared, before anything was loaded."""
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        theirs, mine = state_dict.get(f"{prefix}_extra_state", None), self.get_extra_state()
+        if theirs not in (None, mine):
+            raise ValueError(f"state_dict: expected one of {mine}, got one of {theirs}")
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 def learn(algorithm: IGO, family: Any, state: State, x: Tensor, f: Tensor, lam: Tensor) -> State:
@@ -232,7 +240,7 @@ def most_samples(adaptation: Adaptation) -> int:
     if isinstance(adaptation, SNR) and adaptation.spend is steps:
         return adaptation.lam_min
     if isinstance(adaptation, SNR) and adaptation.lam_max < 2**31:
-        return int(adaptation.lam_max)
+        return round(adaptation.lam_max)
     raise TypeError(f"algorithm: expected one with a bound on λ, so that there is room for it, got {adaptation!r}")
 
 
