@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo demo-joint test lint bench clean
 
 # A stamp per extra, so that each command installs what it needs once.
 .venv/.%: pyproject.toml
@@ -12,6 +12,10 @@ BIN = .venv/bin
 
 demo: .venv/.demo
 	$(BIN)/python examples/demo.py
+
+# The extra of the tests is the one with torch at the version they ran with, and scikit-learn for its digits.
+demo-joint: .venv/.dev
+	$(BIN)/python examples/joint_training.py
 
 test: .venv/.dev lint
 	$(BIN)/python -m pytest
