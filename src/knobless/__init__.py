@@ -13,6 +13,7 @@ from .candidates import Batch, Candidate
 from .families import Bernoulli, Categorical, Family, Product
 from .gaussian import Axis, Gaussian
 from .igo import IGO, State, cga, pbil, pbil_epsilon, pbil_lambda, umda
+from .journal import Journal, JournalError
 from .minimize import maximize, minimize
 from .optimizer import Evaluation, Info, Optimizer
 from .preferences import Preference, Quartiles, Truncation, Values
@@ -41,6 +42,8 @@ __all__ = [
     "History",
     "Info",
     "Integer",
+    "Journal",
+    "JournalError",
     "Optimizer",
     "Preference",
     "Product",

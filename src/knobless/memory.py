@@ -30,6 +30,10 @@ class Memory:
     def is_out(self, id: int) -> bool:
         return id in self._keys
 
+    def left_out(self) -> list[int]:
+        """The ids handed out that have not come back."""
+        return list(self._keys)
+
     def recall(self, code: Points) -> float | None:
         return self._values.get(self._keys_of(code[None])[0])
 

@@ -1,0 +1,114 @@
+"""Between a run of `minimize` and its journal: what is recorded is recalled, what is new is recorded as it comes.
+
+To go on with a run is to run it again from its start, only that evaluations which the journal has are not made
+again. So whatever ends a run, and whatever is in its result, is as in a run that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .candidates import TOLD, Batch, Failure, said
+from .families import Points
+from .journal import ADDED, Event, Journal, JournalError
+from .optimizer import Entry, Optimizer
+from .packing import Packing
+
+Value = float | Exception
+
+
+class Log:
+    """The journal of a run: read to its end while the run repeats what it did before, then written."""
+
+    def __init__(self, journal: Journal, opt: Optimizer, sign: float, adopt: bool) -> None:
+        self._opt, self._sign = opt, sign
+        self._packing = Packing(opt.space)
+        self._entries: dict[int, Entry] = {}
+        self._here = f"pid {os.getpid()}@{socket.gethostname()}"
+        self._writer = opt._keep(journal, "minimize" if sign > 0 else "maximize", adopt)
+        self._events = self._writer.events()
+        self._next = next(self._events, None)
+        self.resumed = self._next is not None  # whether there were evaluations before
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def note(self, meta: Mapping[str, Any]) -> None:
+        self._writer.note(meta)
+
+    def known(self, given: list[tuple[Points, float]]) -> list[tuple[Points, float]]:
+        """The points that were known when the run began: those given, which are recorded, or those recorded."""
+        found: list[Event] = []
+        while self._next is not None and self._next.fate == ADDED:
+            found.append(self._next)
+            self._next = next(self._events, None)
+        fresh, self.resumed = not self.resumed, self._next is not None
+        rows = [self._opt._added(self._packing, code, value) for code, value in given]
+        if not given:
+            data = b"".join([event.code for event in found])
+            values = [math.nan if event.value is None else event.value for event in found]
+            with self._writer.explained():
+                return list(zip(self._packing.unpack(data), values, strict=True))
+        if fresh:
+            self._writer.append(*rows)
+        elif [event[3:5] for event in found] != [row[3:5] for row in rows]:
+            shown = f"there are {len(found)} points, here {len(rows)}" if len(found) != len(rows) else "they differ"
+            raise JournalError(f"{self._writer.path}: a journal of another run, known: {shown}")
+        return given
+
+    def recall(self, candidates: Batch) -> dict[int, Value]:
+        """What is recorded of these candidates, by their ids."""
+        opt, events = self._opt, list[Event]()
+        first, last = opt._iteration.first, opt._drawn
+        while self._next is not None and self._next.fate == TOLD and first <= self._next.id < last:
+            events.append(self._next)
+            self._next = next(self._events, None)
+        if not events:
+            return {}
+        ids = [event.id for event in events]
+        with self._writer.explained():
+            opt._expect(ids)
+            opt._confirm(self._packing, ids, b"".join([event.code for event in events]))
+        wanted = set(candidates.ids)
+        return {event.id: self._value(event) for event in events if event.id in wanted}
+
+    def _value(self, event: Event) -> Value:
+        if event.value is None:
+            return math.nan if event.failure is None else Failure(event.failure)
+        return self._sign * event.value
+
+    def expect(self, ids: Sequence[int]) -> None:
+        """These are to be recorded."""
+        if self._next is not None:
+            what = "there is more in it than `minimize` does, or something is missing"
+            raise JournalError(f"{self._writer.path}: cannot be gone on with here: {what} at candidate {self._next.id}")
+        self._entries = {entry.id: entry for entry in self._opt._entries(self._packing, ids, TOLD)}
+
+    def record(
+        self,
+        ids: Sequence[int],
+        values: Sequence[Value],
+        started: float,
+        ended: float | None = None,
+        worker: str | None = None,
+    ) -> None:
+        """Commits values that came together."""
+        ended, worker = ended or time.time(), worker or self._here
+        self._writer.append(
+            *(self._row(id, value, started, ended, worker) for id, value in zip(ids, values, strict=True))
+        )
+
+    def _row(self, id: int, value: Value, started: float, ended: float, worker: str) -> tuple[Any, ...]:
+        entry = self._entries[id]
+        if isinstance(value, Exception):
+            return entry.row(None, said(value), started, ended, worker)
+        return entry.row(None if value != value else self._sign * value, None, started, ended, worker)
+
+    def forget(self) -> None:
+        """The first evaluation has failed and is shown to the user, who will mend the objective and try again."""
+        self._writer.clear()
