@@ -129,7 +129,6 @@ class Failure:
     def __reduce__(self) -> tuple[Any, ...]:
         try:
             data = pickle.dumps(self.error)
-            pickle.loads(data)  # many that can be written cannot be read
         except Exception:
             data = b""
         return _revived, (data, "".join(format_exception(self.error)))
@@ -140,7 +139,7 @@ def _revived(data: bytes, text: str) -> Failure:
     try:
         error = pickle.loads(data)
         error.__cause__ = cause
-    except Exception:  # also one whose class is known at the far end alone
+    except Exception:  # many that can be written cannot be read
         return Failure(cause)
     return Failure(error)
 
@@ -314,17 +313,21 @@ def _numbered(call: Callable[[Any], Reply], item: tuple[int, Any]) -> tuple[int,
 
 
 class _Futures:
-    """An executor of the user's. It never gets more than it runs at once, so that what is late has really begun."""
+    """An executor of the user's. It never gets more than it runs at once, so that what is late has really begun.
+
+    Where the executor itself reports a failure, it may have blamed the wrong one: when a Dask worker dies, so do
+    those that were to run on it next. Such an evaluation is tried once more, with no other beside it.
+    """
 
     def __init__(self, start: Callable[[int, Any], Future[Reply]], capacity: int, limit: float | None) -> None:
         self._start = start
         self.capacity = capacity
         self._limit = limit
         self._waiting: dict[int, Any] = {}
-        self._futures: dict[int, Future[Reply]] = {}  # all that the executor is busy with
+        self._suspects: dict[int, Any] = {}  # to be tried alone, one after the other
+        self._running: dict[int, _Call] = {}  # all that the executor is busy with
         self._out: set[int] = set()  # what is wanted
-        self._submitted: dict[int, float] = {}
-        self.begun: dict[int, float] = {}
+        self.begun: dict[int, float] = {}  # when those that run were seen to
         self._done: SimpleQueue[int] = SimpleQueue()
         self._broken: Exception | None = None
         self.exit = ExitStack()
@@ -354,28 +357,39 @@ class _Futures:
         for id in ids:
             self._out.discard(id)
             self._waiting.pop(id, None)
-            if id in self._futures:
-                self._futures[id].cancel()
+            self._suspects.pop(id, None)
+            if id in self._running:
+                self._running[id].future.cancel()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.discard([*self._waiting, *self._futures])
+        self.discard([*self._waiting, *self._suspects, *self._running])
         self.exit.close()
 
     def _feed(self) -> None:
-        while self._waiting and len(self._futures) < self.capacity and not self._broken:
+        if self._suspects:
+            if not self._out & self._running.keys():
+                self._begin(*next(iter(self._suspects.items())))
+            return
+        while self._waiting and len(self._running) < self.capacity and not self._broken:
             id = next(iter(self._waiting))
-            self._submitted[id] = time.time()
-            try:
-                future = self._start(id, self._waiting.pop(id))
-            except Exception as error:
-                self._broken = RuntimeError(f"workers: the executor takes no evaluation: {error!r}. {LOST}")
-                self._broken.__cause__ = error
-                return
-            self._futures[id] = future
-            future.add_done_callback(partial(_put, self._done, id))
+            self._begin(id, self._waiting.pop(id))
+
+    def _begin(self, id: int, x: Any) -> None:
+        self.begun.pop(id, None)
+        try:
+            future = self._start(id, x)
+        except Exception as error:
+            self._break(f"takes no evaluation: {error!r}", error)
+            return
+        self._running[id] = _Call(x, future, time.time())
+        future.add_done_callback(partial(_put, self._done, id))
+
+    def _break(self, what: str, error: BaseException) -> None:
+        self._broken = RuntimeError(f"workers: the executor {what}. {LOST}")
+        self._broken.__cause__ = error
 
     def _finished(self, patience: float) -> Iterator[int]:
         """Those that are done, after waiting for a first one."""
@@ -385,32 +399,41 @@ class _Futures:
                 yield self._done.get_nowait()
 
     def _collect(self, id: int) -> Iterator[Outcome]:
-        future, submitted = self._futures.pop(id), self._submitted.pop(id)
+        x, future, submitted = self._running.pop(id)
         self.begun.pop(id, None)
         if id not in self._out:
             return
-        self._out.remove(id)
         error = CancelledError() if future.cancelled() else future.exception()
-        if error is None:
-            yield _outcome(id, future.result())
-        elif isinstance(error, (BrokenExecutor, CancelledError)):
-            self._out.add(id)
-            self._broken = RuntimeError(f"workers: the executor has ended: {error!r}. {LOST}")
-            self._broken.__cause__ = error
-        elif isinstance(error, Exception):  # not of `fun`, which `evaluate` sees to; such as a worker that died
-            yield Outcome(id, error, submitted, time.time(), "unknown")
+        if isinstance(error, (BrokenExecutor, CancelledError)):
+            self._break(f"has ended: {error!r}", error)
+        elif isinstance(error, Exception) and id not in self._suspects:
+            self._suspects[id] = x
+        elif error is None or isinstance(error, Exception):
+            self._out.remove(id)
+            self._suspects.pop(id, None)
+            failed = error and Outcome(id, error, submitted, time.time(), "unknown")
+            yield failed or _outcome(id, future.result())
         else:
             raise error
 
     def _overdue(self, limit: float) -> Iterator[Outcome]:
         """What has run for too long is given back as late; its worker stays busy, its result will be dropped."""
         now = time.monotonic()
-        for id in self._out & self._futures.keys():
-            if self._futures[id].running():
+        for id in self._out & self._running.keys():
+            future = self._running[id].future
+            if future.running():
                 self.begun.setdefault(id, now)
-            if now - self.begun.get(id, now) > limit and not self._futures[id].done():
+            took = now - self.begun.get(id, now)
+            if took > limit and not future.done():
                 self._out.remove(id)
-                yield Outcome(id, _late(limit), time.time() - (now - self.begun[id]), time.time(), "unknown")
+                self._suspects.pop(id, None)
+                yield Outcome(id, _late(limit), time.time() - took, time.time(), "unknown")
+
+
+class _Call(NamedTuple):
+    x: Any
+    future: Future[Reply]
+    submitted: float
 
 
 def _put(queue: SimpleQueue[int], id: int, _: object) -> None:
@@ -600,7 +623,6 @@ class _Processes:
     def _bury(self, worker: _Worker) -> Iterator[Outcome]:
         """It has died. What it had under way is tried again, but not for ever."""
         del self._workers[worker.pipe]
-        any_of([worker.process.sentinel], GRACE)  # a killed one would not say how it ended
         task, how = worker.task, worker.end()
         if not worker.ready:
             self._stillborn += 1
