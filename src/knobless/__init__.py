@@ -18,6 +18,7 @@ from .minimize import maximize, minimize
 from .optimizer import Evaluation, Info, Optimizer
 from .preferences import Preference, Quartiles, Truncation, Values
 from .result import History, Result, Status
+from .snapshot import SnapshotError
 from .space import Space
 from .variables import Binary, Choice, Float, Integer
 
@@ -49,6 +50,7 @@ __all__ = [
     "Product",
     "Quartiles",
     "Result",
+    "SnapshotError",
     "Space",
     "State",
     "Status",

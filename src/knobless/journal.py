@@ -402,10 +402,10 @@ def _locked_on_windows(file: int) -> bool:
 
 def _opened(path: Path, writable: bool) -> sqlite3.Connection:
     """A connection that trusts nothing that is in the file."""
-    if not writable and not path.is_file():
-        raise JournalError(f"{path}: there is no such file")
     where = f"file:{quote(str(path.absolute()))}?mode="
     with _explained(path):
+        if not writable and not path.is_file():
+            raise JournalError(f"{path}: there is no such file")
         for options in ("rwc",) if writable else ("ro", "ro&immutable=1"):
             connection = sqlite3.connect(where + options, uri=True, isolation_level=None, check_same_thread=False)
             try:
@@ -446,7 +446,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise JournalError(f"{path}: {error}") from error
     except (sqlite3.Error, OSError, MemoryError) as error:
         raise JournalError(f"{path}: {error or type(error).__name__}") from error
-    except (ValueError, TypeError, OverflowError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, OverflowError, AttributeError, LookupError) as error:
         raise JournalError(f"{path}: not a journal as this library writes it: {error}") from error
 
 

@@ -11,12 +11,14 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from .candidates import TOLD, Batch, Failure, said
 from .families import Points
 from .journal import ADDED, Event, Journal, JournalError
-from .optimizer import Entry, Optimizer
+from .optimizer import Entry, Optimizer, run_of
 from .packing import Packing
 
 Value = float | Exception
@@ -31,9 +33,15 @@ class Log:
         self._entries: dict[int, Entry] = {}
         self._here = f"pid {os.getpid()}@{socket.gethostname()}"
         self._writer = opt._keep(journal, "minimize" if sign > 0 else "maximize", adopt)
-        self._events = self._writer.events()
-        self._next = next(self._events, None)
-        self.resumed = self._next is not None  # whether there were evaluations before
+        # One iteration's rows at a time: all of them were recorded when the same number of candidates was drawn.
+        self._groups = groupby(self._writer.events(), key=attrgetter("drawn", "fate"))
+        self._turn()
+        self.resumed = self._key is not None  # whether there were evaluations before
+
+    def _turn(self) -> None:
+        self._key: tuple[int, int] | None
+        self._key, group = next(self._groups, (None, ()))
+        self._events = list(group)
 
     def close(self) -> None:
         self._writer.close()
@@ -43,11 +51,11 @@ class Log:
 
     def known(self, given: list[tuple[Points, float]]) -> list[tuple[Points, float]]:
         """The points that were known when the run began: those given, which are recorded, or those recorded."""
-        found: list[Event] = []
-        while self._next is not None and self._next.fate == ADDED:
-            found.append(self._next)
-            self._next = next(self._events, None)
-        fresh, self.resumed = not self.resumed, self._next is not None
+        fresh, found = not self.resumed, list[Event]()
+        if self._key == (0, ADDED):
+            found = self._events
+            self._turn()
+        self.resumed = self._key is not None
         rows = [self._opt._added(self._packing, code, value) for code, value in given]
         if not given:
             data = b"".join([event.code for event in found])
@@ -63,19 +71,15 @@ class Log:
 
     def recall(self, candidates: Batch) -> dict[int, Value]:
         """What is recorded of these candidates, by their ids."""
-        opt, events = self._opt, list[Event]()
-        first, last = opt._iteration.first, opt._drawn
-        while self._next is not None and self._next.fate == TOLD and first <= self._next.id < last:
-            events.append(self._next)
-            self._next = next(self._events, None)
-        if not events:
+        if self._key != (self._opt._drawn, TOLD):
             return {}
-        ids = [event.id for event in events]
+        events = self._events
+        self._turn()
         with self._writer.explained():
-            opt._expect(ids)
-            opt._confirm(self._packing, ids, b"".join([event.code for event in events]))
-        wanted = set(candidates.ids)
-        return {event.id: self._value(event) for event in events if event.id in wanted}
+            ids = run_of([event.id for event in events])
+            self._opt._confirm(self._packing, ids, b"".join([event.code for event in events]))
+        found = {event.id: self._value(event) for event in events}
+        return found if len(found) == len(candidates) else {id: found[id] for id in candidates.ids if id in found}
 
     def _value(self, event: Event) -> Value:
         if event.value is None:
@@ -84,9 +88,9 @@ class Log:
 
     def expect(self, ids: Sequence[int]) -> None:
         """These are to be recorded."""
-        if self._next is not None:
-            what = "there is more in it than `minimize` does, or something is missing"
-            raise JournalError(f"{self._writer.path}: cannot be gone on with here: {what} at candidate {self._next.id}")
+        if self._key is not None:
+            what = "there is more in it than `minimize` does, or something is missing before"
+            raise JournalError(f"{self._writer.path}: cannot be gone on with: {what} candidate {self._events[0].id}")
         self._entries = {entry.id: entry for entry in self._opt._entries(self._packing, ids, TOLD)}
 
     def record(

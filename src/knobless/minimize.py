@@ -260,7 +260,7 @@ class _Run:
         finally:
             if values:
                 self.opt.tell(candidates[: len(values)], values)
-            if self.ahead and not ended:
+            if len(values) < len(candidates) and self.ahead and not ended:
                 rest = [i for i in range(len(values), len(candidates)) if candidates.ids[i] in self.ahead]
                 self.opt.tell(candidates.take(rest), [self.ahead[candidates.ids[i]] for i in rest])
         return Status.TIMEOUT if time.monotonic() >= self.deadline and not self.recalled else None
@@ -352,6 +352,7 @@ class _Run:
 
     def _take(self, outcomes: Iterable[Any], out: set[int], first: int) -> float:
         """Records what has come; returns the lowest id that meets the target: no later one is needed."""
+        pool: Any = self.pool
         met = math.inf
         for outcome in outcomes:
             out.discard(outcome.id)
@@ -359,6 +360,8 @@ class _Run:
             if outcome.id == first and isinstance(value, Exception):
                 if self.log:
                     self.log.forget()
+                pool.discard(out)
+                out.clear()  # nor is any of the others wanted
                 raise value
             if self.log:
                 self.log.record((outcome.id,), (value,), *outcome[2:])

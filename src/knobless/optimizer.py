@@ -30,6 +30,7 @@ from .igo import IGO, State, pbil_lambda
 from .journal import ADDED, Event, Journal, JournalError, Writer, kept
 from .memory import Memory
 from .packing import Packing
+from .snapshot import load, save
 from .space import Space
 
 STALE = 1000  # draws in a row without a new point after which the distribution is taken to have no more
@@ -220,6 +221,15 @@ class Optimizer:
         return self._iteration.first + self._iteration.drawn
 
     @property
+    def out(self) -> Batch:
+        """The candidates that were asked for and have not come back."""
+        if self._memory is not None:
+            ids = self._memory.left_out()
+        else:
+            ids = [*self._late, *(self._iteration.left_out() if self._iteration.drawn else ())]
+        return Batch(self.space, ids, self._codes_of(ids))
+
+    @property
     def complete(self) -> bool:
         """Whether a deterministic objective has been evaluated everywhere."""
         return self._memory is not None and len(self._memory) >= self.space.cardinality
@@ -293,6 +303,18 @@ class Optimizer:
         if self._journal is not None:
             self._journal.append(self._added(Packing(self.space), code, value))
         self._add(code, value)
+
+    def save(self, path: Any) -> None:
+        """Writes all of it to one file, which is replaced whole or not at all. See `knobless.snapshot`."""
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: Any, space: Any, algorithm: IGO | None = None) -> Optimizer:
+        """The optimizer that was saved; what was out is still out, `out` has it.
+
+        An algorithm with parts of the user's own must be given again.
+        """
+        return load(cls, path, space, algorithm)
 
     def close(self) -> None:
         """Lets the journal go, for another process to write; nothing more can be told here."""
@@ -499,11 +521,11 @@ class Optimizer:
             each = list(group)
             f = sign * np.array([event.value for event in each], dtype=float)
             data = b"".join([event.code for event in each])
+            self._redraw(drawn)
             if fate == ADDED:
                 for code, value in zip(packing.unpack(data), f.tolist(), strict=True):
                     self._add(code, value)
                 continue
-            self._redraw(drawn)
             ids = run_of([event.id for event in each])
             self._expect(ids)
             self._confirm(packing, ids, data)
@@ -511,10 +533,7 @@ class Optimizer:
                 self._told(ids, f, [event.failure for event in each if event.failure])
             else:
                 self._settle(ids, f, GIVEN_UP)
-        if self._memory is not None:
-            self._again = self._memory.left_out()
-        else:
-            self._again = [*self._late, *self._iteration.left_out()]
+        self._again = list(self.out.ids)
 
     def _redraw(self, drawn: int) -> None:
         """Until as many are drawn as had been, in all iterations."""
