@@ -23,6 +23,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -76,14 +77,22 @@ def started(folder: Path, pause: float, workers: int, seed: int) -> int:
     pid = os.fork()
     if pid:
         return pid
+    # A worker that is being started when its parent is killed complains.
+    os.dup2(os.open(folder / "complaints", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
     try:
         found = minimized(folder / "done", pause, workers, seed, folder / "run.sqlite")
         (folder / "result.part").write_text(json.dumps(found))
         (folder / "result.part").rename(folder / "result")
         os._exit(0)
     except BaseException as error:
-        print(f"a run ended with {error!r}", file=sys.stderr, flush=True)
+        (folder / "error").write_text(repr(error))
         os._exit(1)
+
+
+def waited(pid: int, condition: Callable[[], bool]) -> None:
+    """Until the condition holds, or the process has ended."""
+    while not condition() and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        time.sleep(0.0005)
 
 
 def lines(path: Path) -> list[str]:
@@ -121,13 +130,16 @@ def killed_until_done(tally: Tally, chance: random.Random, pause: float, workers
         return
     before: set[str] = set()
     count = at = 0
-    longest = 0.4 if workers == 1 else 1.6
     while True:
         pid = started(folder, pause, workers, seed)
-        begun = time.monotonic()
-        wait = chance.uniform(0.0, longest) if count < kills else 600.0
-        while time.monotonic() - begun < wait and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            time.sleep(0.001)
+        if count < kills:
+            # One in four at any moment from its start; the others once it has got to new evaluations.
+            if chance.random() < 0.75:
+                waited(pid, lambda: len(lines(done)) > at)  # noqa: B023
+            end = time.monotonic() + chance.uniform(0.0, 0.1)
+            waited(pid, lambda: time.monotonic() >= end)  # noqa: B023
+        else:
+            waited(pid, lambda: False)
         os.kill(pid, signal.SIGKILL)  # if it is done, it waits to be asked how it ended
         _, how = os.waitpid(pid, 0)
         listed, committed = lines(done), recorded(journal)
@@ -135,7 +147,8 @@ def killed_until_done(tally: Tally, chance: random.Random, pause: float, workers
         tally.check("no committed evaluation is recorded twice", len(set(committed)) == len(committed))
         tally.check("no committed evaluation is made again", before.isdisjoint(listed[at:]))
         if os.WIFEXITED(how):
-            tally.check("a run ends by itself without an error", os.WEXITSTATUS(how) == 0)
+            wrong = " ".join(lines(folder / "error"))
+            tally.check(f"a run ends by itself without an error: {wrong}", os.WEXITSTATUS(how) == 0)
             break
         count += 1
         tally.kills += 1

@@ -148,6 +148,14 @@ def test_a_batch_is_a_sequence():
         batch[5]
 
 
+def test_what_the_mode_gave_is_known_while_later_candidates_are_out():
+    opt = kl.Optimizer(kl.Binary(1), rng=0, batch=20)
+    out = opt.ask(10)
+    opt.tell(out[:9], [float(c.x[0]) for c in out[:9]])
+    opt.ask(5)
+    assert opt.mode_value == float(opt.mode[0])
+
+
 # Closing.
 
 

@@ -118,8 +118,8 @@ class Iteration:
 
     def told(self, rows: slice = slice(None)) -> tuple[Points, Array]:
         """The points that have come back with a value, and these."""
-        back = np.frombuffer(self._fate, dtype=np.uint8)[rows] == TOLD
-        return (self.codes[rows][back], self._f[rows][back]) if back.any() else (self.codes[:0], NOTHING)
+        back = np.flatnonzero(np.frombuffer(self._fate, dtype=np.uint8)[rows] == TOLD)
+        return self.codes[rows][back], self._f[rows][back]  # by index: the last ones drawn have no place in _f yet
 
     def left_out(self) -> list[int]:
         """The ids that are still out."""

@@ -82,8 +82,8 @@ def _state_data(opt: Optimizer) -> dict[str, Any]:
     return {
         "theta": _text(state.theta),
         "s": _text(state.signal.s),
-        "gamma": state.signal.gamma,
-        "lam_r": state.signal.lam_r,
+        "gamma": float(state.signal.gamma),
+        "lam_r": float(state.signal.lam_r),
         "guests": _packed(packing, opt._guests),
         "iteration": _iteration_data(packing, opt._iteration, opt._guests),
         "recent": [_iteration_data(packing, each, opt._guests) for each in opt._recent],
