@@ -1,8 +1,10 @@
 """A real Dask cluster on this machine: a scheduler and worker processes that talk over TCP, some of which die."""
 
+import contextlib
 import logging
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from traceback import format_exception
@@ -10,12 +12,11 @@ from traceback import format_exception
 import pytest
 from dask.distributed import Client, LocalCluster
 
+import knobless as kl
 from knobless.workers import MANY, pool_of
 
 PATIENCE = 60  # seconds after which something that must happen is taken not to
 ALLOWED = 3  # deaths that Dask forgives a task, by its own default
-
-# What follows is pickled by value: the workers cannot import a test.
 
 
 @pytest.fixture(scope="module")
@@ -175,3 +176,53 @@ def test_a_cluster_that_goes_away_is_an_error_and_no_failed_evaluation(tmp_path)
         client.close()
         with pytest.raises(RuntimeError, match=r"^workers: the executor has ended: CancelledError"):
             pool.wait(PATIENCE)
+
+
+# A run.
+
+SPACE = kl.Space(bits=kl.Binary(12), kind=kl.Choice("a", "b", "c"), size=kl.Integer(1, 30))
+
+
+class Objective:
+    """Halfway there, it waits once to be killed, if `folder` is given."""
+
+    def __init__(self, folder=None):
+        self.folder = folder
+
+    def __call__(self, x):
+        value = float(x["bits"].sum() + (x["kind"] != "b") + abs(x["size"] - 7) / 10)
+        if self.folder and value < 4:
+            with contextlib.suppress(FileExistsError), open(self.folder / "victim", "x") as file:
+                print(os.getpid(), file=file, flush=True)
+                time.sleep(600)
+        return value
+
+
+@pytest.mark.parametrize(
+    "by", [lambda client: client, lambda client: client.get_executor()], ids=["client", "executor"]
+)
+def test_a_run_with_a_killed_worker_gives_the_result_of_a_serial_one(client, by, tmp_path):
+    killed = []
+
+    def kill():
+        until(lambda: lines(tmp_path / "victim"))
+        killed.append(int(lines(tmp_path / "victim")[0]))
+        os.kill(killed[0], signal.SIGKILL)
+
+    before = set(client.run(os.getpid).values())
+    killer = threading.Thread(target=kill)
+    killer.start()
+    given = {"space": SPACE, "budget": 300, "batch": 6, "rng": 3}
+    result = kl.minimize(Objective(tmp_path), workers=by(client), **given)
+    killer.join()
+    serial = kl.minimize(Objective(), **given)
+    assert killed
+    assert killed[0] in before
+    assert result.failures == 0
+    assert look(result) == look(serial)
+
+
+def look(result):
+    """All of a result, for bit-for-bit comparison."""
+    facts = (result.fun, result.nfev, result.nit, result.status, result.success, result.failures, result.mode_fun)
+    return repr(result.x), repr(result.mode), facts, result.message, [*map(repr, result.history)]

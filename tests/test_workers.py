@@ -223,6 +223,18 @@ def test_discarded_ones_do_not_begin_and_those_that_have_are_dropped(kind, tmp_p
         assert values(pool, 1) == {13: 13}
 
 
+@pytest.mark.parametrize("kind", ["1", "map", "backwards"])
+def test_a_look_begins_nothing(kind):
+    calls = []
+    with kinds({"1": 1}.get(kind, kind)) as workers, pool_of(workers, lambda x: calls.append(x) or 0.0) as pool:
+        for id in range(3):
+            pool.submit(id, id)
+        assert pool.wait(0.0) == []
+        assert calls == []
+        assert len(pool.wait()) == len(calls) == (3 if kind == "backwards" else 1)  # what is there comes at once
+        assert pool.wait(0.0) == []
+
+
 def test_of_a_map_under_way_some_may_be_discarded():
     with pool_of(map, double) as pool:
         for id in range(5):

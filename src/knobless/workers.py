@@ -247,9 +247,10 @@ class _Here:
         self._waiting[id] = x
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
-        for id in self._waiting:
-            return [_outcome(id, self._call(self._waiting.pop(id)))]
-        return []
+        if not self._waiting or (timeout is not None and timeout <= 0):
+            return []
+        id = next(iter(self._waiting))
+        return [_outcome(id, self._call(self._waiting.pop(id)))]
 
     def discard(self, ids: Iterable[int]) -> None:
         for id in ids:
@@ -263,7 +264,7 @@ class _Here:
 
 
 class _Map:
-    """A callable like `map`: gets all that waits in one call, and whatever it yields is passed on at once."""
+    """A callable like `map`: gets all that waits in one call. What it yields is passed on at once, a list whole."""
 
     capacity = MANY
 
@@ -278,21 +279,19 @@ class _Map:
         self._waiting[id] = x
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
-        while self._out or self._waiting:
+        if timeout is not None and timeout <= 0:  # what is there has been passed on
+            return []
+        arrived: list[Outcome] = []
+        whole = False
+        while not arrived and self._waiting.keys() | self._out:
             if not self._out:
-                batch = list(self._waiting.items())
-                self._out, self._waiting = set(self._waiting), {}
-                self._coming = iter(self._map(self._call, batch))
-            match next(self._coming, None):
-                case None:
-                    raise RuntimeError(f"workers: expected a result for each point, got {len(self._out)} too few")
-                case (int(id), Reply() as reply):
-                    if id in self._out:
-                        self._out.remove(id)
-                        return [_outcome(id, reply)]
-                case other:
-                    raise TypeError(f"workers: expected a callable like map, got {self._map!r}, which gave {other!r}")
-        return []
+                batch, self._waiting = self._waiting, {}
+                self._out = set(batch)
+                given = self._map(self._call, list(batch.items()))
+                self._coming, whole = iter(given), isinstance(given, list)
+            while self._out and (whole or not arrived):
+                arrived += self._next()
+        return arrived
 
     def discard(self, ids: Iterable[int]) -> None:
         for id in ids:
@@ -303,8 +302,18 @@ class _Map:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._waiting.clear()
-        self._out.clear()
+        self.discard([*self._waiting, *self._out])
+
+    def _next(self) -> Iterator[Outcome]:
+        match next(self._coming, None):
+            case None:
+                raise RuntimeError(f"workers: expected a result for each point, got {len(self._out)} too few")
+            case (int(id), Reply() as reply):
+                if id in self._out:
+                    self._out.remove(id)
+                    yield _outcome(id, reply)
+            case other:
+                raise TypeError(f"workers: expected a callable like map, got {self._map!r}, which gave {other!r}")
 
 
 def _numbered(call: Callable[[Any], Reply], item: tuple[int, Any]) -> tuple[int, Reply]:
