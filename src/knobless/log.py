@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -93,19 +92,14 @@ class Log:
             raise JournalError(f"{self._writer.path}: cannot be gone on with: {what} candidate {self._events[0].id}")
         self._entries = {entry.id: entry for entry in self._opt._entries(self._packing, ids, TOLD)}
 
-    def record(
-        self,
-        ids: Sequence[int],
-        values: Sequence[Value],
-        started: float,
-        ended: float | None = None,
-        worker: str | None = None,
-    ) -> None:
-        """Commits values that came together."""
-        ended, worker = ended or time.time(), worker or self._here
-        self._writer.append(
-            *(self._row(id, value, started, ended, worker) for id, value in zip(ids, values, strict=True))
-        )
+    def record(self, id: int, value: Value, started: float, ended: float, worker: str | None = None) -> None:
+        """Commits a value the moment it has come."""
+        self._writer.append(self._row(id, value, started, ended, worker or self._here))
+
+    def record_all(self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float) -> None:
+        """Commits values that have come together."""
+        each = zip(ids, values, strict=True)
+        self._writer.append(*(self._row(id, value, started, ended, self._here) for id, value in each))
 
     def _row(self, id: int, value: Value, started: float, ended: float, worker: str) -> tuple[Any, ...]:
         entry = self._entries[id]

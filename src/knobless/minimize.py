@@ -304,7 +304,7 @@ class _Run:
                     raise
                 value = error
             if self.log:
-                self.log.record((candidate.id,), (value,), started)
+                self.log.record(candidate.id, value, started, time.time())
             yield value
             if time.monotonic() >= self.deadline:
                 return
@@ -323,7 +323,7 @@ class _Run:
                 raise
             each = [error] * len(candidates)
         if self.log:
-            self.log.record(candidates.ids, each, started)
+            self.log.record_all(candidates.ids, each, started, time.time())
         return iter(each)
 
     def _in_parallel(self, candidates: Batch) -> Iterator[float | Exception]:
@@ -364,7 +364,7 @@ class _Run:
                 out.clear()  # nor is any of the others wanted
                 raise value
             if self.log:
-                self.log.record((outcome.id,), (value,), *outcome[2:])
+                self.log.record(outcome.id, value, outcome.started, outcome.ended, outcome.worker)
             self.ahead[outcome.id] = value
             if self.target is not None and isinstance(value, float) and value <= self.target:
                 met = min(met, outcome.id)
