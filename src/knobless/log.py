@@ -18,7 +18,6 @@ from .candidates import TOLD, Batch, Failure, said
 from .families import Points
 from .journal import ADDED, Event, Journal, JournalError
 from .optimizer import Entry, Optimizer, run_of
-from .packing import Packing
 
 Value = float | Exception
 
@@ -28,7 +27,6 @@ class Log:
 
     def __init__(self, journal: Journal, opt: Optimizer, sign: float, adopt: bool) -> None:
         self._opt, self._sign = opt, sign
-        self._packing = Packing(opt.space)
         self._entries: dict[int, Entry] = {}
         self._here = f"pid {os.getpid()}@{socket.gethostname()}"
         self._writer = opt._keep(journal, "minimize" if sign > 0 else "maximize", adopt)
@@ -55,12 +53,12 @@ class Log:
             found = self._events
             self._turn()
         self.resumed = self._key is not None
-        rows = [self._opt._added(self._packing, code, value) for code, value in given]
+        rows = [self._opt._added(code, value) for code, value in given]
         if not given:
             data = b"".join([event.code for event in found])
             values = [math.nan if event.value is None else event.value for event in found]
             with self._writer.explained():
-                return list(zip(self._packing.unpack(data), values, strict=True))
+                return list(zip(self._opt._packing.unpack(data), values, strict=True))
         if fresh:
             self._writer.append(*rows)
         elif [event[3:5] for event in found] != [row[3:5] for row in rows]:
@@ -76,7 +74,7 @@ class Log:
         self._turn()
         with self._writer.explained():
             ids = run_of([event.id for event in events])
-            self._opt._confirm(self._packing, ids, b"".join([event.code for event in events]))
+            self._opt._confirm(ids, b"".join([event.code for event in events]))
         found = {event.id: self._value(event) for event in events}
         return found if len(found) == len(candidates) else {id: found[id] for id in candidates.ids if id in found}
 
@@ -90,7 +88,7 @@ class Log:
         if self._key is not None:
             what = "there is more in it than `minimize` does, or something is missing before"
             raise JournalError(f"{self._writer.path}: cannot be gone on with: {what} candidate {self._events[0].id}")
-        self._entries = {entry.id: entry for entry in self._opt._entries(self._packing, ids, TOLD)}
+        self._entries = {entry.id: entry for entry in self._opt._entries(ids, TOLD)}
 
     def record(self, id: int, value: Value, started: float, ended: float, worker: str | None = None) -> None:
         """Commits a value the moment it has come."""

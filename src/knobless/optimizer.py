@@ -15,6 +15,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, Self
@@ -131,6 +132,10 @@ class Optimizer:
                 writer.close()
                 raise
             self._journal = writer
+
+    @cached_property
+    def _packing(self) -> Packing:
+        return Packing(self.space)
 
     def _begin(self, x0: Points | None) -> None:
         """With θ halfway to x0, which is handed out before any point is drawn."""
@@ -301,7 +306,7 @@ class Optimizer:
         """
         code, value = self.space.encode(x), objective_value(value, "value")
         if self._journal is not None:
-            self._journal.append(self._added(Packing(self.space), code, value))
+            self._journal.append(self._added(code, value))
         self._add(code, value)
 
     def save(self, path: Any) -> None:
@@ -443,8 +448,16 @@ class Optimizer:
             self._iteration.settle(ids, f, fate)
         else:
             now = [i for i, id in enumerate(ids) if self._late.pop(id, None) is None]
+            for i in sorted(set(range(len(ids))).difference(now)):
+                self._settle_late(ids[i], f[i : i + 1], fate)
             self._iteration.settle([ids[i] for i in now], f[now], fate)
         self._close()
+
+    def _settle_late(self, id: int, f: Array, fate: int) -> None:
+        """A recent evaluation is one whenever it comes."""
+        for iteration in self._recent:
+            if iteration.first <= id < iteration.first + iteration.drawn:
+                iteration.settle([id], f, fate)
 
     def _close(self) -> None:
         """If the first λ candidates are back, the algorithm learns from them and the next iteration begins."""
@@ -476,7 +489,7 @@ class Optimizer:
             "direction": direction,
             "batch": self.batch,
             "deterministic": self.deterministic,
-            "x0": None if self._x0 is None else Packing(self.space).pack(self._x0[None]).hex(),
+            "x0": None if self._x0 is None else self._packing.pack(self._x0[None]).hex(),
             "algorithm": algorithm_data(self.algorithm),
             "rng": {"seed": self._seed, "main": generator_data(self.rng), "spare": generator_data(self._spare)},
         }
@@ -510,25 +523,24 @@ class Optimizer:
         opt = cls(space, algorithm, None, 0, identity["batch"], identity["deterministic"])
         opt._take_streams(identity)
         if identity.get("x0") is not None:
-            opt._begin(Packing(space).unpack(bytes.fromhex(identity["x0"]))[0])
+            opt._begin(opt._packing.unpack(bytes.fromhex(identity["x0"]))[0])
         opt._replay(events, sign)
         return opt
 
     def _replay(self, events: Iterable[Event], sign: float) -> None:
         """Draws and tells all again; ValueError where that cannot have been."""
-        packing = Packing(self.space)
         for (drawn, fate), group in groupby(events, key=attrgetter("drawn", "fate")):
             each = list(group)
             f = sign * np.array([event.value for event in each], dtype=float)
             data = b"".join([event.code for event in each])
             self._redraw(drawn)
             if fate == ADDED:
-                for code, value in zip(packing.unpack(data), f.tolist(), strict=True):
+                for code, value in zip(self._packing.unpack(data), f.tolist(), strict=True):
                     self._add(code, value)
                 continue
             ids = run_of([event.id for event in each])
             self._expect(ids)
-            self._confirm(packing, ids, data)
+            self._confirm(ids, data)
             if fate == TOLD:
                 self._told(ids, f, [event.failure for event in each if event.failure])
             else:
@@ -546,12 +558,12 @@ class Optimizer:
             else:
                 self._draw(k)
 
-    def _confirm(self, packing: Packing, ids: Sequence[int], data: bytes) -> None:
+    def _confirm(self, ids: Sequence[int], data: bytes) -> None:
         """What was evaluated is what is drawn now; on a machine that rounds otherwise, it is what was recorded."""
         codes = self._codes_of(ids)
-        if packing.pack(codes) == data:
+        if self._packing.pack(codes) == data:
             return
-        recorded = packing.unpack(data)
+        recorded = self._packing.unpack(data)
         if recorded.shape != codes.shape or not np.allclose(recorded, codes, rtol=0.0, atol=1e-6):
             raise ValueError(f"the points recorded for the candidates {list(ids)[:5]} are not those that are drawn now")
         for id, code in zip(ids, recorded, strict=True):
@@ -564,20 +576,20 @@ class Optimizer:
         now = time.time()
         values = [None if value != value else value for value in f.tolist()]
         texts = [None] * len(values) if failures is None else failures
-        each = zip(self._entries(Packing(self.space), ids, fate), values, texts, strict=True)
+        each = zip(self._entries(ids, fate), values, texts, strict=True)
         journal.append(*(entry.row(value, text, None, now, None) for entry, value, text in each))
 
-    def _entries(self, packing: Packing, ids: Sequence[int], fate: int) -> list[Entry]:
+    def _entries(self, ids: Sequence[int], fate: int) -> list[Entry]:
         """What a journal says of candidates that are out, beside their values."""
         first, drawn, nit = self._iteration.first, self._drawn, self.nit
         entries = []
-        for id, code in zip(ids, packing.rows(self._codes_of(ids)), strict=True):
+        for id, code in zip(ids, self._packing.rows(self._codes_of(ids)), strict=True):
             iteration, position = (nit, id - first) if id >= first else self._late[id][:2]
             entries.append(Entry(drawn, fate, id, code, iteration, position))
         return entries
 
-    def _added(self, packing: Packing, code: Points, value: float) -> tuple[Any, ...]:
-        entry = Entry(self._drawn, ADDED, -1, packing.pack(code[None]), self.nit, -1)
+    def _added(self, code: Points, value: float) -> tuple[Any, ...]:
+        entry = Entry(self._drawn, ADDED, -1, self._packing.pack(code[None]), self.nit, -1)
         return entry.row(None if value != value else value, None, None, time.time(), None)
 
 
