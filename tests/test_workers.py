@@ -67,11 +67,10 @@ def until(condition):
 
 def alive(pid):
     try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    # A process that nobody has waited for yet is not alive either.
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return stat.rpartition(")")[2].split()[0] != "Z"  # one that nobody has waited for yet is not alive either
 
 
 def children():
