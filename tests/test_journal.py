@@ -644,6 +644,28 @@ def test_a_run_that_failed_throughout_ends_so_again(tmp_path):
     assert second.message == "Every evaluation failed; the first one said: OSError: disk full"
 
 
+def test_a_commit_waits_for_the_disk_where_that_is_worth_it(tmp_path):
+    opt = kl.Optimizer(BITS, rng=0, batch=20, journal=tmp_path / "a")
+    writer, statements = opt._journal, []
+    row = list(opt._entries(opt.ask().ids[:1], 1)[0].row(1.0, None, 0.0, 0.0, None))
+    writer._connection.set_trace_callback(statements.append)
+    waits = []
+    for took in (0.0, 0.0, 0.2, 0.0, 60.0, 60.0):
+        statements.clear()
+        row[8:10] = 100.0, 100.0 + took
+        writer.append(tuple(row))
+        waits.append("PRAGMA synchronous = FULL" in statements)
+        assert (statements[-1] == "PRAGMA synchronous = NORMAL") == waits[-1]
+        writer._synced = math.inf  # however slow this machine is
+    assert waits == [True, False, True, False, True, True]  # the first, and those that took long
+    writer._synced = time.monotonic() - 1.5
+    statements.clear()
+    row[8:10] = None, 100.0  # as `tell` has it
+    writer.append(tuple(row))
+    assert "PRAGMA synchronous = FULL" in statements
+    opt.close()
+
+
 # One writer, many readers.
 
 

@@ -5,8 +5,9 @@
 
 A journal holds what the run is (space, algorithm, seed, as plain data) and what happened, row by row. Because
 `IGO.tell` is pure, the state of a run is the fold of these rows, and nothing else is kept. No row is ever
-changed. Once an evaluation is committed, no end of the process takes it; a loss of power takes at most what
-was committed in the last second or so before it, and leaves the rest in order.
+changed. Once an evaluation is committed, no end of the process takes it. A loss of power takes none that took
+longer than 50 ms; of quicker ones it may take those that were committed within a second after the last that it did
+not take. It leaves the rest in order.
 
 One process writes at a time, held to that by a lock on `run.sqlite.lock`. Others may read meanwhile:
 
@@ -26,6 +27,7 @@ Whatever is wrong with a file is a `JournalError`. A file from a stranger is dat
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import time
@@ -49,7 +51,10 @@ if TYPE_CHECKING:
 APPLICATION = 0x6B6E6F62  # "knob", where SQLite keeps what a file is for
 VERSION = 1
 LARGEST = 2**26  # bytes of one text or blob; asked of SQLite, which refuses before it takes memory
-SECOND = 1.0  # between two waits for the disk
+SECOND = 1.0  # between two waits for the disk, at most, while rows come
+LONG = 0.05  # seconds of an evaluation that is worth such a wait of its own, some milliseconds
+PAGE = 1024  # bytes that are written for a row, at least: a quarter of what is usual, because rows are short
+LOG = 2**22  # bytes of the write-ahead log before it goes into the file
 SAID = 2**14  # characters kept of what a failure said, the last ones
 
 HEADER = "CREATE TABLE header (name TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID"
@@ -153,7 +158,7 @@ class Writer:
             raise
         self._close = weakref.finalize(self, _closed, self._connection, lock)
         self.identity: dict[str, Any] | None = None
-        self._synced = 0.0
+        self._synced = self._appended = -math.inf
         try:
             with _explained(self.path):
                 if _is_new(self._connection):
@@ -163,14 +168,16 @@ class Writer:
                     self._connection.execute("PRAGMA journal_mode = WAL")
                     self.identity = _header(self._connection).get("identity")
                 # A commit is then in the hands of the operating system. Waiting for the disk as well is left to
-                # `append`, once a second.
+                # `append`, where it is worth it.
                 self._connection.execute("PRAGMA synchronous = NORMAL")
+                self._connection.execute(f"PRAGMA wal_autocheckpoint = {LOG // PAGE}")
                 self.note(journal.meta)
         except BaseException:
             self.close()
             raise
 
     def _create(self) -> None:
+        self._connection.execute(f"PRAGMA page_size = {PAGE}")
         self._connection.execute("PRAGMA journal_mode = WAL")
         with _transaction(self._connection):
             self._connection.execute(HEADER)
@@ -212,17 +219,21 @@ class Writer:
     def append(self, *rows: Sequence[Any]) -> None:
         """Commits these, all of them or none."""
         connection, now = self._connection, time.monotonic()
+        started, ended = rows[-1][8:10]
+        spent = now - self._appended if started is None else ended - started
+        wait = spent > LONG or now - self._synced > SECOND
         try:
-            if now - self._synced > SECOND:  # this commit waits for the disk, and with it all before
+            if wait:  # for this commit, and with it all before
                 connection.execute("PRAGMA synchronous = FULL")
+                self._synced = now
             if len(rows) == 1:
                 connection.execute(INSERT, rows[0])
             else:
                 with _transaction(connection):
                     connection.executemany(INSERT, rows)
-            if now - self._synced > SECOND:
+            if wait:
                 connection.execute("PRAGMA synchronous = NORMAL")
-                self._synced = now
+            self._appended = now
         except (sqlite3.Error, OverflowError) as error:
             raise JournalError(
                 f"{self.path}: cannot record an evaluation: {error}. What was recorded before is safe"

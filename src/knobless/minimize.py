@@ -276,7 +276,8 @@ class _Run:
             return map(self.ahead.__getitem__, candidates.ids)
         some = candidates.take(missing) if self.ahead else candidates
         self.log.expect(some.ids)
-        return self._merged(candidates.ids, dict(self.ahead), self.evaluate(some))
+        fresh = self.evaluate(some)
+        return self._merged(candidates.ids, dict(self.ahead), fresh) if self.ahead else fresh
 
     def _merged(
         self, ids: Sequence[int], found: dict[int, float | Exception], fresh: Iterator[float | Exception]
@@ -292,8 +293,9 @@ class _Run:
                 return
 
     def _one_by_one(self, candidates: Batch) -> Iterator[float | Exception]:
+        log = self.log
         for i, candidate in enumerate(candidates):
-            started = time.time() if self.log else 0.0
+            started = time.time() if log else 0.0
             value: float | Exception
             try:
                 value = self.sign * objective_value(self.fun(candidate.x))
@@ -303,8 +305,8 @@ class _Run:
                         raise RuntimeError("objective: raised StopIteration") from error
                     raise
                 value = error
-            if self.log:
-                self.log.record(candidate.id, value, started, time.time())
+            if log:
+                log.record(candidate.id, value, started, time.time())
             yield value
             if time.monotonic() >= self.deadline:
                 return

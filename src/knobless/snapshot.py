@@ -213,9 +213,10 @@ def _restore(opt: Optimizer, packing: Packing, data: dict[str, Any]) -> None:
     opt.failure = data.get("failure")
     if not isinstance(opt.failure, str | None):
         raise ValueError(f"failure: expected text, got {opt.failure!r:.100}")
-    known = {*opt._late, *(opt._iteration.first + i for i in range(opt._iteration.drawn))}
-    if not known.issuperset(opt._again):
-        raise ValueError("again: expected candidates that are out")
+    known = {*opt._late, *range(opt._iteration.first, opt._drawn)}
+    waiting = [] if opt._memory is None else opt._memory.contents()[1].values()
+    if not known.issuperset(opt._again) or not all(known.issuperset(each) for each in waiting):
+        raise ValueError("expected candidates that are out")
 
 
 def _iteration_of(packing: Packing, data: Any) -> Iteration:
