@@ -356,6 +356,7 @@ class _Lock:
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + ".lock")
+        self.pid = os.getpid()
         while True:
             # Looked up before it is opened: to close it again would let go of a lock that this process has on it.
             free = _identity_of(self._path) not in _Lock.held
@@ -439,6 +440,8 @@ def _opened(path: Path, writable: bool) -> sqlite3.Connection:
 
 
 def _closed(connection: sqlite3.Connection, lock: _Lock) -> None:
+    if lock.pid != os.getpid():  # at the end of a process that was forked off: it is not the one that writes
+        return
     try:
         with suppress(sqlite3.Error):  # the last tidying up may fail where the disk is full; nothing is lost
             connection.close()

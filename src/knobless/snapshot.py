@@ -215,7 +215,8 @@ def _restore(opt: Optimizer, packing: Packing, data: dict[str, Any]) -> None:
         raise ValueError(f"failure: expected text, got {opt.failure!r:.100}")
     known = {*opt._late, *range(opt._iteration.first, opt._drawn)}
     waiting = [] if opt._memory is None else opt._memory.contents()[1].values()
-    if not known.issuperset(opt._again) or not all(known.issuperset(each) for each in waiting):
+    early = all(id < opt._iteration.first for id in opt._late)
+    if not (early and known.issuperset(opt._again) and all(known.issuperset(each) for each in waiting)):
         raise ValueError("expected candidates that are out")
 
 
