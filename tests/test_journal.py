@@ -23,6 +23,7 @@ import knobless as kl
 from knobless.describe import difference, generator_data, generator_of, space_data, space_of
 from knobless.journal import read
 from knobless.packing import Packing
+from knobless.workers import Outcome
 
 BITS = kl.Binary(10)
 DOMAINS = {
@@ -614,6 +615,52 @@ def test_a_typo_in_threads_leaves_no_trace(tmp_path):
         kl.minimize(typo, BITS, budget=40, batch=8, workers=pool, journal=tmp_path / "a", rng=0)
     result = kl.minimize(ones, BITS, budget=40, batch=8, journal=tmp_path / "a", rng=0)
     assert look_at(result) == look_at(kl.minimize(ones, BITS, budget=40, batch=8, rng=0))
+
+
+class Scripted:
+    """A pool: the first outcome comes alone, or the run is interrupted; the others come when asked again."""
+
+    capacity = 4
+
+    def __init__(self, first):
+        self.first, self.out = first, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, id, x):
+        self.out.append(id)
+
+    def discard(self, ids):
+        self.out = [id for id in self.out if id not in ids]
+
+    def wait(self, timeout=None):
+        if timeout != 0.0:
+            if self.first is KeyboardInterrupt:
+                raise KeyboardInterrupt
+            return [Outcome(self.out.pop(0), self.first, 0.0, 1.0, "first")]
+        return [
+            Outcome(id, 7.0 if self.first is KeyboardInterrupt else self.first, 0.0, 1.0, "late") for id in self.out
+        ]
+
+
+def test_what_has_come_when_the_first_has_failed_is_not_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr("knobless.workers.pool_of", lambda *_: Scripted(ZeroDivisionError("typo")))
+    with pytest.raises(ZeroDivisionError):
+        kl.minimize(ones, BITS, budget=40, batch=8, workers=4, journal=tmp_path / "a", rng=0)
+    with read(tmp_path / "a") as record:
+        assert record.counts().evaluations == 0
+
+
+def test_what_has_come_when_a_run_is_interrupted_is_recorded_and_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr("knobless.workers.pool_of", lambda *_: Scripted(KeyboardInterrupt))
+    result = kl.minimize(ones, BITS, budget=40, batch=8, workers=4, journal=tmp_path / "a", rng=0)
+    assert (result.status, result.nfev, result.fun) == ("interrupted", 4, 7.0)
+    with read(tmp_path / "a") as record:
+        assert record.counts().evaluations == 4
 
 
 def test_an_error_after_going_on_is_a_failure_like_any_other(tmp_path):

@@ -156,6 +156,19 @@ def test_what_the_mode_gave_is_known_while_later_candidates_are_out():
     assert opt.mode_value == float(opt.mode[0])
 
 
+def test_what_the_mode_gave_does_not_depend_on_the_order_of_arrival():
+    seen = []
+    for late in (False, True):
+        opt = kl.Optimizer(kl.Binary(1), kl.cga(kl.Binary(1), eps=1e-9), rng=0)
+        out = opt.ask(9)
+        order = [out[:2], out[2:]] if late else [out[2:], out[:2]]
+        for part in order:
+            opt.tell(part, [float(c.id) for c in part])
+        seen.append(opt.mode_value)
+        assert opt.mode_value == np.mean([c.id for c in out if c.x[0] == opt.mode[0]])
+    assert seen[0] == seen[1]
+
+
 # Closing.
 
 

@@ -362,8 +362,7 @@ class _Run:
             if outcome.id == first and isinstance(value, Exception):
                 if self.log:
                     self.log.forget()
-                pool.discard(out)
-                out.clear()  # nor is any of the others wanted
+                pool.discard(out)  # nor is any of the others wanted
                 raise value
             if self.log:
                 self.log.record(outcome.id, value, outcome.started, outcome.ended, outcome.worker)
