@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from knobless import Axis, Bernoulli, Categorical, Gaussian, Product
 
 settings.register_profile("knobless", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile(
+    "thousands", deadline=None, max_examples=1000, database=None
+)  # for the tests of hostile files
 settings.load_profile("knobless")
 
 # Small enough to enumerate. `within(50)` sets margins of a large problem, so that θ may come near them.

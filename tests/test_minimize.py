@@ -6,7 +6,10 @@ import math
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -671,6 +674,142 @@ def test_status_is_a_word():
     result = kl.minimize(ones, BITS, budget=3, rng=0)
     assert result.status is kl.Status.BUDGET
     assert f"{result.status}" == "budget"
+
+
+# Workers.
+
+
+def bumpy(x):
+    if x["bits"][0] and x["bits"][1]:
+        raise RuntimeError("bump")
+    return math.nan if x["kind"] == 3.0 and x["bits"][2] else mixed(x)
+
+
+def dawdling(x):
+    time.sleep(60.0 if x[0] else 0.0)
+    return ones(x)
+
+
+WORKERS = {
+    "processes": lambda: nullcontext(2),
+    "threads": lambda: ThreadPoolExecutor(3),
+    "map": lambda: nullcontext(map),
+    "one": lambda: nullcontext(np.int64(1)),
+}
+
+
+@pytest.mark.parametrize("workers", WORKERS.values(), ids=WORKERS)
+def test_the_result_does_not_depend_on_the_workers(workers):
+    start = {"bits": [0, 1, 0], "kind": 2.0, "below": [4, [1.0, 2.0]]}
+    for given in (
+        {},
+        {"target": 4.0},
+        {"stall": 30},
+        {"deterministic": True},
+        {"known": [(start, 1.5)]},
+        {"x0": start},
+    ):
+        arguments = given | {"budget": 90, "batch": 7, "rng": 2}
+        infos, seen = [], []
+        serial = kl.minimize(bumpy, MIXED, callback=infos.append, **arguments)
+        with workers() as pool:
+            result = kl.minimize(bumpy, MIXED, workers=pool, callback=seen.append, **arguments)
+        assert look(result) == look(serial)
+        assert [info.theta.tolist() for info in seen] == [info.theta.tolist() for info in infos]
+        assert (result.failure is None) == (serial.failure is None)
+
+
+def test_a_batch_keeps_as_many_workers_busy_from_the_first_second():
+    together = threading.Barrier(6)
+
+    def fun(x):
+        together.wait(30)  # for all six of them, each time
+        return ones(x)
+
+    with ThreadPoolExecutor(6) as pool:
+        result = kl.minimize(fun, BITS, budget=18, batch=6, workers=pool, algorithm=kl.cga(BITS), rng=0)
+    assert (result.nfev, result.failures) == (18, 0)
+
+
+def test_what_comes_after_the_target_is_not_begun():
+    calls, second = itertools.count(), threading.Event()
+
+    def fun(x):
+        if next(calls) == 0:
+            second.wait(30)
+            time.sleep(0.1)
+            return 5.0
+        second.set()
+        return -1.0
+
+    with ThreadPoolExecutor(2) as pool:
+        result = kl.minimize(fun, BITS, budget=100, batch=50, target=0.0, workers=pool, rng=0)
+    assert next(calls) == 2  # the first may yet have met it, no other
+    assert (result.nfev, result.status, result.fun) == (2, "target", -1.0)
+
+
+def test_an_evaluation_that_takes_too_long_has_failed():
+    # In a process of its own also where there is but one.
+    assert kl.Optimizer(BITS, rng=3).ask()[0].x[0] == 0
+    result = kl.minimize(dawdling, BITS, budget=6, workers=1, evaluation_timeout=0.5, rng=3)
+    late = sum(c.x[0] for c in kl.Optimizer(BITS, rng=3).ask())
+    assert late == 1
+    assert (result.nfev, result.status) == (6, "budget")
+    assert 1 <= result.failures <= 4
+    assert "TimeoutError" in result.failure
+
+
+def test_the_first_error_of_a_pool_is_shown_as_it_is():
+    with ThreadPoolExecutor(2) as pool, pytest.raises(ZeroDivisionError):
+        kl.minimize(lambda x: 1 / 0, BITS, budget=20, batch=4, workers=pool, rng=0)
+    with ThreadPoolExecutor(2) as pool, pytest.raises(TypeError, match="objective: expected one number"):
+        kl.minimize(lambda x: "1", BITS, budget=20, batch=4, workers=pool, rng=0)
+
+
+def test_a_timeout_waits_for_what_is_under_way_and_counts_it():
+    def slow(x):
+        time.sleep(0.05)
+        return ones(x)
+
+    with ThreadPoolExecutor(3) as pool:
+        result = kl.minimize(slow, BITS, budget=10_000, batch=100, timeout=0.12, workers=pool, rng=0)
+    assert result.status == "timeout"
+    assert 3 <= result.nfev <= 12
+    assert result.fun == ones(result.x)
+
+
+def test_an_interrupt_counts_what_has_come():
+    calls = itertools.count()
+    others = threading.Event()
+
+    def fun(x):
+        number = next(calls)
+        if number == 0:
+            others.wait(30)
+            raise KeyboardInterrupt
+        if number == 5:
+            others.set()
+        return float(number)
+
+    with ThreadPoolExecutor(2) as pool:
+        result = kl.minimize(fun, BITS, budget=100, batch=20, workers=pool, rng=0)
+    assert result.status == "interrupted"
+    assert (result.fun, result.nit) == (1.0, 0)
+    assert result.nfev >= 4
+
+
+def test_workers_that_cannot_be():
+    for given, message in (
+        ({"workers": 0}, "workers"),
+        ({"workers": "four"}, "workers"),
+        ({"workers": 2, "vectorized": True}, "workers: expected none with vectorized=True"),
+        ({"evaluation_timeout": 1.0, "vectorized": True}, "evaluation_timeout: expected none with vectorized"),
+        ({"evaluation_timeout": -1.0}, "evaluation_timeout"),
+    ):
+        fun = Spy(ones)
+        with pytest.raises((TypeError, ValueError), match=message):
+            kl.minimize(fun, BITS, budget=10, rng=0, **given)
+        assert len(fun) == 0
 
 
 # The core needs NumPy alone.

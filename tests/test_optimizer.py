@@ -148,6 +148,27 @@ def test_a_batch_is_a_sequence():
         batch[5]
 
 
+def test_what_the_mode_gave_is_known_while_later_candidates_are_out():
+    opt = kl.Optimizer(kl.Binary(1), rng=0, batch=20)
+    out = opt.ask(10)
+    opt.tell(out[:9], [float(c.x[0]) for c in out[:9]])
+    opt.ask(5)
+    assert opt.mode_value == float(opt.mode[0])
+
+
+def test_what_the_mode_gave_does_not_depend_on_the_order_of_arrival():
+    seen = []
+    for late in (False, True):
+        opt = kl.Optimizer(kl.Binary(1), kl.cga(kl.Binary(1), eps=1e-9), rng=0)
+        out = opt.ask(9)
+        order = [out[:2], out[2:]] if late else [out[2:], out[:2]]
+        for part in order:
+            opt.tell(part, [float(c.id) for c in part])
+        seen.append(opt.mode_value)
+        assert opt.mode_value == np.mean([c.id for c in out if c.x[0] == opt.mode[0]])
+    assert seen[0] == seen[1]
+
+
 # Closing.
 
 

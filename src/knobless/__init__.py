@@ -13,10 +13,12 @@ from .candidates import Batch, Candidate
 from .families import Bernoulli, Categorical, Family, Product
 from .gaussian import Axis, Gaussian
 from .igo import IGO, State, cga, pbil, pbil_epsilon, pbil_lambda, umda
+from .journal import Journal, JournalError
 from .minimize import maximize, minimize
 from .optimizer import Evaluation, Info, Optimizer
 from .preferences import Preference, Quartiles, Truncation, Values
 from .result import History, Result, Status
+from .snapshot import SnapshotError
 from .space import Space
 from .variables import Binary, Choice, Float, Integer
 
@@ -41,11 +43,14 @@ __all__ = [
     "History",
     "Info",
     "Integer",
+    "Journal",
+    "JournalError",
     "Optimizer",
     "Preference",
     "Product",
     "Quartiles",
     "Result",
+    "SnapshotError",
     "Space",
     "State",
     "Status",

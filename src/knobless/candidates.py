@@ -18,6 +18,10 @@ OUT, TOLD, GIVEN_UP = 0, 1, 2
 NOTHING = np.empty(0)
 
 
+class Failure(Exception):  # noqa: N818
+    """An evaluation that failed, by what it said: of one that another process saw."""
+
+
 class Candidate(NamedTuple):
     """A point to evaluate."""
 
@@ -48,6 +52,10 @@ class Batch(Sequence[Candidate]):
         if isinstance(index, slice):
             return Batch(self._space, self.ids[index], self._codes[index])
         return Candidate(self.ids[index], self._points[index])
+
+    def take(self, rows: Sequence[int]) -> Batch:
+        """Some of them."""
+        return Batch(self._space, [self.ids[row] for row in rows], self._codes[rows])
 
     @cached_property
     def _points(self) -> list[Any]:
@@ -110,8 +118,8 @@ class Iteration:
 
     def told(self, rows: slice = slice(None)) -> tuple[Points, Array]:
         """The points that have come back with a value, and these."""
-        back = np.frombuffer(self._fate, dtype=np.uint8)[rows] == TOLD
-        return (self.codes[rows][back], self._f[rows][back]) if back.any() else (self.codes[:0], NOTHING)
+        back = np.flatnonzero(np.frombuffer(self._fate, dtype=np.uint8)[rows] == TOLD)
+        return self.codes[rows][back], self._f[rows][back]  # by index: the last ones drawn have no place in _f yet
 
     def left_out(self) -> list[int]:
         """The ids that are still out."""
@@ -140,6 +148,11 @@ def values_of(values: Any, count: int) -> tuple[Array, list[str]]:
         raise ValueError(f"values: expected {count}, one for each candidate, got {len(values)}")
     if array and values.dtype.kind in "fiub" and values.ndim == 1:
         return values.astype(float), []
-    errors = ["".join(format_exception(v)) for v in values if isinstance(v, BaseException)]
+    errors = [said(v) for v in values if isinstance(v, BaseException)]
     f = [math.nan if isinstance(v, BaseException) else objective_value(v, "values") for v in values]
     return np.array(f), errors
+
+
+def said(error: BaseException) -> str:
+    """An error with its traceback."""
+    return str(error) if isinstance(error, Failure) else "".join(format_exception(error))

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from knobless import commands
+
 if TYPE_CHECKING:
     from knobless.reproduce import Report
 
@@ -20,6 +22,8 @@ reproduce = typer.Typer(
     "Every command may be stopped with Ctrl-C and goes on where it was when it is called again.",
     no_args_is_help=True,
 )
+for command in (commands.run, commands.show, commands.resume):
+    app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 
 Out = Annotated[Path, typer.Option(help="Folder for tables and figures; trials that are there are not run again.")]
@@ -41,11 +45,6 @@ Algorithms = Annotated[
 Mnist = Annotated[Path | None, typer.Option(help="Folder with the four files of MNIST.")]
 
 OUT = Path("reproduction")
-
-
-@app.callback()
-def main() -> None:
-    """Keeps `reproduce` a sub-command while it is the only one."""
 
 
 @contextmanager

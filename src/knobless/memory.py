@@ -30,6 +30,25 @@ class Memory:
     def is_out(self, id: int) -> bool:
         return id in self._keys
 
+    def left_out(self) -> list[int]:
+        """The ids handed out that have not come back."""
+        return list(self._keys)
+
+    @property
+    def width(self) -> int:
+        """Bytes of a point."""
+        family = self._space.family
+        return len(self._keys_of(family.mode(family.initial())[None])[0])
+
+    def contents(self) -> tuple[dict[bytes, float], dict[bytes, list[int]]]:
+        """The values of points, and the ids that wait for one; the first of them was handed out."""
+        return self._values, self._out
+
+    def fill(self, values: dict[bytes, float], out: dict[bytes, list[int]]) -> None:
+        """With the contents of another."""
+        self._values, self._out = values, out
+        self._keys = {waiting[0]: key for key, waiting in out.items()}
+
     def recall(self, code: Points) -> float | None:
         return self._values.get(self._keys_of(code[None])[0])
 

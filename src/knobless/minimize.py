@@ -1,24 +1,34 @@
-"""One call that runs the loop on a function: `minimize`, and `maximize` with the same signature."""
+"""One call that runs the loop on a function: `minimize`, and `maximize` with the same signature.
+
+A run asks an optimizer for an iteration's candidates and takes their values in the order of the candidates,
+wherever these come from: called one by one, or all at once, or from a pool of workers in whatever order they
+finish, or found in a journal. So nothing that ends a run, and nothing in its result, depends on which.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._checks import boolean, count, objective_value, positive_real, real
 from .candidates import Batch
+from .families import Points
 from .igo import IGO
+from .journal import Journal
+from .log import Log
 from .optimizer import Info, Optimizer
 from .progress import Bar
 from .result import MESSAGES, History, Result, Status
 
 if TYPE_CHECKING:
     from .fast import Run
+    from .workers import Pool
 
 HOPELESS = 100  # evaluations without a single value after which a run ends
 
@@ -36,8 +46,11 @@ def minimize(
     known: Iterable[tuple[Any, float]] = (),
     rng: Any = None,
     batch: int = 1,
+    workers: Any = 1,
     vectorized: bool = False,
     deterministic: bool = False,
+    evaluation_timeout: float | None = None,
+    journal: Any = None,
     callback: Callable[[Info], object] | None = None,
     progress: bool = False,
 ) -> Result:
@@ -57,15 +70,25 @@ def minimize(
     x0             a point to begin with: it is evaluated first, and the search starts halfway to it
     known          (point, value) pairs from elsewhere; they count for the best, not for the budget
     rng            a seed or a numpy Generator
-    batch          how many evaluations `fun` can do at once (with `vectorized`): never fewer are asked for
+    batch          how many evaluations can run at once: an iteration never asks for fewer, so that as many workers
+                   are busy from the first second
+    workers        where `fun` runs: a number of processes, a map-like callable, or a concurrent.futures Executor.
+                   The result does not depend on it. So workers beyond the size of an iteration are idle, unless
+                   `batch` makes it larger: to keep 64 busy say batch=64 as well, which is another run.
     vectorized     `fun` gets all points of an iteration at once (arrays with one row a point) and returns an
                    array with a value for each
     deterministic  equal points give equal values: none is paid for twice
-    callback       gets an `Info` after each iteration; may raise StopIteration to end the run
+    evaluation_timeout  seconds after which a single evaluation has failed
+    journal        a file in which every evaluation is recorded as it ends. If it is there already, the run goes on
+                   where it stopped, and ends in the result of a run that never stopped. `budget`, the other reasons
+                   to stop, and `workers` may then be others than before. See `knobless.journal`.
+    callback       gets an `Info` after each iteration; may raise StopIteration to end the run. With a journal that
+                   is there already it sees the iterations that are recorded once more.
     progress       show a progress bar (tqdm)
     """
     opt = Optimizer(space, algorithm, x0, rng, batch, deterministic)
-    return _Run(1.0, fun, opt, budget, target, timeout, stall, known, vectorized, callback).run(progress)
+    run = _Run(1.0, fun, opt, budget, target, timeout, stall, known, vectorized, callback)
+    return run.run(workers, evaluation_timeout, journal, rng is None, progress)
 
 
 def maximize(
@@ -81,14 +104,18 @@ def maximize(
     known: Iterable[tuple[Any, float]] = (),
     rng: Any = None,
     batch: int = 1,
+    workers: Any = 1,
     vectorized: bool = False,
     deterministic: bool = False,
+    evaluation_timeout: float | None = None,
+    journal: Any = None,
     callback: Callable[[Info], object] | None = None,
     progress: bool = False,
 ) -> Result:
     """The point of `space` where `fun` is greatest: `minimize` with the sign turned, in and out."""
     opt = Optimizer(space, algorithm, x0, rng, batch, deterministic)
-    return _Run(-1.0, fun, opt, budget, target, timeout, stall, known, vectorized, callback).run(progress)
+    run = _Run(-1.0, fun, opt, budget, target, timeout, stall, known, vectorized, callback)
+    return run.run(workers, evaluation_timeout, journal, rng is None, progress)
 
 
 class _Stop(Exception):  # noqa: N818
@@ -124,33 +151,60 @@ class _Run:
         self.target = None if target is None else sign * real("target", target)
         self.deadline = math.inf if timeout is None else time.monotonic() + positive_real("timeout", timeout)
         self.stall = math.inf if stall is None else count("stall", stall)
-        self.evaluate = self._all_at_once if boolean("vectorized", vectorized) else self._one_by_one
+        self.vectorized = boolean("vectorized", vectorized)
         self.callback = callback
         self.history = History()
+        self.known: list[tuple[Points, float]] = []
         for i, pair in enumerate(known):
             if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
                 raise TypeError(f"known[{i}]: expected a pair (point, value), got {pair!r}")
             name = f"known[{i}]"
-            opt._add(opt.space.encode(pair[0], name), sign * objective_value(pair[1], name))
+            self.known.append((opt.space.encode(pair[0], name), objective_value(pair[1], name)))
         opt._on_iteration = self._report
         self.improved_at = 0
-        self.compiled = _compiled(fun, opt, sign)
         self.engine: Run | None = None
         self.bar: Bar | None = None
+        self.pool: Pool | None = None
+        self.log: Log | None = None
+        self.ahead: dict[int, float | Exception] = {}  # values that are here before those of earlier candidates
+        self.recalled = False  # whether all of this iteration was found in the journal
 
-    def run(self, progress: bool) -> Result:
+    def run(self, workers: Any, evaluation_timeout: float | None, journal: Any, adopt: bool, progress: bool) -> Result:
+        self.evaluate = self._all_at_once if self.vectorized else self._one_by_one
+        with ExitStack() as stack:
+            if boolean("progress", progress):
+                self.bar = stack.enter_context(Bar(self.budget))
+            if evaluation_timeout is not None or not (type(workers) is int and workers == 1):
+                if self.vectorized:
+                    given = "evaluation_timeout" if evaluation_timeout is not None else "workers"
+                    raise ValueError(f"{given}: expected none with vectorized=True, where one call evaluates all")
+                from .workers import pool_of
+
+                self.pool = stack.enter_context(pool_of(workers, self.fun, evaluation_timeout))
+                self.evaluate = self._in_parallel
+            if journal is not None:
+                self.log = Log(Journal.of(journal), self.opt, self.sign, adopt)
+                stack.callback(self.log.close)
+                self.known = self.log.known(self.known)
+                self.log.note({"fun": _name_of(self.fun), "budget": self.budget})
+            for code, value in self.known:
+                self.opt._add(code, self.sign * value)
+            plain = self.pool is None and self.log is None
+            self.compiled = _compiled(self.fun, self.opt, self.sign) if plain else None
+            return self._result(self._until_the_end())
+
+    def _until_the_end(self) -> Status:
         status = Status.TARGET if self._reached() else None
-        with Bar(self.budget) if boolean("progress", progress) else nullcontext() as self.bar:
-            try:
-                while status is None:
-                    # The first iteration is never compiled: it hands out x0 and shows what is wrong with `fun`.
-                    status = self._advance() if self.compiled and self.opt.nit else self._iterate()
-                    self._show(self.opt.nfev)
-            except _Stop:
-                status = Status.TARGET if self._reached() else Status.CALLBACK
-            except KeyboardInterrupt:
-                status = Status.INTERRUPTED
-        return self._result(status)
+        try:
+            while status is None:
+                # The first iteration is never compiled: it hands out x0 and shows what is wrong with `fun`.
+                status = self._advance() if self.compiled and self.opt.nit else self._iterate()
+                self._show(self.opt.nfev)
+        except _Stop:
+            status = Status.TARGET if self._reached() else Status.CALLBACK
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+        return status
 
     def _iterate(self) -> Status | None:
         """One iteration, or as much of it as the budget allows; why to stop, if so."""
@@ -189,45 +243,143 @@ class _Run:
         """Evaluates and tells; what was evaluated is told whatever happens to the next."""
         values: list[float | Exception] = []
         best, nfev = self.opt.lowest, self.opt.nfev
+        self.ahead = {}
+        ended = False  # at the last of the values: what others were faster does not count
         try:
-            for value in self.evaluate(candidates):
+            for value in self._values(candidates):
                 values.append(value)
                 self._show(nfev + len(values))
                 if isinstance(value, float) and value < best:
                     best, self.improved_at = value, nfev + len(values)
-                    if self.target is not None and best <= self.target:
+                    ended = self.target is not None and best <= self.target
+                    if ended:
                         return Status.TARGET
-                if nfev + len(values) - self.improved_at >= self.stall:
+                ended = nfev + len(values) - self.improved_at >= self.stall
+                if ended:
                     return Status.STALL
         finally:
             if values:
                 self.opt.tell(candidates[: len(values)], values)
-        return Status.TIMEOUT if time.monotonic() >= self.deadline else None
+            if len(values) < len(candidates) and self.ahead and not ended:
+                rest = [i for i in range(len(values), len(candidates)) if candidates.ids[i] in self.ahead]
+                self.opt.tell(candidates.take(rest), [self.ahead[candidates.ids[i]] for i in rest])
+        return Status.TIMEOUT if time.monotonic() >= self.deadline and not self.recalled else None
+
+    def _values(self, candidates: Batch) -> Iterator[float | Exception]:
+        """In the order of the candidates: those that the journal has, and the others, evaluated now."""
+        if self.log is None:
+            return self.evaluate(candidates)
+        self.ahead = self.log.recall(candidates)
+        missing = [i for i, id in enumerate(candidates.ids) if id not in self.ahead]
+        self.recalled = not missing
+        if self.recalled:
+            return map(self.ahead.__getitem__, candidates.ids)
+        some = candidates.take(missing) if self.ahead else candidates
+        self.log.expect(some.ids)
+        fresh = self.evaluate(some)
+        return self._merged(candidates.ids, dict(self.ahead), fresh) if self.ahead else fresh
+
+    def _merged(
+        self, ids: Sequence[int], found: dict[int, float | Exception], fresh: Iterator[float | Exception]
+    ) -> Iterator[float | Exception]:
+        for id in ids:
+            if id in found:
+                yield found[id]
+                continue
+            for value in fresh:
+                yield value
+                break
+            else:
+                return
 
     def _one_by_one(self, candidates: Batch) -> Iterator[float | Exception]:
+        log = self.log
         for i, candidate in enumerate(candidates):
+            started = time.time() if log else 0.0
+            value: float | Exception
             try:
-                yield self.sign * objective_value(self.fun(candidate.x))
+                value = self.sign * objective_value(self.fun(candidate.x))
             except Exception as error:
-                if self.opt.nfev == i == 0:  # a typo should not cost a budget
+                if i == 0 and self._is_first():  # a typo should not cost a budget
                     if isinstance(error, StopIteration):  # which would look like the end of this generator
                         raise RuntimeError("objective: raised StopIteration") from error
                     raise
-                yield error
+                value = error
+            if log:
+                log.record(candidate.id, value, started, time.time())
+            yield value
             if time.monotonic() >= self.deadline:
                 return
 
     def _all_at_once(self, candidates: Batch) -> Iterator[float | Exception]:
+        started = time.time()
+        each: list[float | Exception]
         try:
             values = np.asarray(self.fun(candidates.x))
             if values.dtype.kind not in "fiub" or values.shape != (len(candidates),):
                 shown = f"shape {values.shape} and type {values.dtype}"
                 raise TypeError(f"objective: expected an array of {len(candidates)} numbers, got one of {shown}")
+            each = (self.sign * values).astype(float).tolist()
         except Exception as error:
-            if self.opt.nfev == 0:
+            if self._is_first():
                 raise
-            return iter([error] * len(candidates))
-        return iter((self.sign * values).astype(float).tolist())
+            each = [error] * len(candidates)
+        if self.log:
+            self.log.record_all(candidates.ids, each, started, time.time())
+        return iter(each)
+
+    def _in_parallel(self, candidates: Batch) -> Iterator[float | Exception]:
+        """As many at once as the pool takes. What comes is recorded then, and handed on in its turn."""
+        pool: Any = self.pool
+        waiting, out = deque(candidates), set[int]()
+        first = candidates[0].id if self._is_first() else -1
+        try:
+            for id in candidates.ids:
+                while id not in self.ahead:
+                    while waiting and len(out) < pool.capacity and time.monotonic() < self.deadline:
+                        candidate = waiting.popleft()
+                        pool.submit(candidate.id, candidate.x)
+                        out.add(candidate.id)
+                    if not out:
+                        return  # the time is up
+                    left = self.deadline - time.monotonic()
+                    came = pool.wait(left if 0.0 < left < math.inf and waiting else None)
+                    met = self._take(came, out, first)
+                    waiting = deque(c for c in waiting if c.id < met) if met < math.inf else waiting
+                yield self.ahead[id]
+        finally:
+            if out:
+                self._take(pool.wait(0.0), out, -1)  # whatever has ended the run, these are paid for
+                pool.discard(out)
+
+    def _take(self, outcomes: Iterable[Any], out: set[int], first: int) -> float:
+        """Records what has come; returns the lowest id that meets the target: no later one is needed."""
+        pool: Any = self.pool
+        met = math.inf
+        for outcome in outcomes:
+            out.discard(outcome.id)
+            value = self._came(outcome.value)
+            if outcome.id == first and isinstance(value, Exception):
+                if self.log:
+                    self.log.forget()
+                pool.discard(out)  # nor is any of the others wanted
+                raise value
+            if self.log:
+                self.log.record(outcome.id, value, outcome.started, outcome.ended, outcome.worker)
+            self.ahead[outcome.id] = value
+            if self.target is not None and isinstance(value, float) and value <= self.target:
+                met = min(met, outcome.id)
+        return met
+
+    def _came(self, value: Any) -> float | Exception:
+        try:
+            return value if isinstance(value, Exception) else self.sign * objective_value(value)
+        except Exception as error:
+            return error
+
+    def _is_first(self) -> bool:
+        """Whether this is the first evaluation of all, whose error is shown at once."""
+        return self.opt.nfev == 0 and (self.log is None or not self.log.resumed)
 
     def _report(self) -> None:
         """A row for the history, and an info for the callback, which may raise StopIteration."""
@@ -286,3 +438,9 @@ def _compiled(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | N
     except ImportError:  # numba is an extra: without it the same run is just slower
         return None
     return successor(fun, opt, sign)
+
+
+def _name_of(fun: Any) -> str:
+    """For people to read."""
+    named = fun if hasattr(fun, "__qualname__") else type(fun)
+    return f"{named.__module__}:{named.__qualname__}"

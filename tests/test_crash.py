@@ -1,0 +1,20 @@
+"""Kills: a run that is ended by SIGKILL at random moments, with one and with four workers, goes on as if it had not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CRASH = Path(__file__).parent.parent / "benchmarks" / "crash.py"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the benchmark forks")
+def test_twenty_kills():
+    done = subprocess.run(
+        [sys.executable, CRASH, "--kills", "20", "--seed", "3"], capture_output=True, text=True, timeout=400
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].startswith("20 kills survived")

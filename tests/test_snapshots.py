@@ -1,0 +1,148 @@
+"""Snapshots: an optimizer that was saved and loaded goes on as the one that was not, whatever is out."""
+
+import json
+import math
+import os
+import random
+
+import numpy as np
+import pytest
+
+import knobless as kl
+from knobless.describe import generator_data
+
+DOMAINS = {
+    "bits": kl.Binary(9),
+    "choices": kl.Choice(1, 2, 3, 4, n=5),
+    "integer": kl.Integer(1, 10**6),
+    "mixed": kl.Space(bits=kl.Binary(4), kind=kl.Choice("x", None, len), below=[kl.Float(-1, 1, n=2), kl.Choice(1, 2)]),
+}
+BITS = kl.Binary(9)
+
+
+def value(candidate):
+    number = sum(map(ord, repr(candidate.x))) % 7
+    return RuntimeError("six") if number == 6 else math.nan if number == 5 else float(number)
+
+
+def look(opt):
+    best = opt.best and (repr(opt.best.x), opt.best.fun)
+    counts = opt.nfev, opt.nit, opt.failures, opt.failure, opt.due, opt.lam, opt.eps, opt.exhausted, opt._stale
+    out = [(candidate.id, repr(candidate.x)) for candidate in opt.out]
+    return opt.theta.tolist(), best, counts, repr(opt.mode_value), out, generator_data(opt.rng), opt._kept
+
+
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+@pytest.mark.parametrize(("deterministic", "x0"), [(False, True), (True, False)])
+def test_what_is_loaded_goes_on_as_what_was_saved(domain, deterministic, x0, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # this is not about the disk, which is slow
+    chance = random.Random(1)
+    space = kl.Space.of(domain)
+    start = space.decode(space.family.mode(space.family.initial())) if x0 else None
+    opt = kl.Optimizer(domain, rng=7, batch=3, deterministic=deterministic, x0=start)
+    out = []
+    for _ in range(60):
+        # Both are asked and told the same from here on; then the loaded one takes over.
+        opt.save(tmp_path / "run.json")
+        both = opt, kl.Optimizer.load(tmp_path / "run.json", domain)
+        assert look(both[0]) == look(both[1])
+        act, k = chance.random(), chance.randint(1, 4)
+        chance.shuffle(out)
+        some = out[:k]
+        for each in both:
+            if act < 0.45 and not opt.exhausted:
+                got = list(each.ask(k))
+            elif act < 0.9 and some:
+                each.tell(some, [value(c) for c in some])
+            elif act < 0.95 and some:
+                each.give_up(some)
+            else:
+                each.add(space.decode(space.family.mode(each.theta)), 0.25)
+        if act < 0.45:
+            assert [c.id for c in both[0].out] == [c.id for c in both[1].out]
+            out += got
+        elif act < 0.95 and some:
+            out = out[k:]
+        assert [look(both[0])[i] for i in (0, 1, 3, 4, 5)] == [look(both[1])[i] for i in (0, 1, 3, 4, 5)]
+        opt = both[1]
+    assert opt.nit > 1
+
+
+def test_a_late_result_is_told_to_what_was_loaded(tmp_path):
+    opt = kl.Optimizer(BITS, rng=0, batch=2)
+    out = opt.ask(4)
+    opt.tell(out[:2], [1.0, 2.0])
+    opt.save(tmp_path / "run.json")
+    opt = kl.Optimizer.load(tmp_path / "run.json", BITS)
+    assert [c.id for c in opt.out] == [2, 3]
+    assert [c.x.tolist() for c in opt.out] == [c.x.tolist() for c in out[2:]]
+    opt.tell(out[3], -3.0)
+    assert opt.best.x.tolist() == out[3].x.tolist()
+    with pytest.raises(ValueError, match="told or given up"):
+        opt.tell(out[3], -3.0)
+
+
+@pytest.mark.parametrize("bits", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
+def test_every_generator_goes_on(bits, tmp_path):
+    opt = kl.Optimizer(BITS, rng=np.random.Generator(getattr(np.random, bits)(3)), batch=5)
+    opt.ask(8)
+    opt.save(tmp_path / "run.json")
+    again = kl.Optimizer.load(tmp_path / "run.json", BITS)
+    assert [c.x.tolist() for c in opt.ask(9)] == [c.x.tolist() for c in again.ask(9)]
+
+
+def test_an_algorithm_of_ones_own_is_given_again(tmp_path):
+    mine = kl.IGO(kl.Bernoulli(9), lambda f: -f, kl.Fixed(4, 0.1))
+    kl.Optimizer(BITS, mine, rng=0).save(tmp_path / "a")
+    with pytest.raises(kl.SnapshotError, match=r"pass it to load\(algorithm=\)"):
+        kl.Optimizer.load(tmp_path / "a", BITS)
+    assert kl.Optimizer.load(tmp_path / "a", BITS, mine).lam == 4
+    with pytest.raises(kl.SnapshotError, match="another run, algorithm: adaptation: lam: there it is 4, here 5"):
+        kl.Optimizer.load(tmp_path / "a", BITS, kl.IGO(kl.Bernoulli(9), mine.preference, kl.Fixed(5, 0.1)))
+
+
+def test_another_space_is_refused(tmp_path):
+    kl.Optimizer(BITS, rng=0).save(tmp_path / "a")
+    with pytest.raises(kl.SnapshotError, match="a snapshot of another run, space: n: there it is 9, here 8"):
+        kl.Optimizer.load(tmp_path / "a", kl.Binary(8))
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "run.json"
+    opt = kl.Optimizer(BITS, rng=0)
+    opt.save(path)
+    before = path.read_bytes()
+    opt.tell(batch := opt.ask(), [1.0] * len(batch))
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(kl.SnapshotError, match="No space left on device"):
+        opt.save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["run.json"]
+    with pytest.raises(kl.SnapshotError, match="No such file"):
+        opt.save(tmp_path / "no such folder" / "run.json")
+
+
+def test_files_that_are_no_snapshots(tmp_path):
+    path = tmp_path / "run.json"
+    kl.Optimizer(BITS, rng=0).save(path)
+    good = json.loads(path.read_text())
+    for text, message in (
+        ("", "not a snapshot"),
+        ("[]", "it is a file of another kind"),
+        (json.dumps(good | {"version": 2}), "it is of version 2, and this library knows version 1"),
+        (json.dumps(good)[:-40], "not a snapshot"),
+        (json.dumps(good | {"identity": None}), "there is no identity"),
+        ("[" * 100_000, "nested too deeply"),
+        (json.dumps(good | {"state": good["state"] | {"theta": ""}}), "theta: expected 9 parameters, got 0"),
+        (json.dumps(good | {"state": good["state"] | {"lam_r": 1e300}}), "more than a snapshot may ask for"),
+        (json.dumps(good | {"state": good["state"] | {"gamma": math.nan}}), "gamma: expected a finite number"),
+    ):
+        path.write_text(text)
+        with pytest.raises(kl.SnapshotError, match=message):
+            kl.Optimizer.load(path, BITS)
+    with pytest.raises(kl.SnapshotError, match="there is no such file"):
+        kl.Optimizer.load(tmp_path, BITS)
