@@ -1023,3 +1023,21 @@ def test_notes_are_added_to(tmp_path):
         kl.Optimizer(BITS, rng=0, journal=kl.Journal(tmp_path / "a", meta)).close()
     with read(tmp_path / "a") as record:
         assert record.meta == {"a": 1, "b": 3}
+
+
+def test_a_run_that_is_refused_leaves_the_notes_alone(tmp_path):
+    path = tmp_path / "run.sqlite"
+    kl.Optimizer(BITS, rng=0, journal=kl.Journal(path, {"whose": "first"})).close()
+    with pytest.raises(kl.JournalError, match="another run"):
+        kl.Optimizer(kl.Binary(11), rng=0, journal=kl.Journal(path, {"whose": "second"}))
+    with read(path) as record:
+        assert record.meta == {"whose": "first"}
+
+
+def test_one_candidate_may_fail_alone(tmp_path):
+    path = tmp_path / "run.sqlite"
+    opt = kl.Optimizer(BITS, rng=0, journal=path)
+    opt.tell(opt.ask(1)[0], ValueError("too hot"))
+    opt.close()
+    with read(path) as record:
+        assert "too hot" in next(record.failures()).failure

@@ -150,6 +150,7 @@ class Writer:
 
     def __init__(self, journal: Journal) -> None:
         self.path = Path(journal.path)
+        self._meta = journal.meta
         lock = _Lock(self.path)
         try:
             self._connection = _opened(self.path, writable=True)
@@ -171,7 +172,6 @@ class Writer:
                 # `append`, where it is worth it.
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute(f"PRAGMA wal_autocheckpoint = {LOG // PAGE}")
-                self.note(journal.meta)
         except BaseException:
             self.close()
             raise
@@ -191,12 +191,12 @@ class Writer:
             self._put("identity", dict(identity))
             self._put("created", time.time())
             self.identity = dict(identity)
-            return
         for name in IDENTITY:
             there, here = self.identity.get(name), identity.get(name)
             differs = _rng_difference(there, here) if name == "rng" else difference(there, here, name)
             if differs:
                 raise JournalError(f"{self.path}: a journal of another run, {differs}")
+        self.note(self._meta)
 
     def note(self, meta: Mapping[str, Any]) -> None:
         """Adds to the notes."""

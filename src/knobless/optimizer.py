@@ -274,7 +274,8 @@ class Optimizer:
         one of them is unknown or was told before.
         """
         ids = ids_of(candidates)
-        f, errors = values_of([values] if isinstance(candidates, Candidate) else values, len(ids))
+        values = [values] if isinstance(candidates, Candidate) else values
+        f, errors = values_of(values, len(ids))
         self._expect(ids)
         if self._journal is not None:
             texts = iter(errors)
