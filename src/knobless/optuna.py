@@ -73,11 +73,12 @@ class KnoblessSampler(BaseSampler):
             raise TypeError(f"independent_sampler: expected a sampler of Optuna's, got {independent_sampler!r}")
         self._given = None if search_space is None else dict(search_space)
         self._algorithm = algorithm
-        self._independent = RandomSampler(seed=seed) if independent_sampler is None else independent_sampler
         try:
             self._stream = np.random.PCG64(seed).state
-        except (TypeError, ValueError):
-            raise ValueError(f"seed: expected None or an integer of at least 0, got {seed!r}") from None
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"seed: expected None or an integer of at least 0, got {seed!r}") from None
+        other = RandomSampler(seed=None if seed is None else seed % 2**32)  # all that it takes
+        self._independent = other if independent_sampler is None else independent_sampler
         self._forget()
 
     def _forget(self) -> None:
