@@ -1,15 +1,20 @@
 """The sampler for Optuna: Optuna's own suite, the trials of `Optimizer`, and studies that many processes share."""
 
+import contextlib
 import copy
 import json
 import logging
 import math
+import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -506,13 +511,26 @@ def test_a_failed_trial_that_is_tried_again_opens_nothing(shared):
     assert max(iterations(study)) > 4
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def answers(port):
+    """Returns once somebody listens there."""
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"nobody listens at {port}")
+
+
 def test_a_grpc_proxy(tmp_path):
     pytest.importorskip("grpc")
     url = f"sqlite:///{tmp_path}/study.db"
     optuna.create_study(study_name="s", storage=url)
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     serve = "import optuna, sys; optuna.storages.run_grpc_proxy_server(optuna.storages.get_storage(sys.argv[1]), "
     serve += "host='localhost', port=int(sys.argv[2]))"
     server = subprocess.Popen([sys.executable, "-W", "ignore", "-c", serve, url, str(port)], stderr=subprocess.DEVNULL)
@@ -613,3 +631,33 @@ def test_what_it_refuses():
 def test_the_core_does_not_import_optuna():
     script = "import knobless, sys; sys.exit('optuna' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_dashboard_shows_the_trials(tmp_path):
+    dashboard = shutil.which("optuna-dashboard", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if dashboard is None or chromium is None:
+        pytest.skip("needs optuna-dashboard (pip) and chromium (Debian: apt-get install chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip)")
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = study_of(KnoblessSampler(MIXED, seed=0), storage=url, study_name="of knobless")
+    study.optimize(objective, n_trials=12)
+    port = free_port()
+    words = [dashboard, url, "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        answers(port)
+        with sync_api.sync_playwright() as play:
+            browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1400, "height": 1400})
+            page.goto(f"http://127.0.0.1:{port}/dashboard/studies/{study._study_id}/trials")
+            page.get_by_text("12 Trials").wait_for(timeout=120_000)
+            page.get_by_text("Trial 11", exact=True).click()
+            page.get_by_text(str(study.trials[11].value)).wait_for(timeout=120_000)
+            seen = page.inner_text("body")
+            browser.close()
+    finally:
+        server.kill()
+        server.wait()
+    assert seen.count("Complete") >= 12
+    assert f"act {study.trials[11].params['act']}" in seen

@@ -4,7 +4,6 @@ The server is the test's own: made in a temporary folder, reached by a socket th
 and gone afterwards. It needs Debian's `postgresql`, or any other with `initdb` and `pg_ctl`, and `psycopg2`.
 """
 
-import math
 import os
 import pwd
 import shutil
@@ -101,7 +100,7 @@ def test_four_processes_share_a_study_and_one_of_them_is_killed(server):
     try:
         number = int(workers[0].stdout.readline())
         os.kill(workers[0].pid, signal.SIGKILL)
-        codes = [worker.wait(400) for worker in workers]
+        codes = [worker.wait(1200) for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
@@ -120,12 +119,10 @@ def test_four_processes_share_a_study_and_one_of_them_is_killed(server):
     learnt = [n for tag in tags for n in tag.get("learnt", ())]
     depth = max(tag["iteration"] for tag in tags)
     killed_in = tags[number]["iteration"]
-    print(f"{len(trials)} trials, {depth} iterations, {len(set(learnt))} learnt from, killed in {killed_in}")
     assert depth > killed_in + 5
     assert number not in learnt
-    assert math.isfinite(study.best_value)
+    assert len(set(learnt)) == len(learnt) > TRIALS / 2
     last = [trial.value for trial in trials[-50:] if trial.value is not None]
-    first = [trial.value for trial in trials[:50] if trial.value is not None]
-    assert sum(last) / len(last) < sum(first) / len(first) - 2
+    assert sum(last) / len(last) < 2.5  # 4.3 at random, with a standard error of 0.2
     drawn = [tuple(tag["code"]) for tag in tags if "code" in tag]
     assert len(set(drawn)) == len(drawn)  # though all of them have the same seed
