@@ -288,6 +288,13 @@ def test_a_point_outside_the_space_is_no_place_to_start_from():
     assert params(study)[1:] == points(20, rng=4)
 
 
+def test_a_point_without_a_finite_value_is_no_place_to_start_from():
+    study = study_of(KnoblessSampler(MIXED, seed=4))
+    study.add_trial(optuna.create_trial(params=GOOD, distributions=MIXED, value=math.inf))
+    study.optimize(objective, n_trials=20)
+    assert params(study)[1:] == points(20, rng=4)
+
+
 # Spaces that change.
 
 
@@ -495,19 +502,68 @@ def test_trials_in_threads():
     assert max(iterations(study)) > 8
 
 
+def test_an_iteration_is_no_smaller_than_the_number_of_workers(shared):
+    workers = [worker(shared, 0) for _ in range(4)]
+    out = [study.ask(MIXED) for study in workers]
+    for i in range(60):
+        finish(workers[i % 4], out[i % 4])
+        out[i % 4] = workers[i % 4].ask(MIXED)
+    opened = [(tag["iteration"], tag["size"]) for tag in tags(workers[0]) if "size" in tag]
+    assert opened[0] == (0, 2)
+    assert min(size for iteration, size in opened if iteration > 0) == 4
+    check(workers[0], 0)
+
+
+def test_trials_that_are_asked_for_first_and_suggest_later_are_of_one_run(shared):
+    study = worker(shared, 0)
+    trials = [study.ask() for _ in range(6)]
+    for trial in reversed(trials):
+        trial._suggest("act", MIXED["act"])
+    for trial in trials:
+        finish(study, trial)
+    for _ in range(10):
+        finish(study, study.ask(MIXED))
+    assert sum("identity" in tag for tag in tags(study)) == 1
+    assert tags(study)[6]["learnt"] == [0, 1, 2, 3, 4, 5]
+    # Places in the stream before its beginning are places like others.
+    assert len({tuple(tag["code"]) for tag in tags(study)}) == 16
+
+
+def test_a_tag_that_could_not_be_written_is_not_built_on(shared, monkeypatch):
+    study, other = worker(shared, 0), worker(shared, 0)
+    out = [study.ask(MIXED) for _ in range(3)]
+    for trial in out[:2]:
+        finish(study, trial)
+    opener = study.ask()
+    with monkeypatch.context() as broken:
+        broken.setattr(shared, "set_trial_system_attr", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            objective(opener)
+    finish(study, out[2])
+    finish(study, opener)
+    assert tags(study)[3]["learnt"] == [0, 1, 2]
+    for _ in range(10):
+        finish(study, study.ask(MIXED))
+        finish(other, other.ask(MIXED))
+    check(study, 0)
+
+
 def test_a_failed_trial_that_is_tried_again_opens_nothing(shared):
     study = worker(shared, 0)
-    for _ in range(3):
+    for _ in range(2):
         finish(study, study.ask(MIXED))
+    opener = study.ask()
+    opener._suggest("act", MIXED["act"])
+    study.tell(opener, state=TrialState.FAIL)
     with pytest.warns(optuna.exceptions.ExperimentalWarning):
         retry = optuna.storages.RetryHeartbeatStaleTrialCallback()
-    opener = next(n for n, tag in enumerate(tags(study)) if tag["iteration"] == 1)
-    retry(study, study.trials[opener])
+    retry(study, study.trials[2])
     for _ in range(20):
         finish(study, study.ask(MIXED))
-    again = study.trials[3]
-    assert again.params == study.trials[opener].params
-    assert again.system_attrs[TAG] == tags(study)[opener]
+    assert tags(study)[2]["opened"] == 2
+    assert study.trials[3].system_attrs["failed_trial"] == 2
+    assert study.trials[3].params["act"] == study.trials[2].params["act"]
+    assert tags(study)[3] == tags(study)[2]
     assert max(iterations(study)) > 4
 
 
@@ -581,6 +637,7 @@ def test_only_plain_data_is_stored():
 def test_a_copy_goes_on_like_the_original(copied):
     study = study_of(KnoblessSampler(MIXED, seed=3))
     study.optimize(objective, n_trials=20)
+    assert b"Fold" not in pickle.dumps(study.sampler)
     study.sampler = copied(study.sampler)
     study.optimize(objective, n_trials=20)
     assert params(study) == points(40, rng=3)
