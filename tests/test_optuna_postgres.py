@@ -115,14 +115,22 @@ def test_four_processes_share_a_study_and_one_of_them_is_killed(server):
     assert [trial.number for trial in trials if trial.state != TrialState.COMPLETE] == [number]
     assert TRIALS <= len(trials) - 1 < TRIALS + PROCESSES
     assert len({trial.user_attrs["pid"] for trial in trials}) == PROCESSES
-    # None is stuck: iterations went on, by one run that all of them have followed, and they have learnt.
-    learnt = [n for tag in tags for n in tag.get("learnt", ())]
-    depth = max(tag["iteration"] for tag in tags)
-    killed_in = tags[number]["iteration"]
-    assert depth > killed_in + 5
+    # None is stuck: iterations went on after the death, and they have learnt. Of two branches one is followed.
+    tip = max((tag for tag in tags if tag.get("opened") is not None), key=lambda tag: tag["iteration"])
+    chain = [tags[tip["opened"]]]
+    while chain[-1]["iteration"] > 0:
+        chain.append(tags[chain[-1]["after"]])
+    learnt = [n for tag in chain for n in tag.get("learnt", ())]
+    assert tip["iteration"] > tags[number]["iteration"] + 5
     assert number not in learnt
     assert len(set(learnt)) == len(learnt) > TRIALS / 2
     last = [trial.value for trial in trials[-50:] if trial.value is not None]
     assert sum(last) / len(last) < 2.5  # 4.3 at random, with a standard error of 0.2
-    drawn = [tuple(tag["code"]) for tag in tags if "code" in tag]
-    assert len(set(drawn)) == len(drawn)  # though all of them have the same seed
+
+    def root(number):
+        return number if tags[number]["iteration"] == 0 else root(tags[number]["after"])
+
+    # Though all of them have the same seed, a point is drawn once; those that begin at once begin with the same one.
+    drawn = [(root(tag["opened"]), *tag["code"]) for tag in tags if "code" in tag]
+    assert len(set(drawn)) == len(drawn)
+    assert len({each[1:] for each in drawn}) > len(drawn) - PROCESSES

@@ -52,8 +52,9 @@ class KnoblessSampler(BaseSampler):
 
     When the joint space is first known, θ starts halfway to the best trial that was enqueued or came from another
     sampler. Pruned and failed trials rank worst. For a seed, the trial of number k is drawn from a place of its own in
-    the stream of random numbers: processes that share seed and study draw different points, and a study that is
-    resumed goes on as if it had never stopped. `algorithm` is a recipe such as `pbil_epsilon`.
+    the stream of random numbers, counted from the trial that began: processes that share seed and study draw different
+    points (but for the first, if several begin at once), and a study that is resumed goes on as if it had never
+    stopped. `algorithm` is a recipe such as `pbil_epsilon`.
     """
 
     def __init__(
