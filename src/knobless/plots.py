@@ -1,0 +1,309 @@
+"""Pictures of runs, with matplotlib. Each function draws one and returns its `Axes`:
+
+    ax = plots.best("run.sqlite")                      # a journal: its path, or what knobless.journal.read gives
+    ax = plots.best(result)                            # or what minimize returned, or its history
+    plots.best(trace, ax=plots.values(trace))          # one over the other; a Trace is a journal read once for all
+    plots.panel("run.sqlite").savefig("run.png")       # the sensible ones together
+
+Values of single evaluations and θ over time are in journals alone. What is drawn comes from `trace.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from numpy.typing import NDArray
+
+from .families import Array
+from .result import History, Result, Row
+from .trace import Marginal, Step, Trace, improvements
+
+BLUE, ORANGE, GREY, INK, PALE = "#1f5fa8", "#e07b1a", "#8a8f98", "#22262b", "#e6ebf2"
+MAP = LinearSegmentedColormap.from_list("theta", ["#f3f6fa", "#a9c7e8", "#1f5fa8", "#0d2a52"])
+NAMES = 40  # on an axis, at most
+
+
+def best(run: Any, ax: Axes | None = None) -> Axes:
+    """The best value so far, over calls."""
+    calls, values, _ = _best_of(run)
+    ax = _axes(ax, "calls", "value")
+    ax.step(calls, values, where="post", color=BLUE, linewidth=2.0, label="best so far")
+    _thousands(ax)
+    return _with_legend(ax)
+
+
+def values(run: Any, ax: Axes | None = None) -> Axes:
+    """The values of single evaluations over calls, a dot each, with their median and quartiles.
+
+    Of many evaluations some are drawn, evenly chosen. The worst twentieth may lie outside of the picture.
+    """
+    trace = _journal(run)
+    ax = _axes(ax, "calls", "value")
+    calls, middle = trace.dots, trace.bands
+    ax.plot(*calls, linestyle="none", marker=".", markersize=3, color=GREY, alpha=0.45, label="evaluations")
+    if len(middle.calls):
+        ax.fill_between(middle.calls, middle.low, middle.high, color=ORANGE, alpha=0.25, linewidth=0, label="quartiles")
+        ax.plot(middle.calls, middle.middle, color=ORANGE, linewidth=1.4, label="median")
+    ax.set_ylim(trace.extent)
+    _thousands(ax)
+    return _with_legend(ax)
+
+
+def lam(run: Any, ax: Axes | None = None) -> Axes:
+    """λ_r over iterations: the samples that an iteration needs. λ, rounded, where there is no journal."""
+    steps = _steps(run)
+    there = isinstance(steps[0], Step)
+    return _line(ax, steps, "lam_r" if there else "lam", "$\\lambda_r$" if there else "$\\lambda$")
+
+
+def eps(run: Any, ax: Axes | None = None) -> Axes:
+    """ε over iterations: the length of the step."""
+    return _line(ax, _steps(run), "eps", "$\\varepsilon$")
+
+
+def snr(run: Any, ax: Axes | None = None) -> Axes:
+    """The signal-to-noise ratio ‖s‖²/γ over iterations, and α, near which λ_r keeps it, if a journal says so."""
+    if not isinstance(run, (Result, History)):
+        run = Trace.of(run)
+    ax = _line(ax, _steps(run), "snr", "$\\|s\\|^2 / \\gamma$")
+    if isinstance(run, Trace) and run.alpha is not None:
+        ax.axhline(run.alpha, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
+    return ax
+
+
+def theta(run: Any, ax: Axes | None = None) -> Axes:
+    """A heat map of θ over iterations: for a bit the probability of a one, for a choice that of each option.
+
+    For a number it is the place of the mean in its range. Of many rows some are drawn, evenly chosen.
+    """
+    trace = _folded(_journal(run))
+    names, iterations, shades = trace.shades
+    ax = _axes(ax, "iterations", "")
+    # A column lasts until the next; the last one is as wide as the one before.
+    edges = np.append(iterations, 2 * iterations[-1] - iterations[-2] if len(iterations) > 1 else iterations[-1] + 1)
+    mesh = ax.pcolormesh(
+        edges, np.arange(len(names) + 1) - 0.5, shades.T, cmap=MAP, vmin=0.0, vmax=1.0, rasterized=True
+    )
+    ax.invert_yaxis()
+    _named(ax, names)
+    bar = ax.figure.colorbar(mesh, ax=ax, ticks=[0.0, 0.5, 1.0], aspect=30, pad=0.02)
+    numbers = any(not marginal.labels for marginal in trace.marginals)
+    bar.set_label("probability, or place in the range" if numbers else "probability", color=INK)
+    bar.ax.tick_params(colors=INK, labelsize=8, length=0)
+    bar.outline.set_visible(False)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def marginals(run: Any, ax: Axes | None = None) -> Axes:
+    """The distribution at the end, a row a variable: the options' probabilities side by side.
+
+    A number has a dot at its mean and a bar of a deviation to either side, on its range from left to right.
+    """
+    trace = _folded(_journal(run))
+    ax = _axes(ax, "probability", "")
+    at_end: Array = trace.theta  # type: ignore[assignment]
+    bits = {row: each for row, each in enumerate(trace.marginals) if each.labels == ("0", "1")}
+    if bits:  # all at once, and of each the one alone
+        ax.barh(list(bits), 1.0, color=PALE, height=0.8)
+        ax.barh(list(bits), [each.probabilities(at_end)[1] for each in bits.values()], color=MAP(0.66), height=0.8)
+    for row, each in enumerate(trace.marginals):
+        if row not in bits:
+            draw = _options if each.labels else _number
+            draw(ax, row, each, at_end, written=len(trace.marginals) <= NAMES)
+    ax.set(xlim=(0.0, 1.0), ylim=(len(trace.marginals) - 0.4, -0.6))
+    if any(not marginal.labels for marginal in trace.marginals):
+        ax.set_xlabel("probability, or place in the range")
+    _named(ax, [marginal.name for marginal in trace.marginals])
+    ax.spines[["left", "bottom"]].set_visible(False)
+    return ax
+
+
+def hitting_times(runs: Sequence[Any], target: float, ax: Axes | None = None) -> Axes:
+    """Of several runs, the share that had a value as good as `target` after so many calls.
+
+    Results do not say whether they were minimized or maximized: it is seen from the way their values go.
+    """
+    each = [_best_of(run) for run in runs]
+    if not each:
+        raise ValueError("runs: expected at least one, got none")
+    sign = next((sign for _, _, sign in each if sign), 1.0)
+    hits = [calls[sign * found <= sign * target] for calls, found, _ in each]
+    reached = np.sort([hit[0] for hit in hits if len(hit)])
+    end = max((calls[-1] for calls, _, _ in each if len(calls)), default=1)
+    ax = _axes(ax, "calls", f"share of {len(each)} runs at {target:g}")
+    share = np.arange(len(reached) + 1) / len(each)
+    ax.step([0, *reached, end], [*share, share[-1]], where="post", color=BLUE, linewidth=2.0)
+    ax.set_ylim(-0.02, 1.05)
+    _thousands(ax)
+    return ax
+
+
+def panel(run: Any) -> Figure:
+    """What there is to see of a run, in one figure."""
+    if isinstance(run, (Result, History)):
+        figure = _figure(10, 7)
+        above, *below = figure.subplots(4, 1, height_ratios=[3, 1, 1, 1])
+        best(run, above)
+        return _three(figure, run, below)
+    trace = Trace.of(run)
+    if trace.theta is None or not trace.steps:
+        figure = _figure(10, 5)
+        best(trace, values(trace, figure.subplots()))
+    else:
+        rows = len(trace.shades[0])
+        figure = _figure(13, 6.5 + 0.17 * min(max(rows, 10), NAMES))
+        parts: Any = figure.subfigures(2, 1, height_ratios=[6.0, 0.5 + 0.17 * min(max(rows, 10), NAMES)])
+        above, below = parts
+        axes = above.subplot_mosaic([["values", "lam"], ["values", "eps"], ["values", "snr"]], width_ratios=[2, 1])
+        best(trace, values(trace, axes["values"]))
+        _three(figure, trace, [axes["lam"], axes["eps"], axes["snr"]])
+        left, right = below.subplots(1, 2, width_ratios=[1.25, 1])
+        theta(trace, left)
+        marginals(trace, right)
+    found = "" if trace.best is None else f": {'least' if trace.sign > 0 else 'greatest'} {trace.best[0]:.6g}"
+    calls = int(trace.calls[-1]) if len(trace) else 0
+    figure.suptitle(f"{_plain(trace.name)}{found} after {calls:,} calls", color=INK, fontweight="bold")
+    return figure
+
+
+# What is drawn.
+
+
+def _journal(run: Any) -> Trace:
+    if isinstance(run, (Result, History)):
+        raise TypeError(f"run: expected a journal, got a {type(run).__name__}, which keeps iterations alone")
+    return Trace.of(run)
+
+
+def _folded(trace: Trace) -> Trace:
+    if trace.theta is None:
+        raise ValueError(f"{trace.name}: the algorithm has parts of its user's own, so that θ is not known")
+    return trace
+
+
+def _steps(run: Any) -> list[Row] | list[Step]:
+    """The iterations of whatever this is, at least one."""
+    history = run.history if isinstance(run, Result) else run
+    steps: list[Row] | list[Step] = history[:] if isinstance(history, History) else _folded(Trace.of(run)).steps
+    if not steps:
+        raise ValueError("run: expected at least one iteration, got none")
+    return steps
+
+
+def _best_of(run: Any) -> tuple[NDArray[np.int64], Array, float]:
+    """Calls, the best value from then on, and the sign times which it is minimized, 0 where that is not known."""
+    if not isinstance(run, (Result, History)):
+        trace = Trace.of(run)
+        return (*trace.improvements, trace.sign)
+    rows = _rows(run)
+    found = np.array([value for _, value in rows])
+    sign = 0.0 if len(found) < 2 else float(np.sign(found[0] - found[-1]))
+    return (*improvements(np.array([nfev for nfev, _ in rows], dtype=np.int64), found, sign or 1.0), sign)
+
+
+def _rows(run: Result | History) -> list[tuple[int, float]]:
+    """Calls and the best value after them; a result knows of its last iteration even if that is unfinished."""
+    rows = [(row.nfev, row.best) for row in (run.history if isinstance(run, Result) else run)]
+    rows = [(nfev, value) for nfev, value in rows if math.isfinite(value)]
+    if isinstance(run, Result) and math.isfinite(run.fun):
+        rows = [row for row in rows if row[0] < run.nfev] + [(run.nfev, run.fun)]
+    return rows
+
+
+# How.
+
+
+def _figure(width: float, height: float) -> Figure:
+    """Without pyplot: no window, no global state."""
+    return Figure(figsize=(width, height), dpi=110, layout="constrained")
+
+
+def _axes(ax: Axes | None, xlabel: str, ylabel: str) -> Axes:
+    ax = _figure(8, 5).subplots() if ax is None else ax
+    ax.set_xlabel(xlabel, color=INK)
+    ax.set_ylabel(ylabel, color=INK)
+    ax.tick_params(colors=INK, labelsize=9)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(GREY)
+    return ax
+
+
+def _line(ax: Axes | None, steps: Sequence[Any], name: str, label: str) -> Axes:
+    ax = _axes(ax, "iterations", label)
+    ax.plot([step.iteration for step in steps], [getattr(step, name) for step in steps], color=BLUE, linewidth=1.2)
+    ax.set_ylim(bottom=0.0)
+    _thousands(ax)
+    return ax
+
+
+def _three(figure: Figure, run: Any, axes: Sequence[Axes]) -> Figure:
+    for draw, ax in zip((lam, eps, snr), axes, strict=True):
+        draw(run, ax)
+        ax.sharex(axes[-1])
+        if ax is not axes[-1]:
+            ax.set_xlabel("")
+            ax.tick_params(labelbottom=False)
+    return figure
+
+
+def _options(ax: Axes, row: int, marginal: Marginal, at_end: Array, written: bool) -> None:
+    p = marginal.probabilities(at_end)
+    edges = np.concatenate([[0.0], np.cumsum(p)])
+    for label, (left, right) in zip(marginal.labels, pairwise(edges), strict=True):
+        shade = right - left
+        ax.barh(row, shade, left=left, color=MAP(0.1 + 0.56 * shade), edgecolor="white", linewidth=0.8, height=0.8)
+        if written and shade > 0.018 * len(label) + 0.03:
+            color = "white" if shade > 0.6 else INK
+            ax.text((left + right) / 2, row, _plain(label), color=color, ha="center", va="center", fontsize=8)
+
+
+def _number(ax: Axes, row: int, marginal: Marginal, at_end: Array, written: bool) -> None:
+    middle, low, high = marginal.span(at_end)
+    ax.barh(row, 1.0, color=PALE, height=0.12)
+    ax.barh(row, high - low, left=low, color=MAP(0.4), height=0.4)
+    ax.plot([middle], [row], marker="o", markersize=4, color=MAP(1.0))
+    if written:
+        value, left = marginal.quantiles(at_end)[0], high > 0.8
+        shift = (-4 if left else 4, 0)
+        ax.annotate(
+            f"{value:.4g}",
+            (low if left else high, row),
+            shift,
+            textcoords="offset points",
+            ha="right" if left else "left",
+            va="center",
+            fontsize=8,
+            color=INK,
+        )
+
+
+def _named(ax: Axes, names: Sequence[str]) -> None:
+    """On the vertical axis: all of them, or some."""
+    every = -(-len(names) // NAMES)
+    ax.set_yticks(range(0, len(names), every), [_plain(name) for name in names[::every]])
+    ax.tick_params(axis="y", length=0, labelsize=8)
+
+
+def _plain(text: str, most: int = 32) -> str:
+    """Somebody's name as it is: a dollar would begin a formula."""
+    text = text.replace("$", r"\$")
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _thousands(ax: Axes) -> None:
+    ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def _with_legend(ax: Axes) -> Axes:
+    ax.legend(fontsize=9, labelcolor=INK, edgecolor="none", framealpha=0.8)
+    return ax

@@ -1,0 +1,720 @@
+"""The sampler for Optuna: Optuna's own suite, the trials of `Optimizer`, and studies that many processes share."""
+
+import contextlib
+import copy
+import json
+import logging
+import math
+import os
+import pickle
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import knobless as kl
+
+optuna = pytest.importorskip("optuna")
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution  # noqa: E402
+from optuna.storages import JournalStorage  # noqa: E402
+from optuna.storages.journal import JournalFileBackend  # noqa: E402
+from optuna.testing.pytest_samplers import (  # noqa: E402
+    BasicSamplerTestCase,
+    RelativeSamplerTestCase,
+    SingleOnlySamplerTestCase,
+)
+from optuna.trial import TrialState  # noqa: E402
+
+from knobless.optuna import TAG, Fold, Joint, KnoblessSampler  # noqa: E402
+
+MIXED = {
+    "act": CategoricalDistribution(["relu", "tanh", None]),
+    "bias": CategoricalDistribution([False, True]),
+    "depth": IntDistribution(1, 9, step=2),
+    "drop": FloatDistribution(0.0, 0.5, step=0.1),
+    "lr": FloatDistribution(1e-5, 1e-1, log=True),
+    "width": IntDistribution(1, 512, log=True),
+}
+SPACE = {
+    "act": kl.Choice("relu", "tanh", None),
+    "bias": kl.Choice(False, True),
+    "depth": kl.Integer(1, 9, step=2),
+    "drop": kl.Float(0.0, 0.5, step=0.1),
+    "lr": kl.Float(1e-5, 1e-1, log=True),
+    "width": kl.Integer(1, 512, log=True),
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    yield
+    optuna.logging.set_verbosity(level)
+
+
+def cost(x):
+    """Best at one corner of MIXED."""
+    return (
+        (x["act"] != "tanh")
+        + (not x["bias"])
+        + abs(x["depth"] - 7) / 8
+        + x["drop"]
+        + abs(math.log10(x["lr"]) + 3) / 2
+        + abs(math.log2(x["width"]) - 5) / 4
+    )
+
+
+def objective(trial):
+    return cost({name: trial._suggest(name, each) for name, each in MIXED.items()})
+
+
+def study_of(sampler, **given):
+    return optuna.create_study(sampler=sampler, **given)
+
+
+def params(study):
+    return [dict(sorted(trial.params.items())) for trial in study.get_trials(deepcopy=False)]
+
+
+def points(count, value=cost, **given):
+    """What `Optimizer` hands out, each told at the end of its iteration."""
+    opt, found = kl.Optimizer(SPACE, **given), []
+    while len(found) < count:
+        batch = opt.ask()
+        found += [candidate.x for candidate in batch]
+        opt.tell(batch, [value(candidate.x) for candidate in batch])
+    return found[:count]
+
+
+def tags(study):
+    return [trial.system_attrs.get(TAG, {}) for trial in study.get_trials(deepcopy=False)]
+
+
+def iterations(study):
+    return [tag.get("iteration") for tag in tags(study)]
+
+
+def check(study, seed, recipe=kl.pbil_lambda):
+    """Every tagged trial is drawn from the θ that its tag leads to, by a plain reading of the tags.
+
+    Returns the λ that the algorithm asks for in each iteration, by the trial that opened it.
+    """
+    trials = study.get_trials(deepcopy=False)
+    algorithm = recipe(kl.Space.of(SPACE))
+    sign = -1.0 if study.direction == optuna.study.StudyDirection.MAXIMIZE else 1.0
+    states, roots = {}, {}
+
+    def state(number):
+        if number not in states:
+            tag = trials[number].system_attrs[TAG]
+            if tag["iteration"] == 0:
+                states[number], roots[number] = algorithm.init(), number
+            else:
+                before = state(tag["after"])
+                learnt = [trials[n] for n in tag["learnt"]]
+                assert all(t.system_attrs[TAG]["opened"] == tag["after"] for t in learnt)
+                x = np.array([t.system_attrs[TAG]["code"] for t in learnt])
+                f = sign * np.array([t.value if t.state == TrialState.COMPLETE else math.nan for t in learnt])
+                states[number], roots[number] = algorithm.tell(before, x, f), roots[tag["after"]]
+        return states[number]
+
+    for trial in trials:
+        if "code" in trial.system_attrs.get(TAG, {}):
+            tag = trial.system_attrs[TAG]
+            now = state(tag["opened"])
+            rng = np.random.default_rng(seed)
+            code = algorithm.ask(now, rng, trial.number - roots[tag["opened"]] + 1)[-1]
+            assert code.tolist() == tag["code"]
+            seen = kl.Space.of(SPACE).decode(code)
+            assert all(seen[name] == value for name, value in trial.params.items())
+    return {number: algorithm.lam(state) for number, state in states.items()}
+
+
+class TestOptunasOwnSuite(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
+    @pytest.fixture
+    def sampler(self):
+        return KnoblessSampler
+
+
+# The trials of a seed.
+
+
+@pytest.fixture(params=["memory", "sqlite", "journal"])
+def storage(request, tmp_path):
+    match request.param:
+        case "memory":
+            return optuna.storages.InMemoryStorage()
+        case "sqlite":
+            return optuna.storages.RDBStorage(f"sqlite:///{tmp_path}/study.db")
+        case "journal":
+            return JournalStorage(JournalFileBackend(f"{tmp_path}/study.log"))
+
+
+def test_one_process_runs_the_trials_of_the_optimizer(storage):
+    study = study_of(KnoblessSampler(MIXED, seed=7), storage=storage)
+    study.optimize(objective, n_trials=40)
+    assert params(study) == points(40, rng=7)
+    assert max(iterations(study)) > 8
+    check(study, 7)
+
+
+def test_a_space_that_is_not_given_is_known_after_one_trial():
+    study = study_of(KnoblessSampler(seed=7))
+    study.optimize(objective, n_trials=60)
+    assert params(study)[1:] == points(59, rng=7)
+    assert tags(study)[0] == {"iteration": 0}
+
+
+def test_maximisation_is_minimisation_of_the_negative():
+    study = study_of(KnoblessSampler(MIXED, seed=1), direction="maximize")
+    study.optimize(lambda trial: -objective(trial), n_trials=60)
+    assert params(study) == points(60, rng=1)
+
+
+def test_any_recipe():
+    study = study_of(KnoblessSampler(MIXED, seed=1, algorithm=kl.pbil_epsilon))
+    study.optimize(objective, n_trials=60)
+    assert params(study) == points(60, rng=1, algorithm=kl.pbil_epsilon(kl.Space.of(SPACE)))
+    check(study, 1, kl.pbil_epsilon)
+
+
+def test_a_study_that_is_resumed_goes_on_as_if_it_had_not_stopped(tmp_path):
+    for _ in range(8):
+        storage = JournalStorage(JournalFileBackend(f"{tmp_path}/study.log"))
+        study = study_of(KnoblessSampler(MIXED, seed=5), storage=storage, study_name="s", load_if_exists=True)
+        study.optimize(objective, n_trials=5)
+    assert params(study) == points(40, rng=5)
+
+
+def test_a_state_that_is_no_longer_kept_is_folded_again(monkeypatch):
+    monkeypatch.setattr("knobless.optuna.STATES", 1)
+    study = study_of(KnoblessSampler(MIXED, seed=5))
+    study.optimize(objective, n_trials=60)
+    assert params(study) == points(60, rng=5)
+
+
+def test_pruned_and_failed_trials_rank_worst():
+    def spoilt(trial):
+        value = objective(trial)
+        if trial.params["act"] is None:
+            raise optuna.TrialPruned
+        if trial.params["bias"]:
+            raise ArithmeticError
+        return value
+
+    study = study_of(KnoblessSampler(MIXED, seed=2))
+    study.optimize(spoilt, n_trials=100, catch=ArithmeticError)
+    states = [trial.state for trial in study.trials]
+    assert {TrialState.PRUNED, TrialState.FAIL, TrialState.COMPLETE} == set(states)
+    assert params(study) == points(100, lambda x: math.nan if x["act"] is None or x["bias"] else cost(x), rng=2)
+
+
+def test_a_pruned_trial_that_has_reported_the_best_value_still_ranks_worst():
+    def spoilt(trial):
+        value = objective(trial)
+        if trial.params["bias"]:
+            trial.report(-1e9, 1)
+            raise optuna.TrialPruned
+        return value
+
+    study = study_of(KnoblessSampler(MIXED, seed=2))
+    study.optimize(spoilt, n_trials=60)
+    assert params(study) == points(60, lambda x: math.nan if x["bias"] else cost(x), rng=2)
+
+
+def test_a_trial_that_fails_before_it_has_asked_for_all_is_still_learnt_from():
+    def early(trial):
+        if trial._suggest("act", MIXED["act"]) is None:
+            raise ArithmeticError
+        return objective(trial)
+
+    study = study_of(KnoblessSampler(MIXED, seed=2))
+    study.optimize(early, n_trials=60, catch=ArithmeticError)
+    expected = points(60, lambda x: math.nan if x["act"] is None else cost(x), rng=2)
+    assert any(len(each) == 1 for each in params(study))
+    assert all(want | got == want for want, got in zip(expected, params(study), strict=True))
+
+
+# What is known before.
+
+GOOD = {"act": "tanh", "bias": True, "depth": 7, "drop": 0.1, "lr": 1e-3, "width": 32}
+
+
+@pytest.mark.parametrize("space", [MIXED, None], ids=["given", "found"])
+def test_an_enqueued_trial_is_x0(space):
+    study = study_of(KnoblessSampler(space, seed=4))
+    study.enqueue_trial(GOOD)
+    study.optimize(objective, n_trials=60)
+    assert params(study)[0] == GOOD
+    assert params(study)[1:] == points(60, rng=4, x0=GOOD)[1:]
+
+
+def test_the_best_trial_of_another_sampler_is_x0():
+    study = study_of(optuna.samplers.RandomSampler(seed=0), direction="maximize")
+    study.optimize(lambda trial: -objective(trial), n_trials=20)
+    x0 = dict(sorted(study.best_params.items()))
+    study.sampler = KnoblessSampler(seed=4)
+    study.optimize(lambda trial: -objective(trial), n_trials=40)
+    assert params(study)[20:] == points(41, rng=4, x0=x0)[1:]
+
+
+def test_what_is_enqueued_later_leaves_the_other_trials_as_they_are():
+    study = study_of(KnoblessSampler(MIXED, seed=4))
+    study.optimize(objective, n_trials=31)
+    study.enqueue_trial(GOOD)
+    study.enqueue_trial({"depth": 3})  # the rest of it is drawn, but the point is not one of θ
+    study.optimize(objective, n_trials=30)
+    assert params(study)[31] == GOOD
+    assert params(study)[32]["depth"] == 3
+    assert tags(study)[31:33] == [{}, {}]
+    assert not {31, 32} & {n for tag in tags(study) for n in tag.get("learnt", ())}
+    check(study, 4)
+
+
+def test_a_point_outside_the_space_is_no_place_to_start_from():
+    study = study_of(KnoblessSampler(MIXED, seed=4))
+    wide = {name: IntDistribution(1, 99) if name == "depth" else each for name, each in MIXED.items()}
+    study.add_trial(optuna.create_trial(params=GOOD | {"depth": 50}, distributions=wide, value=-1.0))
+    study.optimize(objective, n_trials=20)
+    assert params(study)[1:] == points(20, rng=4)
+
+
+def test_a_point_without_a_finite_value_is_no_place_to_start_from():
+    study = study_of(KnoblessSampler(MIXED, seed=4))
+    study.add_trial(optuna.create_trial(params=GOOD, distributions=MIXED, value=math.inf))
+    study.optimize(objective, n_trials=20)
+    assert params(study)[1:] == points(20, rng=4)
+
+
+# Spaces that change.
+
+
+def test_what_not_all_trials_have_is_left_to_the_independent_sampler(caplog):
+    asked = []
+
+    class Spy(optuna.samplers.RandomSampler):
+        def sample_independent(self, study, trial, name, distribution):
+            asked.append((trial.number, name))
+            return super().sample_independent(study, trial, name, distribution)
+
+    def tree(trial):
+        kind = trial.suggest_categorical("kind", ["a", "b"])
+        return trial.suggest_int("n", 1, 5) + trial.suggest_float(kind, 0, 1)
+
+    study = study_of(KnoblessSampler(independent_sampler=Spy(seed=0), seed=0))
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.enable_propagation()
+    with caplog.at_level(logging.WARNING):
+        study.optimize(tree, n_trials=40)
+    optuna.logging.disable_propagation()
+    kinds = [trial.params["kind"] for trial in study.trials]
+    other = next(number for number, kind in enumerate(kinds) if kind != kinds[0])
+    assert all((number, kinds[number]) in asked for number in range(other, 40))
+    assert not [name for number, name in asked if name == "n" and number > 0]
+    said = {record.getMessage() for record in caplog.records if "is left to Spy" in record.getMessage()}
+    assert sorted("the parameter 'a'" in text for text in said) == [False, True]  # once for each of them
+    # The space shrinks once, and its trials after that are one run that goes on.
+    assert max(iterations(study)[other + 1 :]) > 5
+
+
+def test_a_conditional_parameter_is_sampled_jointly_if_the_space_is_given():
+    def tree(trial):
+        if trial.suggest_categorical("kind", ["a", "b"]) == "a":
+            return trial.suggest_float("x", -1, 1) ** 2
+        return 2 + trial.suggest_float("y", -1, 1) ** 2
+
+    class Never(optuna.samplers.RandomSampler):
+        def sample_independent(self, *args):
+            raise AssertionError
+
+    each = FloatDistribution(-1, 1)
+    space = {"kind": CategoricalDistribution(["a", "b"]), "x": each, "y": each}
+    study = study_of(KnoblessSampler(space, seed=0, independent_sampler=Never()))
+    study.optimize(tree, n_trials=200)
+    assert study.best_value < 1e-3
+    assert max(iterations(study)) > 20
+
+
+def test_a_range_that_differs_from_the_given_one_is_not_learnt_from():
+    study = study_of(KnoblessSampler({"x": FloatDistribution(0, 1)}, seed=0))
+    study.optimize(lambda trial: trial.suggest_float("x", 5, 6), n_trials=20)
+    assert all(5 <= trial.params["x"] <= 6 for trial in study.trials)
+    assert set(iterations(study)) == {0}
+
+
+def test_numbers_that_a_float_cannot_tell_apart_are_left_to_the_independent_sampler():
+    study = study_of(KnoblessSampler(seed=0))
+    study.optimize(lambda trial: trial.suggest_int("n", 0, 2**60) * trial.suggest_int("m", 0, 9), n_trials=20)
+    assert max(iterations(study)) > 3
+    assert all(len(tag["code"]) == 1 for tag in tags(study)[1:])
+
+
+def test_options_that_are_equal_or_not_even_equal_to_themselves():
+    study = study_of(KnoblessSampler(seed=0))
+    with pytest.warns(UserWarning, match="tuple"):
+        study.optimize(
+            lambda trial: float(
+                len(repr(trial.suggest_categorical("x", [1, 1.0, True, math.nan, (2, 3)])))
+                + trial.suggest_categorical("y", [0, 1])
+            ),
+            n_trials=30,
+        )
+    assert max(iterations(study)) > 5
+
+
+# Many processes, as far as one can play them.
+
+
+def worker(storage, seed):
+    """A study as another process sees it: nothing is shared but the storage."""
+    return optuna.load_study(study_name="s", storage=storage, sampler=KnoblessSampler(MIXED, seed=seed))
+
+
+@pytest.fixture
+def shared():
+    storage = optuna.storages.InMemoryStorage()
+    optuna.create_study(study_name="s", storage=storage)
+    return storage
+
+
+def finish(study, trial):
+    study.tell(trial, objective(trial))
+
+
+def test_workers_of_one_seed_draw_different_points_from_one_run(shared):
+    workers = [worker(shared, 0) for _ in range(3)]
+    for _ in range(30):
+        out = [(study, study.ask(MIXED)) for study in workers]
+        for study, trial in out:
+            finish(study, trial)
+    study = worker(shared, 0)
+    assert len({tuple(tag["code"]) for tag in tags(study)}) == 90
+    assert sum(tag["iteration"] == 0 and tag["opened"] == n for n, tag in enumerate(tags(study))) == 1
+    check(study, 0)
+    # Each iteration has three candidates at least, and all are learnt from: they come back before the next is opened.
+    assert sum(len(tag.get("learnt", ())) for tag in tags(study)) >= 87
+
+
+def test_what_a_dead_worker_has_asked_for_is_waited_for_by_nobody(shared):
+    dead, alive = worker(shared, 0), worker(shared, 0)
+    for _ in range(5):
+        dead.ask(MIXED)
+        for _ in range(4):
+            finish(alive, alive.ask(MIXED))
+    before = max(iterations(alive))
+    for _ in range(40):
+        finish(alive, alive.ask(MIXED))
+    assert before >= 3
+    assert max(iterations(alive)) >= before + 5
+    # The dead are not taken for workers for ever.
+    last = {n: tag["size"] for n, tag in enumerate(tags(alive)) if tag["iteration"] > before + 1 and "size" in tag}
+    lam = check(alive, 0)
+    assert last == {number: lam[number] for number in last}
+
+
+def test_late_results_change_nothing(shared):
+    slow, quick, other = worker(shared, 0), worker(shared, 0), worker(shared, 0)
+    late = [slow.ask(MIXED) for _ in range(3)]
+    for _ in range(20):
+        finish(quick, quick.ask(MIXED))
+    tip = max(iterations(quick))
+    for trial in late:
+        slow.tell(trial, -100.0)
+    finish(quick, quick.ask(MIXED))
+    finish(other, other.ask(MIXED))  # folds all of it anew
+    assert max(iterations(quick)) in (tip, tip + 1)
+    assert not {trial.number for trial in late} & {n for tag in tags(quick) for n in tag.get("learnt", ())}
+    assert quick.best_value == -100.0
+    check(quick, 0)
+
+
+def test_of_two_that_open_an_iteration_at_once_the_furthest_is_followed():
+    joint = Joint.of(MIXED, kl.pbil_lambda)
+    stream = np.random.PCG64(0).state
+
+    def trial(number, tag, state=TrialState.RUNNING):
+        made = optuna.create_trial(
+            state=TrialState.COMPLETE, value=float(number), system_attrs={TAG: tag} if tag else {}
+        )
+        made.number, made.state = number, state
+        return made
+
+    def done(number, tag):
+        return trial(number, tag, TrialState.COMPLETE)
+
+    root, _ = Fold(optuna.study.StudyDirection.MINIMIZE).draw(joint, [trial(0, None)], 0, stream)
+    trials = [done(0, root), done(1, {"iteration": 0, "opened": 0, "code": root["code"]})]
+    second = {"iteration": 1, "size": 2, "after": 0, "learnt": [0, 1], "code": root["code"]}
+    trials += [trial(2, None), trial(3, second | {"opened": 3})]
+    fold = Fold(optuna.study.StudyDirection.MINIMIZE)
+
+    def opened(number):
+        tag, _ = fold.draw(joint, [*trials, trial(number, None)], number, stream)
+        return tag["opened"]
+
+    assert opened(4) == 3
+    trials[2] = trial(2, second | {"opened": 2})  # a slower process had the lower number
+    assert opened(4) == 2
+    trials += [done(4, {"iteration": 1, "opened": 3, "code": root["code"]})]
+    trials[3] = done(3, trials[3].system_attrs[TAG])
+    trials += [trial(5, {"iteration": 2, "opened": 5, "size": 2, "after": 3, "learnt": [3, 4], "code": root["code"]})]
+    assert opened(6) == 5  # but the other has come further
+
+
+def test_an_opening_is_taken_in_once_all_it_speaks_of_is_seen():
+    study = study_of(KnoblessSampler(MIXED, seed=0))
+    study.optimize(objective, n_trials=12)
+    trials = study.get_trials()
+    joint, stream = Joint.of(MIXED, kl.pbil_lambda), np.random.PCG64(0).state
+    opener = next(n for n, tag in enumerate(tags(study)) if tag["iteration"] == 2)
+    late = tags(study)[opener]["learnt"][-1]
+    torn = copy.deepcopy(trials[: opener + 1])
+    torn[late].state = TrialState.RUNNING  # a storage that is read while it is written to
+    fold = Fold(optuna.study.StudyDirection.MINIMIZE)
+    assert fold.draw(joint, torn, opener + 1, stream)[0]["opened"] != opener
+    assert fold.draw(joint, trials, len(trials), stream) == Fold(study.direction).draw(
+        joint, trials, len(trials), stream
+    )
+
+
+def test_trials_in_threads():
+    study = study_of(KnoblessSampler(MIXED, seed=0))
+    barrier = threading.Barrier(4)
+
+    def meet(trial):
+        value = objective(trial)
+        barrier.wait(30)
+        return value
+
+    study.optimize(meet, n_trials=80, n_jobs=4)
+    assert all(trial.state == TrialState.COMPLETE for trial in study.trials)
+    assert len({tuple(tag["code"]) for tag in tags(study)}) == 80
+    check(study, 0)
+    assert max(iterations(study)) > 8
+
+
+def test_an_iteration_is_no_smaller_than_the_number_of_workers(shared):
+    workers = [worker(shared, 0) for _ in range(4)]
+    out = [study.ask(MIXED) for study in workers]
+    for i in range(60):
+        finish(workers[i % 4], out[i % 4])
+        out[i % 4] = workers[i % 4].ask(MIXED)
+    opened = [(tag["iteration"], tag["size"]) for tag in tags(workers[0]) if "size" in tag]
+    assert opened[0] == (0, 2)
+    assert min(size for iteration, size in opened if iteration > 0) == 4
+    check(workers[0], 0)
+
+
+def test_trials_that_are_asked_for_first_and_suggest_later_are_of_one_run(shared):
+    study = worker(shared, 0)
+    trials = [study.ask() for _ in range(6)]
+    for trial in reversed(trials):
+        trial._suggest("act", MIXED["act"])
+    for trial in trials:
+        finish(study, trial)
+    for _ in range(10):
+        finish(study, study.ask(MIXED))
+    assert sum("identity" in tag for tag in tags(study)) == 1
+    assert tags(study)[6]["learnt"] == [0, 1, 2, 3, 4, 5]
+    # Places in the stream before its beginning are places like others.
+    assert len({tuple(tag["code"]) for tag in tags(study)}) == 16
+
+
+def test_a_tag_that_could_not_be_written_is_not_built_on(shared, monkeypatch):
+    study, other = worker(shared, 0), worker(shared, 0)
+    out = [study.ask(MIXED) for _ in range(3)]
+    for trial in out[:2]:
+        finish(study, trial)
+    opener = study.ask()
+    with monkeypatch.context() as broken:
+        broken.setattr(shared, "set_trial_system_attr", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            objective(opener)
+    finish(study, out[2])
+    finish(study, opener)
+    assert tags(study)[3]["learnt"] == [0, 1, 2]
+    for _ in range(10):
+        finish(study, study.ask(MIXED))
+        finish(other, other.ask(MIXED))
+    check(study, 0)
+
+
+def test_a_failed_trial_that_is_tried_again_opens_nothing(shared):
+    study = worker(shared, 0)
+    for _ in range(2):
+        finish(study, study.ask(MIXED))
+    opener = study.ask()
+    opener._suggest("act", MIXED["act"])
+    study.tell(opener, state=TrialState.FAIL)
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        retry = optuna.storages.RetryHeartbeatStaleTrialCallback()
+    retry(study, study.trials[2])
+    for _ in range(20):
+        finish(study, study.ask(MIXED))
+    assert tags(study)[2]["opened"] == 2
+    assert study.trials[3].system_attrs["failed_trial"] == 2
+    assert study.trials[3].params["act"] == study.trials[2].params["act"]
+    assert tags(study)[3] == tags(study)[2]
+    assert max(iterations(study)) > 4
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def answers(port):
+    """Returns once somebody listens there."""
+    for _ in range(600):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"nobody listens at {port}")
+
+
+def test_a_grpc_proxy(tmp_path):
+    pytest.importorskip("grpc")
+    url = f"sqlite:///{tmp_path}/study.db"
+    optuna.create_study(study_name="s", storage=url)
+    port = free_port()
+    serve = "import optuna, sys; optuna.storages.run_grpc_proxy_server(optuna.storages.get_storage(sys.argv[1]), "
+    serve += "host='localhost', port=int(sys.argv[2]))"
+    server = subprocess.Popen([sys.executable, "-W", "ignore", "-c", serve, url, str(port)], stderr=subprocess.DEVNULL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            storage = optuna.storages.GrpcStorageProxy(host="localhost", port=port)
+        storage.wait_server_ready(timeout=60)
+        study = worker(storage, 7)
+        study.optimize(objective, n_trials=12)
+        assert params(study) == points(12, rng=7)
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_brackets_of_a_pruner_learn_together():
+    def steps(trial):
+        value = objective(trial)
+        for step in range(9):
+            trial.report(value, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return value
+
+    study = study_of(KnoblessSampler(MIXED, seed=0), pruner=optuna.pruners.HyperbandPruner(max_resource=9))
+    study.optimize(steps, n_trials=60)
+    assert {TrialState.PRUNED, TrialState.COMPLETE} == {trial.state for trial in study.trials}
+    assert sum("identity" in tag for tag in tags(study)) == 1
+    check(study, 0)
+
+
+# What it leaves behind, and what it refuses.
+
+
+def test_only_plain_data_is_stored():
+    study = study_of(KnoblessSampler(MIXED))
+    study.optimize(objective, n_trials=30)
+    assert study._storage.get_study_system_attrs(study._study_id) == {}
+    allowed = {"iteration", "opened", "code", "size", "after", "learnt", "identity", "x0"}
+    for trial in study.trials:
+        assert trial.system_attrs.keys() == {TAG}
+        assert trial.system_attrs[TAG].keys() <= allowed
+        assert json.loads(json.dumps(trial.system_attrs)) == trial.system_attrs
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda sampler: pickle.loads(pickle.dumps(sampler))])
+def test_a_copy_goes_on_like_the_original(copied):
+    study = study_of(KnoblessSampler(MIXED, seed=3))
+    study.optimize(objective, n_trials=20)
+    assert b"Fold" not in pickle.dumps(study.sampler)
+    study.sampler = copied(study.sampler)
+    study.optimize(objective, n_trials=20)
+    assert params(study) == points(40, rng=3)
+
+
+def test_a_sampler_may_serve_several_studies():
+    sampler = KnoblessSampler(MIXED, seed=3)
+    for _ in range(2):
+        study = study_of(sampler)
+        study.optimize(objective, n_trials=20)
+        assert params(study) == points(20, rng=3)
+
+
+def test_without_a_seed_runs_differ():
+    first, second = (study_of(KnoblessSampler(MIXED)) for _ in range(2))
+    first.optimize(objective, n_trials=3)
+    second.optimize(objective, n_trials=3)
+    assert params(first) != params(second)
+
+
+def test_reseeding_is_for_the_independent_sampler():
+    def draws(reseed):
+        sampler = KnoblessSampler(seed=0)
+        if reseed:
+            sampler.reseed_rng()
+        study = study_of(sampler)
+        study.optimize(objective, n_trials=2)
+        return params(study)[0]
+
+    assert draws(False) == draws(False)
+    assert draws(True) != draws(False)
+
+
+def test_what_it_refuses():
+    with pytest.raises(TypeError, match=r"search_space\['x'\]: expected a distribution of Optuna's, got 3"):
+        KnoblessSampler({"x": 3})
+    with pytest.raises(TypeError, match="algorithm: expected a recipe such as pbil_lambda, got 'cga'"):
+        KnoblessSampler(algorithm="cga")
+    with pytest.raises(TypeError, match="independent_sampler: expected a sampler of Optuna's, got 1"):
+        KnoblessSampler(independent_sampler=1)
+    with pytest.raises(ValueError, match="seed: expected None or an integer of at least 0, got -1"):
+        KnoblessSampler(seed=-1)
+    study = study_of(KnoblessSampler(MIXED), directions=["minimize", "minimize"])
+    with pytest.raises(ValueError, match=r"multi-objective optimization, KnoblessSampler cannot be used"):
+        study.optimize(lambda trial: (objective(trial), 0.0), n_trials=1)
+
+
+def test_the_core_does_not_import_optuna():
+    script = "import knobless, sys; sys.exit('optuna' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_dashboard_shows_the_trials(tmp_path):
+    dashboard = shutil.which("optuna-dashboard", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if dashboard is None or chromium is None:
+        pytest.skip("needs optuna-dashboard (pip) and chromium (Debian: apt-get install chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip)")
+    url = f"sqlite:///{tmp_path}/study.db"
+    study = study_of(KnoblessSampler(MIXED, seed=0), storage=url, study_name="of knobless")
+    study.optimize(objective, n_trials=12)
+    port = free_port()
+    words = [dashboard, url, "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        answers(port)
+        with sync_api.sync_playwright() as play:
+            browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1400, "height": 1400})
+            page.goto(f"http://127.0.0.1:{port}/dashboard/studies/{study._study_id}/trials")
+            page.get_by_text("12 Trials").wait_for(timeout=120_000)
+            page.get_by_text("Trial 11", exact=True).click()
+            page.get_by_text(str(study.trials[11].value)).wait_for(timeout=120_000)
+            seen = page.inner_text("body")
+            browser.close()
+    finally:
+        server.kill()
+        server.wait()
+    assert seen.count("Complete") >= 12
+    assert f"act {study.trials[11].params['act']}" in seen

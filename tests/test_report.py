@@ -1,0 +1,537 @@
+"""The page is opened in a real browser, and what it shows is compared with the journal. Also what is sent to it.
+
+The browser is Chromium, from the system; where there is none, or no playwright to drive it, its tests are skipped.
+"""
+
+import base64
+import hashlib
+import http.client
+import json
+import math
+import re
+import shutil
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import knobless as kl
+from knobless import journal, report
+from knobless.report.data import FAILED, page_data
+from knobless.report.page import page
+from knobless.report.watch import Follower, server
+from knobless.trace import Trace
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --disable-component-update "
+    "--disable-sync"
+)
+
+EVIL = '</script><script>window.evil = 1</script><img src=x onerror="window.evil = 2">'
+SPACE = kl.Space(
+    **{"switches": kl.Binary(12), "act": kl.Choice("relu", "tanh", EVIL), "<b>norm</b>": kl.Choice("batch", "layer")},
+    width=kl.Integer(8, 256, log=True),
+    rate=kl.Float(1e-5, 1e-1, log=True),
+    mix=kl.Float(0, 1, n=2),
+)
+
+
+def gain(x):
+    if x["rate"] > 0.03 and x["width"] > 60:
+        raise ValueError(f"diverged: {EVIL} <i>at {x['rate']:.1g}</i>")
+    if x["act"] == EVIL and x["width"] < 12:
+        return math.nan
+    return float(x["switches"].sum() - abs(math.log(x["rate"] / 1e-2)) + (x["act"] == "tanh") - x["mix"].sum())
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A run that was maximized, its result, and the rows of its journal."""
+    path = tmp_path_factory.mktemp("report") / "run <1>.sqlite"
+    known = [
+        ({"switches": [0] * 12, "act": "relu", "<b>norm</b>": "batch", "width": 8, "rate": 1e-2, "mix": [0, 0]}, 0)
+    ]
+    to = journal.Journal(path, {"note": EVIL})
+    result = kl.maximize(gain, SPACE, budget=230, known=known, rng=2, journal=to)
+    assert result.failures > 3
+    with journal.read(path) as record:
+        events = [(event, record.point(event)) for event in record]
+        opt = record.fold()
+    return path, result, events, opt
+
+
+def unpacked(packed):
+    ((kind, text),) = packed.items()
+    return np.frombuffer(base64.b64decode(text), dtype=f"<{kind}")
+
+
+# The file.
+
+
+def test_the_page_is_one_file_that_runs_no_script_but_its_own(recorded, tmp_path):
+    path, *_ = recorded
+    text = report.write(path, tmp_path / "run.html").read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)=|@import|url\((?!#)", text.replace('src=x onerror=\\"window', ""))
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    styles = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert len(scripts) == len(styles) == 1
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    for name, (body,) in (("script-src", scripts), ("style-src", styles)):
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{name} 'sha256-{digest}';" in policy
+    assert "default-src 'none'" in policy
+    assert "connect-src 'none'" in policy
+    assert "connect-src 'self'" in page(None)
+    (data,) = re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)
+    assert "<" not in data
+    assert json.loads(data)["name"] == "run <1>.sqlite"
+    assert "<title>run &lt;1&gt;.sqlite" in text
+    assert "innerHTML" not in text
+
+
+def test_the_data_are_the_journals(recorded):
+    path, result, events, opt = recorded
+    data = page_data(Trace.of(path))
+    told = [event for event, _ in events if event.fate == 1]
+    assert data["calls"] == len(told) == result.nfev
+    assert data["failed"] == result.failures == sum(failure["times"] for failure in data["failures"])
+    assert unpacked(data["best"]).tolist() == [result.fun]
+    columns = {column["name"]: column for column in data["columns"]}
+    values = unpacked(columns["value"]["data"])
+    np.testing.assert_array_equal(values, [math.nan if event.value is None else event.value for event, _ in events])
+    np.testing.assert_array_equal(unpacked(columns["rate"]["data"]), [x["rate"] for _, x in events])
+    np.testing.assert_array_equal(unpacked(columns["mix"]["data"]).reshape(-1, 2), [x["mix"] for _, x in events])
+    bits = np.unpackbits(unpacked(columns["switches"]["data"]).reshape(len(events), -1), axis=1, count=12)
+    np.testing.assert_array_equal(bits, [x["switches"] for _, x in events])
+    act = columns["act"]
+    assert [act["labels"][i] for i in unpacked(act["data"])] == [x["act"] for _, x in events]
+    np.testing.assert_array_equal(unpacked(columns["fate"]["data"]) == FAILED, [event.failed for event, _ in events])
+    said = {event.failure for event in told if event.failure}
+    assert {failure["text"] for failure in data["failures"]} == said | {"The objective returned NaN."}
+    mode = {each["name"]: each for each in data["configuration"]}
+    assert [int(bit) for bit in mode["switches"]["mode"]] == opt.mode["switches"].tolist()
+    assert mode["rate"]["mode"] == [repr(opt.mode["rate"])]
+    assert mode["act"]["sure"] == [[max(opt.theta[13:16])]]
+    json.dumps(data, allow_nan=False)
+
+
+def test_only_what_is_new_is_sent(recorded):
+    path, *_ = recorded
+    trace = Trace.of(path)
+    whole, part = page_data(trace), page_data(trace, since=200)
+    assert part["since"] == 200
+    for a, b in zip(whole["columns"], part["columns"], strict=True):
+        np.testing.assert_array_equal(unpacked(a["data"])[200 * a["per"] :], unpacked(b["data"]))
+        assert a | {"data": None} == b | {"data": None}
+    assert whole | {"columns": None, "since": None} == part | {"columns": None, "since": None}
+
+
+def test_infinite_values_and_no_values_at_all(tmp_path):
+    path = tmp_path / "run.sqlite"
+    opt = kl.Optimizer(kl.Binary(3), rng=0, journal=path)
+    for values in ([], [math.inf, math.nan], [-math.inf, 1.0]):
+        if values:
+            opt.tell(opt.ask(2), values)
+        json.dumps(page_data(Trace.of(path)), allow_nan=False)
+    assert unpacked(page_data(Trace.of(path))["best"]) == -math.inf
+    opt.close()
+
+
+def test_what_is_too_much_is_left_out(tmp_path):
+    path, space = tmp_path / "run.sqlite", {"wide": kl.Binary(5000), "narrow": kl.Binary(8), "one": kl.Choice("a", "b")}
+    kl.minimize(lambda x: float(x["wide"].sum()), space, budget=20, rng=0, journal=path)
+    data = page_data(Trace.of(path))
+    assert data["left_out"] == 1
+    assert [column["name"] for column in data["columns"] if "variable" in column] == ["narrow", "one"]
+    assert sum(len(each["best"]) for each in data["configuration"]) == 2048
+    assert data["configuration"][0]["count"] == 5000
+
+
+def test_many_different_failures_are_counted_but_not_all_kept(tmp_path):
+    path = tmp_path / "run.sqlite"
+    opt = kl.Optimizer(kl.Binary(30), rng=0, journal=path)
+    for i in range(300):
+        opt.tell(opt.ask(1), [ValueError(f"{i}" + "x" * 9000)])
+    data = page_data(Trace.of(path))
+    opt.close()
+    assert data["failed"] == 300
+    assert len(data["failures"]) == 201
+    assert data["failures"][-1]["times"] == 100
+    assert max(len(failure["text"]) for failure in data["failures"]) < 4100
+
+
+def test_report_from_the_shell(recorded, tmp_path):
+    import typer
+
+    from knobless.pictures_cli import register
+
+    app = typer.Typer()
+    register(app)
+    done = CliRunner().invoke(app, ["report", str(recorded[0]), "-o", str(tmp_path / "page.html")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(page_data(Trace.of(recorded[0])))
+
+
+# The server.
+
+
+@contextmanager
+def served(path):
+    with server(path) as http:
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield http
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+def got(http, target, host=None):
+    connection = http_client(http)
+    connection.request("GET", target, headers={} if host is None else {"Host": host})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def http_client(server):
+    return http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+
+
+def test_the_server_answers_to_its_own_name_alone(recorded):
+    with served(recorded[0]) as http:
+        port = http.server_port
+        assert http.server_address[0] == "127.0.0.1"
+        for host in (f"127.0.0.1:{port}", f"localhost:{port}"):
+            assert got(http, "/", host)[0] == 200
+            assert got(http, "/data", host)[0] == 200
+        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", ""):
+            for target in ("/", "/data"):
+                status, text = got(http, target, host)
+                assert status == 403
+                assert "run" not in text
+        assert got(http, "/etc/passwd")[0] == 404
+        assert got(http, "/../run.sqlite")[0] == 404
+        assert got(http, "/data?since=x")[0] == 400
+        connection = http_client(http)
+        connection.request("POST", "/data")
+        assert connection.getresponse().status == 501
+        connection.close()
+
+
+def test_a_follower_says_what_is_new_and_when_the_run_is_another(tmp_path):
+    path = tmp_path / "run.sqlite"
+    follower = Follower(path)
+    with pytest.raises(journal.JournalError, match="no such file"):
+        follower.data(0, 0)
+    opt = kl.Optimizer(kl.Binary(8), rng=0, journal=path)
+    first = follower.data(0, 0)
+    assert (first["rows"], first["since"], first["run"]) == (0, 0, 1)
+    opt.tell(opt.ask(), [3.0, 2.0])
+    second = follower.data(1, 0)
+    assert (second["rows"], second["since"], second["run"]) == (2, 0, 1)
+    assert follower.data(1, 2) == {"unchanged": True}
+    opt.tell(opt.ask(1), [1.0])
+    third = follower.data(1, 2)
+    assert (third["rows"], third["since"]) == (3, 2)
+    assert unpacked(third["columns"][2]["data"]).tolist() == [1.0]
+    assert follower.data(0, 2)["since"] == 0  # another run than this server's
+    assert follower.data(1, 99)["since"] == 0
+    opt.close()
+    for name in ("run.sqlite", "run.sqlite-wal", "run.sqlite-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    kl.minimize(lambda x: float(x.sum()), kl.Binary(8), budget=4, rng=1, journal=path)
+    fourth = follower.data(1, 3)
+    assert (fourth["run"], fourth["rows"], fourth["since"]) == (2, 4, 0)
+
+
+def test_whoever_watches_keeps_nobody_from_writing(tmp_path):
+    path = tmp_path / "run.sqlite"
+    opt = kl.Optimizer(kl.Binary(20), rng=0, journal=path)
+    seen, stop = [], threading.Event()
+
+    def look(http):
+        while not stop.is_set():
+            seen.append(json.loads(got(http, "/data")[1])["rows"])
+
+    with served(path) as http:
+        watchers = [threading.Thread(target=look, args=(http,)) for _ in range(2)]
+        for watcher in watchers:
+            watcher.start()
+        while opt.nfev < 200 or len(set(seen)) < 3:
+            batch = opt.ask()
+            opt.tell(batch, [float(candidate.x.sum()) for candidate in batch])
+        stop.set()
+        for watcher in watchers:
+            watcher.join()
+        assert json.loads(got(http, "/data")[1])["rows"] == opt.nfev
+    assert min(np.diff(sorted(set(seen)))) > 0
+    with journal.read(path) as record:
+        assert record.counts().evaluations == opt.nfev
+    opt.close()
+
+
+# The browser.
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed (Debian's package chromium)")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright, which drives Chromium, is not installed"
+    )
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(browser):
+    """A tab that minds what goes wrong in it, and what it asks the network for."""
+    wrong, asked = [], []
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, timezone_id="UTC")
+    tab = context.new_page()
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.asked = asked
+    yield tab
+    assert wrong == []
+    assert tab.evaluate("window.evil") is None
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def written(recorded, tmp_path_factory):
+    return report.write(recorded[0], tmp_path_factory.mktemp("page") / "run.html").as_uri()
+
+
+@pytest.fixture
+def opened(tab, written):
+    tab.goto(written)
+    tab.wait_for_selector("#evaluations tbody tr")
+    return tab
+
+
+def rows_of(tab):
+    """The table as it is shown, a dict a row."""
+    names = tab.locator("#evaluations thead th").all_inner_texts()
+    names = [name.rstrip(" ▲▼") for name in names]
+    cells = tab.evaluate(
+        "[...document.querySelectorAll('#evaluations tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+    )
+    return [dict(zip(names, row, strict=True)) for row in cells]
+
+
+def number(text):
+    return float(text) if text else math.nan
+
+
+def test_the_numbers_on_the_page_are_the_journals(opened, recorded):
+    _, result, events, opt = recorded
+    names, numbers = (opened.locator(f".tile .{part}").all_inner_texts() for part in ("what", "number"))
+    tiles = dict(zip(names, numbers, strict=True))
+    assert float(tiles["greatest value"]) == pytest.approx(result.fun, rel=1e-5)
+    assert opened.locator(".tile").first.get_attribute("title") == repr(result.fun)
+    assert (tiles["evaluations"], tiles["failed"]) == (str(result.nfev), str(result.failures))
+    assert tiles["iterations"] == str(result.nit)
+    shown = rows_of(opened)
+    assert len(shown) == 50
+    for row, (event, x) in zip(shown, events, strict=False):
+        np.testing.assert_equal(number(row["value"]), math.nan if event.value is None else event.value)
+        assert row["switches"] == "".join(map(str, x["switches"]))
+        assert (row["act"], row["<b>norm</b>"], int(row["width"])) == (x["act"], x["<b>norm</b>"], x["width"])
+        assert float(row["rate"]) == x["rate"]
+        assert [float(v) for v in row["mix"].split(", ")] == x["mix"].tolist()
+        assert row["fate"] == ("added" if event.fate == 3 else "failed" if event.failed else "evaluated")
+        assert (int(row["iteration"]), int(row["position"])) == (event.iteration, event.position)
+        assert row["failure"] == (event.failure.splitlines()[-1] if event.failure else row["failure"])
+    configuration = {row[0]: row[1:] for row in opened.evaluate(
+        "[...document.querySelectorAll('#configuration tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+    )}  # fmt: skip
+    assert configuration["switches"][:2] == ["".join(map(str, x["switches"])) for x in (result.x, opt.mode)]
+    assert configuration["act"][:2] == [result.x["act"], opt.mode["act"]]
+    assert float(configuration["act"][2]) == pytest.approx(max(opt.theta[13:16]), rel=1e-5)
+    assert [float(text) for text in configuration["rate"][:2]] == [result.x["rate"], opt.mode["rate"]]
+
+
+def test_sorting_and_paging_and_failures_alone(opened, recorded):
+    _, result, events, _ = recorded
+    values = np.array([math.nan if event.value is None else event.value for event, _ in events])
+    head = opened.locator("#evaluations thead").get_by_role("button", name="value", exact=True)
+    head.click()
+    assert [number(row["value"]) for row in rows_of(opened)] == np.sort(values)[:50].tolist()
+    head.click()
+    falling = -np.sort(-values)
+    assert [number(row["value"]) for row in rows_of(opened)] == falling[:50].tolist()
+    assert opened.locator("#evaluations tbody tr").first.get_attribute("class") == "is-best"
+    opened.locator("#last").click()  # what has no value comes last, whichever way
+    last = rows_of(opened)
+    np.testing.assert_array_equal([number(row["value"]) for row in last], falling[200:])
+    assert [row["fate"] for row in last if not row["value"]] == ["failed"] * result.failures
+    assert opened.locator("#where").inner_text() == "page 5 of 5, 231 rows"
+    for name, key in (("act", lambda x: x["act"]), ("switches", lambda x: x["switches"].tolist())):
+        opened.locator("#evaluations thead").get_by_role("button", name=name, exact=True).click()
+        order = sorted(range(len(events)), key=lambda i: (key(events[i][1]), i))
+        shown = rows_of(opened)
+        assert opened.locator("#where").inner_text().startswith("page 1")
+        assert [row["call"] for row in shown] == [str(i) if i else "" for i in order[:50]]
+    opened.locator("#failed-only").check()
+    assert len(rows_of(opened)) == result.failures
+    opened.locator("#evaluations thead").get_by_role("button", name="call", exact=True).click()
+    assert [int(row["call"]) for row in rows_of(opened)] == [i for i, (event, _) in enumerate(events) if event.failed]
+
+
+def hover(tab, selector, across, down=0.5):
+    """What is told when the pointer is there."""
+    box = tab.locator(selector).bounding_box()
+    tab.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"])
+    title = tab.locator("#tip b").text_content()
+    pairs = [div.locator("span").all_text_contents() for div in tab.locator("#tip div").all()]
+    return title, dict(pairs)
+
+
+def test_hovering_tells_the_exact_values(opened, recorded):
+    _, result, events, opt = recorded
+    opened.locator("#values").scroll_into_view_if_needed()
+    calls = set()
+    for across in (0.1, 0.3, 0.5, 0.9, 0.999):
+        title, told = hover(opened, "#values", across)
+        call = int(title.removeprefix("call "))
+        calls.add(call)
+        event = events[call][0]
+        assert told["value"] == ("failed" if event.value is None else told["value"])
+        if event.value is not None:
+            assert float(told["value"]) == event.value
+        assert float(told["best so far"]) == max(e.value for e, _ in events[: call + 1] if e.value is not None)
+    assert len(calls) == 5
+    assert 230 in calls
+    trace = Trace.of(recorded[0])
+    for name, label in (("lam_r", "λ_r"), ("eps", "ε"), ("snr", "‖s‖²/γ")):
+        opened.locator(f"#{name}").scroll_into_view_if_needed()
+        title, told = hover(opened, f"#{name}", 0.6)
+        iteration = int(title.removeprefix("iteration "))
+        (step,) = [step for step in trace.steps if step.iteration == iteration]
+        assert 0.3 * result.nit < iteration < 0.8 * result.nit
+        assert float(told[label]) == getattr(step, name)
+        assert int(told["calls"]) == step.nfev
+    names, iterations, shades = trace.shades
+    opened.locator("#theta").scroll_into_view_if_needed()
+    for across, down in ((0.5, 0.1), (0.7, 0.5), (0.99, 0.9)):
+        title, told = hover(opened, "#theta", across, down)
+        column = iterations.tolist().index(int(told["iteration"]))
+        assert float(told["θ"]) == shades[column, names.index(title)]
+    opened.locator("#marginals .options").nth(0).scroll_into_view_if_needed()
+    title, told = hover(opened, "#marginals .options >> nth=0", 0.5)
+    assert title == "switches[0]"
+    assert float(told["1"]) == opt.theta[0]
+    title, told = hover(opened, "#marginals .options >> nth=12", 0.5)
+    assert title == "act"
+    assert [float(told[option]) for option in ("relu", "tanh", EVIL)] == opt.theta[13:16].tolist()
+    opened.mouse.move(2, 2)
+    assert opened.locator("#tip").is_hidden()
+
+
+def test_a_strangers_words_stay_words(opened, recorded):
+    assert "window.evil = 2" in opened.locator("#facts").inner_text()
+    opened.locator("#failures details").first.locator("summary").click()
+    texts = opened.locator("#failures pre").all_text_contents()
+    assert sorted(texts) == sorted(
+        {event.failure or "The objective returned NaN." for event, _ in recorded[2] if event.failed}
+    )
+    assert EVIL in "".join(texts)
+    assert opened.evaluate("document.querySelectorAll('main img, main script, main i:not([class]) b').length") == 0
+    assert opened.evaluate("document.scripts.length") == 2
+    assert opened.title() == "run <1>.sqlite · knobless"
+
+
+def test_nothing_is_asked_of_the_network(opened):
+    assert len(opened.asked) == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_phone_in_either_light(tab, written, scheme):
+    tab.emulate_media(color_scheme=scheme)
+    tab.set_viewport_size({"width": 360, "height": 740})
+    tab.goto(written)
+    tab.wait_for_selector("#evaluations tbody tr")
+    assert tab.evaluate("document.documentElement.scrollWidth") == 360
+    light = tab.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)[0]")
+    assert (light > 200) is (scheme == "light")
+    assert min(card.bounding_box()["width"] for card in tab.locator("main .card:visible").all()) > 320
+    width, height = tab.evaluate("(b => [b.width, b.height])(document.querySelector('#values .best').getBBox())")
+    assert width > 200
+    assert height > 100
+
+
+def test_a_page_of_a_hundred_thousand_evaluations(tab, tmp_path):
+    path = tmp_path / "big.sqlite"
+    kl.minimize(lambda x: x.sum(axis=1), kl.Binary(40), budget=100_000, batch=500, vectorized=True, rng=0, journal=path)
+    tab.goto(report.write(path, tmp_path / "big.html").as_uri())
+    tab.wait_for_selector("#evaluations tbody tr")
+    assert tab.locator("#where").inner_text() == "page 1 of 2,000, 100,000 rows"
+    assert tab.evaluate("document.querySelectorAll('*').length") < 3000
+    tab.locator("#last").click()
+    assert [int(row["call"]) for row in rows_of(tab)] == list(range(99_951, 100_001))
+    tab.locator("#evaluations thead").get_by_role("button", name="value", exact=True).click()
+    values = np.array(Trace.of(path).values)
+    first = np.flatnonzero(values == values.min())[:50]
+    assert [int(row["call"]) for row in rows_of(tab)] == (first + 1).tolist()
+
+
+def test_a_page_without_theta(tab, tmp_path):
+    path, space = tmp_path / "own.sqlite", kl.Binary(8)
+
+    def worst_first(f):
+        return np.argsort(np.argsort(-f)).astype(float)
+
+    own = kl.IGO(kl.pbil_lambda(space).family, worst_first, kl.Fixed(4, 0.1))
+    result = kl.minimize(lambda x: float(x.sum()), space, budget=40, algorithm=own, rng=0, journal=path)
+    tab.goto(report.write(path, tmp_path / "own.html").as_uri())
+    tab.wait_for_selector("#evaluations tbody tr")
+    assert tab.locator("#theta").is_hidden()
+    assert tab.locator("#configuration tbody td").nth(1).inner_text() == "".join(map(str, result.x))
+
+
+def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
+    path = tmp_path / "run.sqlite"
+    with served(path) as http:
+        tab.goto(f"http://127.0.0.1:{http.server_port}/")
+        tab.get_by_text("there is no such file").wait_for()
+        opt = kl.Optimizer(SPACE, rng=0, journal=path)
+
+        def advance(n):
+            while opt.nfev < n:
+                batch = opt.ask(1)
+                try:
+                    opt.tell(batch, [-gain(batch[0].x)])
+                except ValueError as error:
+                    opt.tell(batch, [error])
+
+        for n in (1, 90, 230):
+            advance(n)
+            tab.locator("#where", has_text=f"{n} rows").wait_for()
+            assert tab.locator(".tile .number").nth(1).inner_text() == str(n)
+            best = tab.locator(".tile").first.get_attribute("title")
+            assert (float(best) if best else math.inf) == opt.lowest
+            shown = rows_of(tab)
+            assert shown[0]["call"] == str(n)  # the newest first
+            with journal.read(path) as record:
+                values = [math.nan if event.value is None else event.value for event in record]
+            np.testing.assert_array_equal(
+                [number(row["value"]) for row in shown], values[: -51 if n > 50 else None : -1]
+            )
+        assert "last evaluation" in tab.locator("#live").inner_text()
+        title, told = (tab.locator("#values").scroll_into_view_if_needed(), hover(tab, "#values", 0.999))[1]
+        assert title == "call 230"
+        assert told["value"] in (repr(values[-1]), "failed")
+        opt.close()
+    assert any(url.endswith("since=90") for url in tab.asked)  # not all of it each time
+    assert {re.sub(r"\?.*", "", url.split("/", 3)[3]) for url in tab.asked} <= {"", "data", "favicon.ico"}
