@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from knobless import commands
+from knobless import commands, pictures_cli
 
 if TYPE_CHECKING:
     from knobless.reproduce import Report
@@ -24,6 +24,7 @@ reproduce = typer.Typer(
 )
 for command in (commands.run, commands.show, commands.resume):
     app.command()(command)
+pictures_cli.register(app)
 app.add_typer(reproduce, name="reproduce")
 
 Out = Annotated[Path, typer.Option(help="Folder for tables and figures; trials that are there are not run again.")]
