@@ -375,7 +375,9 @@ def noted(folder, **changed):
     here(*run("--journal", "run.sqlite", budget=5))
     with read("run.sqlite") as record:
         plan = asdict(commands.Plan.of(record))
-    Writer(kl.Journal("run.sqlite", {"command": plan | changed})).close()
+    writer = Writer(kl.Journal("run.sqlite"))
+    writer.note({"command": plan | changed})
+    writer.close()
 
 
 @pytest.mark.parametrize(
