@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import signal
 
 import numpy as np
 from hypothesis import settings
@@ -16,6 +17,10 @@ settings.register_profile(
     "thousands", deadline=None, max_examples=1000, database=None
 )  # for the tests of hostile files
 settings.load_profile("knobless")
+
+# A shell starts what runs in the background deaf to Ctrl-C, and the tests of Ctrl-C would then wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Small enough to enumerate. `within(50)` sets margins of a large problem, so that θ may come near them.
 FAMILIES = {
