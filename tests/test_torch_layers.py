@@ -474,8 +474,14 @@ BITS = Architecture(nn.Sequential(Residual([linear(), linear()])))
             "expected 3 units .* got 1",
         ),
         (lambda: Mixed([linear(), nn.Linear(W, 1)])(torch.ones(1, W), torch.zeros(1)), ValueError, "same shape, got"),
-        (lambda: BITS(torch.ones(1, W), torch.ones(3)), ValueError, r"mask: expected a row of 2 .* shape \[3\]$"),
-        (lambda: BITS(torch.ones(1, W), torch.ones(5, 2)), ValueError, r"got the shape \[5, 2\]; .* torch.func.vmap"),
+        (lambda: BITS(torch.ones(1, W), torch.ones(3).int()), ValueError, r"mask: expected a row of 2 .* shape \[3\]$"),
+        (
+            lambda: BITS(torch.ones(1, W), torch.ones(5, 2).int()),
+            ValueError,
+            r"got the shape \[5, 2\]; .* torch.func.vmap",
+        ),
+        (lambda: BITS(torch.ones(1, W), torch.ones(2)), TypeError, "mask: expected a tensor of integers"),
+        (lambda: BITS(torch.ones(1, W), [1, 0]), TypeError, "mask: expected a tensor of integers"),
         (lambda: BITS.freeze([1]), ValueError, r"mask: expected a row of 2 choices, got the shape \[1\]"),
         (lambda: BITS.freeze([1, 2]), ValueError, r"mask\[1\]: expected an integer from 0 to 1, got 2"),
         (lambda: BITS.describe([-1, 0]), ValueError, r"mask\[0\]: expected an integer from 0 to 1, got -1"),
@@ -486,3 +492,34 @@ BITS = Architecture(nn.Sequential(Residual([linear(), linear()])))
 def test_errors_say_what_was_expected_and_what_came(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_what_is_frozen_keeps_its_input_where_a_layer_became_nothing():
+    passes = Mixed([nn.Identity(), nn.Linear(W, W)])
+    net = Architecture(nn.Sequential(nn.Linear(W, W), Residual([nn.Sequential(passes, nn.ReLU(inplace=True))])))
+    mask, x = torch.tensor([1, 0]), torch.randn(3, W)
+    assert torch.equal(net(x, mask), net.freeze(mask)(x))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Residual([nn.Sequential(nn.Identity(), nn.ReLU(inplace=True))]),
+        Activations(W, [torch.relu_, torch.tanh]),
+        Mixed([torch.tanh, torch.relu_]),
+    ],
+)
+def test_what_writes_into_its_input_is_found_out(layer):
+    with pytest.raises(ValueError, match="expected what leaves its input as it is"):
+        layer(torch.randn(3, W), torch.zeros(layer.variable.n or 1, dtype=torch.int8))
+
+
+def test_a_block_keeps_the_shape():
+    with pytest.raises(ValueError, match="expected results of the same shape"):
+        Residual([nn.Linear(W, 1)])(torch.randn(3, W), torch.tensor([1]))
+
+
+def test_what_a_block_gives_that_is_off_does_not_matter():
+    blocks = [nn.Linear(W, W), nn.Linear(W, W)]
+    nn.init.constant_(blocks[0].bias, torch.inf)
+    assert Residual(blocks)(torch.randn(3, W), torch.tensor([0, 1])).isfinite().all()

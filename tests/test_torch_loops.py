@@ -261,7 +261,7 @@ def test_loaders_without_mini_batches_are_refused(train):
 @pytest.mark.parametrize("train", [train_epsilon, train_lambda])
 @pytest.mark.parametrize("updates", [0, -3, 2.5])
 def test_only_whole_numbers_of_updates_can_be_made(train, updates):
-    mine, _ = twins(kl.cga(SPACE))
+    mine, _ = twins((kl.cga if train is train_epsilon else kl.pbil_lambda)(SPACE))
     with pytest.raises((ValueError, TypeError), match=r"^updates: expected"):
         train(*mine, batches(), updates)
 
@@ -272,3 +272,9 @@ def test_train_epsilon_needs_a_fixed_lambda():
     search = Search(space, kl.pbil_lambda(space), rng=0)
     with pytest.raises(ValueError, match="search: expected an algorithm whose λ is fixed"):
         train_epsilon(network, search, torch.optim.SGD(network.parameters(), lr=0.1), [(0, 0)], 1)
+
+
+def test_train_lambda_needs_an_algorithm_that_adapts_lambda():
+    network = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="search: expected an algorithm that adapts λ"):
+        train_lambda(network, Search(kl.Binary(3)), torch.optim.SGD(network.parameters(), lr=0.1), [(0, 0)], 1)

@@ -168,13 +168,19 @@ def finished(path: Path, setting: str, updates: int) -> set[int]:
 
 
 def append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """To the CSV, with its header if it is new."""
-    new = not path.exists()
-    with path.open("a", encoding="utf-8", newline="") as file:
+    """To the CSV, which is replaced as a whole: what was there of these trials, or was cut off, is gone."""
+    new = {(row["setting"], str(row["updates"]), str(row["trial"])) for row in rows}
+    kept: list[Mapping[str, Any]] = []
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            there = list(csv.DictReader(file))
+        kept = [row for row in there if None not in row.values() and tuple(list(row.values())[:3]) not in new]
+    part = path.with_suffix(".part")
+    with part.open("w", encoding="utf-8", newline="") as file:
         table = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        if new:
-            table.writeheader()
-        table.writerows(rows)
+        table.writeheader()
+        table.writerows([*kept, *rows])
+    os.replace(part, path)
 
 
 def note(path: Path, session: Mapping[str, Any]) -> None:

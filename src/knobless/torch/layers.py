@@ -82,7 +82,8 @@ class Residual(Searchable):
     def forward(self, x: Tensor, choice: Tensor | None = None) -> Tensor:
         m = self.handed(choice)
         for k, block in enumerate(self.blocks):
-            x = x + m[k] * block(x) if self.residual else selected(m[k], [x, block(x)])
+            replaced = selected(m[k], [x, result_of(block, x)])  # of the shape of x, on or off
+            x = x + torch.where(m[k] == 1, replaced, 0.0) if self.residual else replaced
         return x
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
@@ -118,7 +119,7 @@ class Activations(Searchable):
         if units != self.variable.n:
             raise ValueError(f"x: expected {self.variable.n} units in dimension {self.dim}, got {units}")
         after = x.ndim - 1 - self.dim if self.dim >= 0 else -1 - self.dim
-        return selected(c.reshape(-1, *[1] * after), [f(x) for f in self.functions])
+        return selected(c.reshape(-1, *[1] * after), [result_of(f, x) for f in self.functions])
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
         used = sorted(set(chosen))
@@ -146,7 +147,7 @@ class Mixed(Searchable):
 
     def forward(self, x: Any, choice: Tensor | None = None) -> Tensor:
         c = self.handed(choice).reshape(())
-        return selected(c, [option(x) for option in self.options])
+        return selected(c, [result_of(option, x) for option in self.options])
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
         return self.options[chosen[0]]
@@ -188,6 +189,9 @@ class Architecture(nn.Module):
         """The model's answer. Without a mask, the layers go by that of the Architecture around this one."""
         if mask is None:
             return self.model(x)
+        if not isinstance(mask, Tensor) or mask.is_floating_point():
+            kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+            raise TypeError(f"mask: expected a tensor of integers, such as search.ask()[0], got one of {kind}")
         if mask.shape != (self._n,):
             hint = "; for several at once there is torch.func.vmap" if mask.shape[-1:] == (self._n,) else ""
             raise ValueError(f"mask: expected a row of {self._n} choices, got the shape {list(mask.shape)}{hint}")
@@ -204,6 +208,9 @@ class Architecture(nn.Module):
         """A copy of the model with every searchable layer replaced by the plain module of its choice."""
         chosen = codes("mask", mask, self.space)
         copy = deepcopy(self)
+        for module in copy.modules():  # where a layer was there may be nothing, and its input must be kept
+            if getattr(module, "inplace", False) is True:
+                setattr(module, "inplace", False)  # noqa: B010 (mypy takes a module's attributes for tensors)
         choices: dict[nn.Module, list[int]] = {layer: chosen[columns] for _, layer, columns in copy._layers}
         done: dict[nn.Module, nn.Module] = {}  # a shared module is replaced by the same one everywhere
 
@@ -271,6 +278,16 @@ class Call(nn.Module):
         return name_of(self.function)
 
 
+def result_of(option: Function, x: Any) -> Tensor:
+    """What the option gives; ValueError if it wrote into its input, which the others need too."""
+    watched = isinstance(x, Tensor) and not torch.compiler.is_compiling() and not x.is_inference()
+    before = x._version if watched else 0
+    result = option(x)
+    if watched and x._version != before:
+        raise ValueError(f"options: expected what leaves its input as it is, got {option!r}")
+    return result
+
+
 def selected(choice: Tensor, options: Sequence[Tensor]) -> Tensor:
     """Option k where the choice is k."""
     shapes = {tuple(option.shape) for option in options}
@@ -284,6 +301,8 @@ def selected(choice: Tensor, options: Sequence[Tensor]) -> Tensor:
 
 def codes(name: str, row: Any, space: Space) -> list[int]:
     """The row on the host, if it is a point of the space."""
+    if isinstance(row, (Mapping, str)):
+        raise TypeError(f"{name}: expected a row of numbers, got {row!r}")
     numbers = torch.as_tensor(row)
     numbers = numbers[None] if numbers.ndim == 0 else numbers  # a single choice is a number
     n = space.family.variables

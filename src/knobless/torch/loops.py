@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from knobless._checks import positive_int
+from knobless.adaptation import samples
 
 from .search import Search, most_samples
 
@@ -61,6 +62,8 @@ def train_lambda(
 
     `Search` counts to λ by itself. The loader and `callback` are as in `train_epsilon`.
     """
+    if getattr(search.algorithm.adaptation, "spend", None) is not samples:
+        raise ValueError("search: expected an algorithm that adapts λ, got one that does not; use train_epsilon")
     for T, (x, y) in enumerate(mini_batches(loader, updates), 1):  # a mini-batch Z_i
         masks = search.ask()  # M_i
         losses = loss(network(x, masks[0]), y)[None]

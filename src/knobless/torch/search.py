@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from knobless._checks import positive_int
 from knobless.adaptation import SNR, Adaptation, Fixed, samples, steps
+from knobless.describe import algorithm_data, difference, space_data
 from knobless.igo import IGO, pbil_epsilon
 from knobless.preferences import Preference, Quartiles, Truncation
 from knobless.space import Space
@@ -152,6 +153,11 @@ class Search(nn.Module):
     def _rows(self, masks: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
         """Both with the dimension of the trials in front."""
         lead = self._lead
+        for name, given in (("masks", masks), ("losses", losses)):
+            if not isinstance(given, Tensor):
+                raise TypeError(f"{name}: expected a tensor, got {given!r}")
+        if masks.is_floating_point():
+            raise TypeError(f"masks: expected integers, as asked for, got {masks.dtype}")
         if masks.shape[:-2] != lead or masks.shape[-1] != self.x.shape[-1] or masks.dim() != len(lead) + 2:
             expected = [*lead, "k", self.x.shape[-1]]
             raise ValueError(f"masks: expected the shape {expected}, as asked for, got {list(masks.shape)}")
@@ -162,16 +168,18 @@ class Search(nn.Module):
     def _shaped(self, value: Tensor) -> Tensor:
         return value if self._lead else value[0]
 
-    def get_extra_state(self) -> str:
-        return _named(self.algorithm)
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the state belongs to."""
+        return {"space": space_data(self.space), "algorithm": algorithm_data(self.algorithm)}
 
     def set_extra_state(self, state: Any) -> None:
         """It has been compared, before anything was loaded."""
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        theirs, mine = state_dict.get(f"{prefix}_extra_state", None), self.get_extra_state()
-        if theirs not in (None, mine):
-            raise ValueError(f"state_dict: expected one of {mine}, got one of {theirs}")
+        theirs = state_dict.get(f"{prefix}_extra_state")
+        differs = None if theirs is None else difference(theirs, self.get_extra_state(), "state_dict")
+        if differs:
+            raise ValueError(f"state_dict: one of another search, {differs}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
