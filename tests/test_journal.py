@@ -1041,3 +1041,69 @@ def test_one_candidate_may_fail_alone(tmp_path):
     opt.close()
     with read(path) as record:
         assert "too hot" in next(record.failures()).failure
+
+
+def test_a_link_to_a_journal_has_the_same_lock(tmp_path):
+    path, link = tmp_path / "run.sqlite", tmp_path / "latest.sqlite"
+    opt = kl.Optimizer(BITS, rng=0, journal=path)
+    link.symlink_to(path)
+    with pytest.raises(kl.JournalError, match="another run is writing to it"):
+        kl.Optimizer(BITS, rng=0, journal=link)
+    opt.close()
+
+
+def test_a_function_that_changes_the_folder_takes_no_lock_of_others(tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(tmp_path)
+    held = kl.Optimizer(BITS, rng=0, journal=other / "run.sqlite")
+
+    def moves(x):
+        os.chdir(other)
+        return 0.0
+
+    kl.minimize(moves, BITS, budget=4, rng=0, journal="run.sqlite")
+    assert (other / "run.sqlite.lock").exists()
+    assert not (tmp_path / "run.sqlite.lock").exists()
+    held.close()
+
+
+def test_a_timeout_does_not_count_what_is_recalled(tmp_path):
+    path = tmp_path / "run.sqlite"
+    kl.minimize(ones, BITS, budget=20_000, rng=0, journal=path)
+    result = kl.minimize(ones, BITS, budget=100_000, timeout=0.05, journal=path)
+    assert result.nfev > 20_010
+
+
+def test_the_first_error_is_shown_again_where_another_had_a_value(tmp_path):
+    gate = threading.Event()
+    first = kl.Optimizer(BITS, rng=0, batch=2).ask()[0].x
+
+    def first_fails(x):
+        if (x == first).all():
+            gate.wait(5.0)
+            raise ValueError("a typo")
+        gate.set()
+        return 1.0
+
+    for _ in range(2):
+        with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match="a typo"):
+            kl.minimize(first_fails, BITS, budget=20, rng=0, batch=2, workers=pool, journal=tmp_path / "run.sqlite")
+
+
+def test_values_may_come_from_a_generator(tmp_path):
+    opt = kl.Optimizer(BITS, rng=0, batch=3, journal=tmp_path / "run.sqlite")
+    opt.tell(opt.ask(), (value for value in (1.0, ValueError("x"), 2.0)))
+    opt.close()
+    with read(tmp_path / "run.sqlite") as record:
+        assert [event.value for event in record] == [1.0, None, 2.0]
+
+
+def test_a_file_without_its_log_still_says_whose_it_is(tmp_path):
+    path, alone = tmp_path / "run.sqlite", tmp_path / "alone.sqlite"
+    opt = kl.Optimizer(BITS, rng=0, journal=path)
+    opt.tell(opt.ask(), [1.0, 2.0])
+    alone.write_bytes(path.read_bytes())
+    opt.close()
+    with read(alone) as record:
+        assert record.space == kl.Space.of(BITS) or record.seed == 0

@@ -544,9 +544,7 @@ def test_an_adaptation_of_ones_own_is_refused_at_once():
 
 
 def test_a_state_of_the_same_choices_under_other_names_is_refused():
-    source, target = (
-        Search(kl.Space({"op": kl.Choice(*options)}), rng=0) for options in (("big", "id"), ("id", "big"))
-    )
+    source, target = (Search(kl.Space(op=kl.Choice(*options)), rng=0) for options in (("big", "id"), ("id", "big")))
     with pytest.raises(ValueError, match="state_dict: one of another search"):
         target.load_state_dict(source.state_dict())
 

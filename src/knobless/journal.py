@@ -98,7 +98,7 @@ class Journal:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, (str, os.PathLike)) or not str(self.path):
+        if not isinstance(self.path, (str, os.PathLike)) or not Path(self.path).name:
             raise TypeError(f"journal: expected a path, got {self.path!r}")
         try:
             json.dumps(dict(self.meta))
@@ -151,9 +151,11 @@ class Writer:
     def __init__(self, journal: Journal) -> None:
         self.path = Path(journal.path)
         self._meta = journal.meta
-        lock = _Lock(self.path)
+        # Whatever names lead to a file, and wherever the process goes, there is one lock.
+        real = self.path.resolve()
+        lock = _Lock(real)
         try:
-            self._connection = _opened(self.path, writable=True)
+            self._connection = _opened(real, writable=True)
         except BaseException:
             lock.release()
             raise
@@ -197,6 +199,8 @@ class Writer:
             if differs:
                 raise JournalError(f"{self.path}: a journal of another run, {differs}")
         self.note(self._meta)
+        with _explained(self.path):  # into the file itself, so that it says what it is even without its -wal
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def note(self, meta: Mapping[str, Any]) -> None:
         """Adds to the notes."""
@@ -376,7 +380,8 @@ class _Lock:
 
     def release(self) -> None:
         with suppress(OSError):  # where an open file cannot be removed it stays
-            os.unlink(self._path)
+            if _identity_of(self._path) == self._key:
+                os.unlink(self._path)
         _Lock.held.discard(self._key)
         os.close(self._file)
 

@@ -76,6 +76,8 @@ class Log:
             ids = run_of([event.id for event in events])
             self._opt._confirm(ids, b"".join([event.code for event in events]))
         found = {event.id: self._value(event) for event in events}
+        if len(found) < len(events):
+            raise JournalError(f"{self._writer.path}: cannot be gone on with: a candidate is recorded more than once")
         return found if len(found) == len(candidates) else {id: found[id] for id in candidates.ids if id in found}
 
     def _value(self, event: Event) -> Value:

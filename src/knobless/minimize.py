@@ -11,7 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,7 +149,8 @@ class _Run:
         self.opt = opt
         self.budget = count("budget", budget)
         self.target = None if target is None else sign * real("target", target)
-        self.deadline = math.inf if timeout is None else time.monotonic() + positive_real("timeout", timeout)
+        self.timeout = math.inf if timeout is None else positive_real("timeout", timeout)
+        self.deadline = time.monotonic() + self.timeout
         self.stall = math.inf if stall is None else count("stall", stall)
         self.vectorized = boolean("vectorized", vectorized)
         self.callback = callback
@@ -168,6 +169,7 @@ class _Run:
         self.log: Log | None = None
         self.ahead: dict[int, float | Exception] = {}  # values that are here before those of earlier candidates
         self.recalled = False  # whether all of this iteration was found in the journal
+        self.first: int | None = None  # the first candidate of all, whose error is shown at once
 
     def run(self, workers: Any, evaluation_timeout: float | None, journal: Any, adopt: bool, progress: bool) -> Result:
         self.evaluate = self._all_at_once if self.vectorized else self._one_by_one
@@ -267,10 +269,13 @@ class _Run:
 
     def _values(self, candidates: Batch) -> Iterator[float | Exception]:
         """In the order of the candidates: those that the journal has, and the others, evaluated now."""
+        self.first = candidates.ids[0] if self.opt.nfev == 0 else None
         if self.log is None:
             return self.evaluate(candidates)
         self.ahead = self.log.recall(candidates)
         missing = [i for i, id in enumerate(candidates.ids) if id not in self.ahead]
+        if self.recalled and missing:
+            self.deadline = time.monotonic() + self.timeout  # what is recalled does not count
         self.recalled = not missing
         if self.recalled:
             return map(self.ahead.__getitem__, candidates.ids)
@@ -294,13 +299,13 @@ class _Run:
 
     def _one_by_one(self, candidates: Batch) -> Iterator[float | Exception]:
         log = self.log
-        for i, candidate in enumerate(candidates):
+        for candidate in candidates:
             started = time.time() if log else 0.0
             value: float | Exception
             try:
                 value = self.sign * objective_value(self.fun(candidate.x))
             except Exception as error:
-                if i == 0 and self._is_first():  # a typo should not cost a budget
+                if candidate.id == self.first:  # a typo should not cost a budget
                     if isinstance(error, StopIteration):  # which would look like the end of this generator
                         raise RuntimeError("objective: raised StopIteration") from error
                     raise
@@ -321,7 +326,7 @@ class _Run:
                 raise TypeError(f"objective: expected an array of {len(candidates)} numbers, got one of {shown}")
             each = (self.sign * values).astype(float).tolist()
         except Exception as error:
-            if self._is_first():
+            if candidates.ids[0] == self.first:
                 raise
             each = [error] * len(candidates)
         if self.log:
@@ -332,7 +337,6 @@ class _Run:
         """As many at once as the pool takes. What comes is recorded then, and handed on in its turn."""
         pool: Any = self.pool
         waiting, out = deque(candidates), set[int]()
-        first = candidates[0].id if self._is_first() else -1
         try:
             for id in candidates.ids:
                 while id not in self.ahead:
@@ -344,22 +348,24 @@ class _Run:
                         return  # the time is up
                     left = self.deadline - time.monotonic()
                     came = pool.wait(left if 0.0 < left < math.inf and waiting else None)
-                    met = self._take(came, out, first)
+                    met = self._take(came, out)
                     waiting = deque(c for c in waiting if c.id < met) if met < math.inf else waiting
                 yield self.ahead[id]
         finally:
             if out:
-                self._take(pool.wait(0.0), out, -1)  # whatever has ended the run, these are paid for
+                self.first = None
+                with suppress(Exception):  # what has ended the run is being said already
+                    self._take(pool.wait(0.0), out)  # whatever it was, these are paid for
                 pool.discard(out)
 
-    def _take(self, outcomes: Iterable[Any], out: set[int], first: int) -> float:
+    def _take(self, outcomes: Iterable[Any], out: set[int]) -> float:
         """Records what has come; returns the lowest id that meets the target: no later one is needed."""
         pool: Any = self.pool
         met = math.inf
         for outcome in outcomes:
             out.discard(outcome.id)
             value = self._came(outcome.value)
-            if outcome.id == first and isinstance(value, Exception):
+            if outcome.id == self.first and isinstance(value, Exception):
                 if self.log:
                     self.log.forget()
                 pool.discard(out)  # nor is any of the others wanted
@@ -376,10 +382,6 @@ class _Run:
             return value if isinstance(value, Exception) else self.sign * objective_value(value)
         except Exception as error:
             return error
-
-    def _is_first(self) -> bool:
-        """Whether this is the first evaluation of all, whose error is shown at once."""
-        return self.opt.nfev == 0 and (self.log is None or not self.log.resumed)
 
     def _report(self) -> None:
         """A row for the history, and an info for the callback, which may raise StopIteration."""

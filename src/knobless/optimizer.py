@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -274,7 +274,9 @@ class Optimizer:
         one of them is unknown or was told before.
         """
         ids = ids_of(candidates)
-        values = [values] if isinstance(candidates, Candidate) else values
+        values = (
+            [values] if isinstance(candidates, Candidate) else values if hasattr(values, "__len__") else list(values)
+        )
         f, errors = values_of(values, len(ids))
         self._expect(ids)
         if self._journal is not None:

@@ -350,14 +350,14 @@ class _Futures:
         end = math.inf if timeout is None else time.monotonic() + timeout
         arrived: list[Outcome] = []
         while self._out and not arrived:
-            if self._broken:
-                raise self._broken
-            left = max(end - time.monotonic(), 0.0)
+            left = 0.0 if self._broken else max(end - time.monotonic(), 0.0)
             for id in self._finished(min(left, TICK) if self._limit else left):
                 arrived += self._collect(id)
             if self._limit:
                 arrived += self._overdue(self._limit)
             self._feed()
+            if self._broken and not arrived:  # after all that had come before
+                raise self._broken
             if not left:
                 break
         return arrived
@@ -451,7 +451,13 @@ def _put(queue: SimpleQueue[int], id: int, _: object) -> None:
 
 def _on_executor(executor: Executor, call: Callable[[Any], Reply], limit: float | None) -> _Futures:
     capacity = getattr(executor, "_max_workers", MANY)
-    return _Futures(lambda id, x: executor.submit(call, x), capacity, limit)
+
+    def start(id: int, x: Any) -> Future[Reply]:
+        if isinstance(executor, ProcessPoolExecutor):
+            _pickled("x", x)  # it would call this a failure of the function
+        return executor.submit(call, x)
+
+    return _Futures(start, capacity, limit)
 
 
 def _on_dask(executor: Any, call: Callable[[Any], Reply], limit: float | None) -> _Futures:
@@ -562,14 +568,14 @@ class _Processes:
         end = math.inf if timeout is None else time.monotonic() + timeout
         arrived: list[Outcome] = []
         while self._out and not arrived:
-            if self._broken:
-                raise self._broken
-            left = max(end - time.monotonic(), 0.0)
+            left = 0.0 if self._broken else max(end - time.monotonic(), 0.0)
             for worker in self._restless(min(left, TICK)):
                 arrived += self._hear(worker)
             if self._limit:
                 arrived += self._overdue(self._limit)
             self._feed()
+            if self._broken and not arrived:  # after all that had come before
+                raise self._broken
             if not left:
                 break
         return arrived
