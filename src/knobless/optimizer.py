@@ -274,9 +274,10 @@ class Optimizer:
         one of them is unknown or was told before.
         """
         ids = ids_of(candidates)
-        values = (
-            [values] if isinstance(candidates, Candidate) else values if hasattr(values, "__len__") else list(values)
-        )
+        if isinstance(candidates, Candidate):
+            values = [values]
+        elif isinstance(values, Iterator):  # which would be gone after the first look
+            values = list(values)
         f, errors = values_of(values, len(ids))
         self._expect(ids)
         if self._journal is not None:
