@@ -19,7 +19,7 @@ PATIENCE = 60  # seconds after which something that must happen is taken not to
 ALLOWED = 3  # deaths that Dask forgives a task, by its own default
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture  # a new one for each test: Dask does not always replace a worker that was killed
 def cluster():
     quiet = {"silence_logs": logging.CRITICAL, "dashboard_address": ":0"}
     with LocalCluster(n_workers=3, threads_per_worker=1, processes=True, **quiet) as cluster, Client(cluster) as client:
@@ -28,7 +28,7 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
-    cluster.wait_for_workers(3, timeout=PATIENCE)  # those that died before have been replaced
+    cluster.wait_for_workers(3, timeout=PATIENCE)
     return cluster
 
 
