@@ -100,7 +100,7 @@ class Iteration:
 
     def settle(self, ids: Sequence[int], f: Array, fate: int) -> None:
         """These have come back with values, or never will."""
-        if len(f) == self.missing and fate == TOLD and ids == range(self.first, self.first + self.drawn):
+        if len(f) == self.missing == self.drawn and fate == TOLD and ids == range(self.first, self.first + self.drawn):
             self._f, self._fate, self.missing = f, bytearray([TOLD]) * len(f), 0  # the usual case: all of it at once
             return
         self._f = np.concatenate([self._f, np.full(self.drawn - len(self._f), math.nan)])

@@ -6,7 +6,7 @@ for its value; and known ones, whose value is at hand.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,10 +22,11 @@ class Memory:
         self._values: dict[bytes, float] = {}
         self._out: dict[bytes, list[int]] = {}  # ids that wait for a point; the first was handed out
         self._keys: dict[int, bytes] = {}  # of the ids handed out
+        self._both = 0  # points that became known while they were out
 
     def __len__(self) -> int:
         """Points known or on their way to be."""
-        return len(self._values) + sum(key not in self._values for key in self._out)
+        return len(self._values) + len(self._out) - self._both
 
     def is_out(self, id: int) -> bool:
         return id in self._keys
@@ -48,37 +49,50 @@ class Memory:
         """With the contents of another."""
         self._values, self._out = values, out
         self._keys = {waiting[0]: key for key, waiting in out.items()}
+        self._both = sum(key in values for key in out)
 
     def recall(self, code: Points) -> float | None:
         return self._values.get(self._keys_of(code[None])[0])
 
     def store(self, code: Points, value: float) -> None:
-        self._values[self._keys_of(code[None])[0]] = value
+        key = self._keys_of(code[None])[0]
+        self._both += key in self._out and key not in self._values
+        self._values[key] = value
 
-    def meet(self, ids: Sequence[int], codes: Points) -> Iterator[tuple[bool, float | None]]:
-        """For each point whether it is new, and its value if it is known."""
-        for id, key in zip(ids, self._keys_of(codes), strict=True):
-            if key in self._values:
-                yield False, self._values[key]
-                continue
-            waiting = self._out.setdefault(key, [])
-            waiting.append(id)
-            if len(waiting) == 1:
+    def meet(self, ids: Sequence[int], codes: Points) -> tuple[list[int], list[int], list[float]]:
+        """The rows of new points; and the ids of known ones, with their values. The others wait for a twin."""
+        new: list[int] = []
+        known: list[int] = []
+        values: list[float] = []
+        for row, (id, key) in enumerate(zip(ids, self._keys_of(codes), strict=True)):
+            value = self._values.get(key)
+            if value is not None:
+                known.append(id)
+                values.append(value)
+            elif key in self._out:
+                self._out[key].append(id)
+            else:
+                self._out[key] = [id]
                 self._keys[id] = key
-            yield len(waiting) == 1, None
+                new.append(row)
+        return new, known, values
 
-    def back(self, ids: Sequence[int], f: Array, keep: bool) -> tuple[list[int], Array]:
+    def back(self, ids: Sequence[int], f: Array, keep: bool) -> tuple[Sequence[int], Array]:
         """These points are no longer out, and their values are to be kept or not; both again, with their twins."""
         all_ids: list[int] = []
         all_f: list[float] = []
         for id, value in zip(ids, f.tolist(), strict=True):
             key = self._keys.pop(id)
+            if self._both and key in self._values:
+                self._both -= 1
             if keep:
                 self._values[key] = value
             waiting = self._out.pop(key)
             all_ids += waiting
             all_f += [value] * len(waiting)
-        return all_ids, np.array(all_f)
+        return (ids, f) if len(all_ids) == len(ids) else (all_ids, np.array(all_f))  # the same, if there were no twins
 
     def _keys_of(self, codes: Points) -> list[bytes]:
-        return [row.tobytes() for row in self._space.visible(codes)]
+        seen = np.ascontiguousarray(self._space.visible(codes))
+        data, width = seen.tobytes(), seen.itemsize * seen.shape[1]
+        return [data[i : i + width] for i in range(0, len(data), width)]

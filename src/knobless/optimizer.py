@@ -23,14 +23,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ._checks import boolean, objective_value, positive_int
-from .adaptation import Signal
+from .algorithm import Algorithm
 from .candidates import GIVEN_UP, NOTHING, TOLD, Batch, Candidate, Iteration, ids_of, values_of
 from .describe import algorithm_data, generator_data, generator_of, space_data
 from .families import Array, Points
-from .igo import IGO, State, pbil_lambda
+from .igo import State
 from .journal import ADDED, Event, Journal, JournalError, Writer, kept
 from .memory import Memory
 from .packing import Packing
+from .recipes import recommended
 from .snapshot import load, save
 from .space import Space
 
@@ -88,7 +89,7 @@ class Optimizer:
     def __init__(
         self,
         space: Any,
-        algorithm: IGO | None = None,
+        algorithm: Algorithm | None = None,
         x0: Any = None,
         rng: Any = None,
         batch: int = 1,
@@ -97,8 +98,9 @@ class Optimizer:
     ) -> None:
         self.space = Space.of(space)
         family = self.space.family
-        algorithm = pbil_lambda(family) if algorithm is None else algorithm
-        if not isinstance(algorithm, IGO):
+        self.deterministic = boolean("deterministic", deterministic)
+        algorithm = recommended(family, self.deterministic) if algorithm is None else algorithm
+        if not isinstance(algorithm, Algorithm):
             raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
         if algorithm.family != family:
             shown = f"one for {algorithm.family.variables} variables with {algorithm.family.dim} free parameters"
@@ -108,7 +110,6 @@ class Optimizer:
         self.algorithm = algorithm.at_least(self.batch)
         self.rng, self._spare = _streams(rng)
         self._seed = None if isinstance(rng, (np.random.Generator, np.random.BitGenerator)) else _entropy(self.rng)
-        self.deterministic = boolean("deterministic", deterministic)
         self._memory = Memory(self.space) if self.deterministic else None
         self._begin(None if x0 is None else self.space.encode(x0, "x0"))
         self._late: dict[int, Late] = {}  # candidates of closed iterations that are still out
@@ -138,14 +139,11 @@ class Optimizer:
         return Packing(self.space)
 
     def _begin(self, x0: Points | None) -> None:
-        """With θ halfway to x0, which is handed out before any point is drawn."""
+        """With x0, which is handed out before any point is drawn."""
         family = self.algorithm.family
-        theta = family.initial()
-        self._guests = family.mode(theta)[None][:0] if x0 is None else x0[None]
-        if x0 is not None:
-            theta = family.move(theta, 0.5 * (family.statistics(self._guests)[0] - theta))
+        self._guests = family.mode(family.initial())[None][:0] if x0 is None else x0[None]
         self._x0 = x0
-        self._state = self.algorithm.init(theta)
+        self._state: Any = self.algorithm.init(x0=x0)
         self._iteration = Iteration(0, len(self._guests) + self.lam, guests=len(self._guests))
 
     def __repr__(self) -> str:
@@ -165,10 +163,9 @@ class Optimizer:
         return self.algorithm.eps(self._state)
 
     @property
-    def state(self) -> State:
+    def state(self) -> Any:
         """The algorithm's state, a copy."""
-        theta, (s, gamma, lam_r) = self._state
-        return State(theta.copy(), Signal(s.copy(), gamma, lam_r))
+        return self._state.copy()
 
     @property
     def theta(self) -> Array:
@@ -318,7 +315,7 @@ class Optimizer:
         save(self, path)
 
     @classmethod
-    def load(cls, path: Any, space: Any, algorithm: IGO | None = None) -> Optimizer:
+    def load(cls, path: Any, space: Any, algorithm: Algorithm | None = None) -> Optimizer:
         """The optimizer that was saved; what was out is still out, `out` has it.
 
         An algorithm with parts of the user's own must be given again.
@@ -365,37 +362,37 @@ class Optimizer:
             )
         k = due if k is None else k
         guests = min(k, len(self._guests))
-        codes = self.algorithm.ask(self._state, self.rng, min(k, due) - guests)
+        start = iteration.drawn - iteration.guests + len(self._guests)  # of those that are no guests
+        codes = self.algorithm.ask(self._state, self.rng, min(k, due) - guests, start)
         if guests:
             codes = np.concatenate([self._guests[:guests], codes])
             self._guests = self._guests[guests:]
         if k > due:
-            codes = np.concatenate([codes, self.algorithm.ask(self._state, self._spare, k - due)])
+            codes = np.concatenate([codes, self.algorithm.ask(self._state, self._spare, k - due, self.lam)])
         return iteration.extend(codes), codes
 
     def _ask_new(self, k: int | None, memory: Memory) -> Batch:
         """Draws until k points are new, or all of an iteration are looked at and some are new."""
-        ids: list[int] = []
-        codes: list[Points] = []
+        ids: Sequence[int] = ()
+        codes = self._guests[:0]
         while not self.exhausted and (not ids if k is None else len(ids) < k):
             left = None if k is None else k - len(ids)
-            for id, code in self._met(memory, left if left is None else min(left, self._undrawn or left)):
-                ids.append(id)
-                codes.append(code)
-        return Batch(self.space, ids, np.array(codes) if ids else self._guests[:0])
+            more, fresh = self._met(memory, left if left is None else min(left, self._undrawn or left))
+            ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)
+        return Batch(self.space, ids, codes)
 
-    def _met(self, memory: Memory, k: int | None) -> list[tuple[int, Points]]:
+    def _met(self, memory: Memory, k: int | None) -> tuple[Sequence[int], Points]:
         """The new ones among the next k points; those whose value is known are settled."""
         ids, codes = self._draw(k)
-        fresh: list[tuple[int, Points]] = []
-        for id, code, (new, value) in zip(ids, codes, memory.meet(ids, codes), strict=True):
-            self._stale = 0 if new else self._stale + 1
-            if new:
-                fresh.append((id, code))
-            elif value is not None:
-                self._iteration.settle([id], np.array([value]), TOLD)
+        new, known, values = memory.meet(ids, codes)
+        if len(new) == len(ids):  # the usual case
+            self._stale = 0
+            return ids, codes
+        self._stale = len(ids) - 1 - new[-1] if new else self._stale + len(ids)
+        if known:
+            self._iteration.settle(known, np.array(values), TOLD)
         self._close()
-        return fresh
+        return [ids[row] for row in new], codes[new]
 
     def _ask_again(self, k: int | None) -> Batch:
         """What was out when another process ended, and new ones if that is not enough."""
@@ -416,8 +413,9 @@ class Optimizer:
 
     def _expect(self, ids: Sequence[int]) -> None:
         """ValueError if one of these is not out."""
-        if self._memory is None and isinstance(ids, range) and self._iteration.are_out(ids):
-            return
+        if isinstance(ids, range) and self._iteration.are_out(ids):
+            if self._memory is None or all(map(self._memory.is_out, ids)):
+                return
         if len(set(ids)) < len(ids):
             raise ValueError(f"candidates: expected each once, got the ids {list(ids)}")
         for id in ids:
@@ -448,7 +446,7 @@ class Optimizer:
             self._again = [id for id in self._again if id not in ids]
         if self._memory is not None:
             ids, f = self._memory.back(ids, f, keep=fate == TOLD)
-        if isinstance(ids, range) and ids.start >= self._iteration.first:
+        if not self._late or (isinstance(ids, range) and ids.start >= self._iteration.first):
             self._iteration.settle(ids, f, fate)
         else:
             now = [i for i, id in enumerate(ids) if self._late.pop(id, None) is None]
@@ -475,10 +473,11 @@ class Optimizer:
         x, f = iteration.harvest()
         if len(f):
             self._state = self.algorithm.tell(self._state, x, f)
-        self._recent.append(iteration)
-        self._kept += iteration.drawn
-        while self._kept - self._recent[0].drawn > RECENT:
-            self._kept -= self._recent.popleft().drawn
+        if self._memory is None:  # which has them all
+            self._recent.append(iteration)
+            self._kept += iteration.drawn
+            while self._kept - self._recent[0].drawn > RECENT:
+                self._kept -= self._recent.popleft().drawn
         self.nit += 1
         self._iteration = Iteration(iteration.first + iteration.drawn, self.lam)
         if self._on_iteration is not None:
@@ -521,7 +520,7 @@ class Optimizer:
 
     @classmethod
     def folded(
-        cls, space: Space, algorithm: IGO, identity: Mapping[str, Any], events: Iterable[Event], sign: float
+        cls, space: Space, algorithm: Algorithm, identity: Mapping[str, Any], events: Iterable[Event], sign: float
     ) -> Self:
         """The optimizer that a journal's events lead to, values times `sign`."""
         opt = cls(space, algorithm, None, 0, identity["batch"], identity["deterministic"])

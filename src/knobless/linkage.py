@@ -1,0 +1,94 @@
+"""Which variables belong together: the linkage tree of a population.
+
+Variables whose values go together in good points are likely to work together. The tree joins, again and again, the two
+groups of variables that are nearest (unweighted average linkage, UPGMA). The distance of two variables is 2 − (H(a) +
+H(b)) / H(a, b), with entropies of the population: 0 where each tells the other, 1 where neither tells anything.
+
+Distances are whole numbers in units of 2⁻³⁰, and ties are broken by a random order of the variables: so that the
+compiled engine, whose sums are in another order, joins the same groups.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .families import Array, Points
+from .stream import Stream
+
+UNIT = 2.0**30
+MOST = 4096  # variables whose pairs are looked at: a matrix of 128 MB
+
+Group = NDArray[np.intp]
+
+
+def tree(points: Points, options: NDArray[np.intp], stream: Stream) -> list[Group]:
+    """Groups of variables to be taken over together, from single ones up to all but the whole.
+
+    Groups that are always taken over alike, because each tells the other, are one. Beyond `MOST` variables there are
+    only single ones.
+    """
+    n = points.shape[1]
+    if n > MOST:
+        return list(np.arange(n)[:, None])
+    order = stream.permutation(n)
+    return joined(distances(points[:, order], options[order]), order)
+
+
+def distances(points: Points, options: NDArray[np.intp]) -> Array:
+    """Of each variable to each other one, inf to itself."""
+    m, n = points.shape
+    h = entropy_terms(m)
+    starts = np.concatenate([[0], np.cumsum(options)[:-1]])
+    shown = np.zeros((m, int(options.sum())), dtype=np.float32)  # one-hot, so that a product counts pairs
+    shown[np.arange(m)[:, None], starts + points] = 1.0
+    alone = np.add.reduceat(h[shown.sum(axis=0).astype(np.intp)], starts)
+    pairs = h[(shown.T @ shown).astype(np.intp)]
+    joint = np.add.reduceat(np.add.reduceat(pairs, starts, axis=0), starts, axis=1)
+    told = np.divide(alone[:, None] + alone, joint, out=np.full((n, n), 2.0), where=joint > 0.0)
+    distance = np.rint(UNIT * (2.0 - told))
+    np.fill_diagonal(distance, np.inf)
+    return distance
+
+
+def entropy_terms(m: int) -> Array:
+    """−p log₂ p for p = 0, 1/m, …, 1."""
+    p = np.arange(1, m + 1) / m
+    return np.concatenate([[0.0], -p * np.log2(p)])
+
+
+def joined(distance: Array, names: NDArray[np.intp]) -> list[Group]:
+    """The groups that arise as the nearest two are joined, the first of equals, until one is left."""
+    n = len(distance)
+    groups: list[Group] = list(names[:, None])
+    useful = [True] * n
+    place, size = list(range(n)), np.ones(n)  # of the group that each row stands for
+    rows = np.arange(n)
+    nearest = distance.argmin(axis=1)
+    least = distance[rows, nearest]
+    for _ in range(n - 1):
+        i = int(least.argmin())
+        j = int(nearest[i])
+        if least[i] <= 0.0:
+            useful[place[i]] = useful[place[j]] = False
+        groups.append(np.concatenate([groups[place[i]], groups[place[j]]]))
+        useful.append(True)
+        place[i] = len(groups) - 1
+        row = np.rint((size[i] * distance[i] + size[j] * distance[j]) / (size[i] + size[j]))
+        row[i] = np.inf  # row j stands for nobody any more: it is infinitely far from everyone
+        distance[i] = distance[:, i] = row
+        distance[j] = distance[:, j] = np.inf
+        size[i] += size[j]
+        least[j] = np.inf
+        stale = (nearest == i) | (nearest == j)
+        stale[i] = True
+        stale &= least < np.inf
+        stale[i] = True
+        changed = np.flatnonzero(stale)
+        nearest[changed] = distance[changed].argmin(axis=1)
+        least[changed] = distance[changed, nearest[changed]]
+        nearer = (row < least) | ((row == least) & (i < nearest))
+        nearer &= (least < np.inf) & ~stale
+        nearest[nearer] = i
+        least[nearer] = row[nearer]
+    return [group for group, keep in zip(groups[:-1], useful[:-1], strict=True) if keep]
