@@ -413,9 +413,9 @@ class Optimizer:
 
     def _expect(self, ids: Sequence[int]) -> None:
         """ValueError if one of these is not out."""
-        if isinstance(ids, range) and self._iteration.are_out(ids):
-            if self._memory is None or all(map(self._memory.is_out, ids)):
-                return
+        out = isinstance(ids, range) and self._iteration.are_out(ids)
+        if out and (self._memory is None or all(map(self._memory.is_out, ids))):
+            return
         if len(set(ids)) < len(ids):
             raise ValueError(f"candidates: expected each once, got the ids {list(ids)}")
         for id in ids:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +137,7 @@ class Pyramid:
     def begin(self, key: int) -> None:
         """With the key of its random numbers."""
         self.stream = Stream(key)
-        self._individuals = [individual(self, self.stream) for _ in range(self.climbers)]
+        self._individuals = [individual(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
         self.pending = np.array([self._next(i, None) for i in range(self.climbers)])
 
     def tell(self, values: list[float]) -> None:
@@ -154,8 +154,7 @@ class Pyramid:
             try:
                 x = self._individuals[i].send(value)  # type: ignore[arg-type]
             except StopIteration:
-                assert self.stream is not None
-                self._individuals[i] = individual(self, self.stream)
+                self._individuals[i] = individual(self, self.stream, None)  # type: ignore[arg-type]
                 x = next(self._individuals[i])
                 self.rests = True
             value = self._values.get(x.tobytes())
@@ -197,13 +196,10 @@ class Pyramid:
         return other
 
 
-def individual(pyramid: Pyramid, stream: Stream) -> Individual:
-    """From a random point to the top of the pyramid."""
-    x = pyramid.x0
-    pyramid.x0, x = None, None if x is None else x.copy()
-    if x is None:
-        words = (stream.words(pyramid.family.words) >> np.uint64(32)).astype(np.uint32)
-        x = pyramid.family.draw(pyramid.first, words[None])[0]
+def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individual:
+    """From x0, or else a random point, to the top of the pyramid."""
+    words = (stream.words(pyramid.family.words) >> np.uint64(32)).astype(np.uint32)
+    x = pyramid.family.draw(pyramid.first, words[None])[0] if x0 is None else x0.copy()
     f = yield x
     f = yield from climb(x, f, pyramid, stream)
     pyramid.join(0, x)

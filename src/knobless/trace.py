@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .adaptation import SNR
+from .algorithm import Algorithm
 from .candidates import GIVEN_UP, TOLD
 from .families import Array, Bernoulli, Categorical, Points, Product, slices
-from .igo import IGO
 from .journal import COLUMNS, Event, Record, _explained, read
 from .optimizer import Optimizer
 from .space import Space
@@ -166,7 +166,7 @@ class Trace:
         with read(run) as record:
             return cls(record)
 
-    def _begun(self, record: Record, algorithm: IGO) -> Optimizer:
+    def _begun(self, record: Record, algorithm: Algorithm) -> Optimizer:
         """Before the first evaluation, and looked at after each iteration from then on."""
         with _explained(record.path):
             opt = Optimizer.folded(record.space, algorithm, record.identity, (), record.sign)
@@ -295,7 +295,7 @@ class Trace:
     @property
     def alpha(self) -> float | None:
         """The signal-to-noise ratio that is kept, if any is."""
-        adaptation = None if self.algorithm is None else self.algorithm.adaptation
+        adaptation = getattr(self.algorithm, "adaptation", None)
         return adaptation.alpha if isinstance(adaptation, SNR) else None
 
     @property

@@ -195,7 +195,7 @@ class Run:
         self._plan: Plan = plan
         self._numbers = np.array(plan, dtype=float)
         self.objective = objective
-        theta, (s, gamma, lam_r) = algorithm.init() if state is None else state
+        theta, (s, gamma, lam_r), _ = algorithm.init() if state is None else state
         self.theta, self._s = theta.copy(), s.copy()
         self._scalars = np.array([gamma, lam_r, math.inf, sign])
         self._counts = np.zeros(6, dtype=np.int64)
