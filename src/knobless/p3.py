@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from .adaptation import Signal
 from .families import Array, Bernoulli, Categorical, Family, Points, Product
-from .linkage import Group, tree
+from .linkage import Group, Pairs
 from .stream import Stream
 
 SKIPPED = 1000  # points in a row answered from memory, after which one is handed out all the same
@@ -59,12 +59,14 @@ class P3:
         return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own.copy()
 
     def tell(self, state: Pyramid, x: Points, f: Array) -> Pyramid:
-        values = [math.inf] * self.climbers  # of one that was given up
-        row = 0
-        for i, wanted in enumerate(state.pending):
-            if row < len(x) and (x[row] == wanted).all():
-                values[i] = float(f[row]) if f[row] == f[row] else math.inf
-                row += 1
+        values = [value if value == value else math.inf for value in f.tolist()]
+        if len(values) < self.climbers:  # those given up are as bad as failures
+            told, rows, values = iter(values), iter(x), []
+            row = next(rows)
+            for wanted in state.pending:
+                here = row is not None and (row == wanted).all()
+                values.append(next(told) if here else math.inf)
+                row = next(rows, None) if here else row
         state.tell(values)
         return state
 
@@ -98,17 +100,19 @@ def options_of(family: Family) -> NDArray[np.intp]:
 class Level:
     """Points of the pyramid, and the groups of variables that belong together among them."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: NDArray[np.intp]) -> None:
         self.points: list[Points] = []
+        self._pairs = Pairs(options)
         self._tree: list[Group] | None = None
 
     def add(self, x: Points) -> None:
         self.points.append(x.copy())
+        self._pairs.add(x)
         self._tree = None
 
-    def tree(self, options: NDArray[np.intp], stream: Stream) -> list[Group]:
+    def tree(self, stream: Stream) -> list[Group]:
         if self._tree is None:
-            self._tree = tree(np.array(self.points), options, stream)
+            self._tree = self._pairs.tree(stream)
         return self._tree
 
 
@@ -167,7 +171,7 @@ class Pyramid:
         if x.tobytes() not in self.members:
             self.members.add(x.tobytes())
             if level == len(self.levels):
-                self.levels.append(Level())
+                self.levels.append(Level(self.options))
             self.levels[level].add(x)
 
     @property
@@ -205,7 +209,7 @@ def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individua
     pyramid.join(0, x)
     for i, level in enumerate(pyramid.levels):  # which may grow meanwhile
         before = f
-        f = yield from cross(x, f, level, pyramid.options, stream)
+        f = yield from cross(x, f, level, stream)
         if f < before:
             pyramid.join(i + 1, x)
 
@@ -231,11 +235,9 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
                 return f
 
 
-def cross(
-    x: Points, f: float, level: Level, options: NDArray[np.intp], stream: Stream
-) -> Generator[Points, float, float]:
+def cross(x: Points, f: float, level: Level, stream: Stream) -> Generator[Points, float, float]:
     """Takes over groups, the smallest first, each from some member of the level where it differs."""
-    groups = level.tree(options, stream)
+    groups = level.tree(stream)
     donors = np.array(level.points)
     sizes = np.array([len(group) for group in groups], dtype=np.intp)
     for i in np.lexsort((stream.words(len(groups)), sizes)).tolist():
