@@ -48,6 +48,8 @@ from .space import Space
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
+__all__ = ["Counts", "Event", "Journal", "JournalError", "Record", "read"]
+
 APPLICATION = 0x6B6E6F62  # "knob", where SQLite keeps what a file is for
 VERSION = 1
 LARGEST = 2**26  # bytes of one text or blob; asked of SQLite, which refuses before it takes memory

@@ -25,6 +25,8 @@ from .optimizer import Optimizer
 from .space import Space
 from .variables import Binary, Choice, Variable
 
+__all__ = ["Trace"]
+
 ROWS = 2048  # iterations kept, at most
 SHADES = 400  # of these, the ones of which θ is kept
 HEIGHT = 256  # rows of θ kept
