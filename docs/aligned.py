@@ -1,4 +1,7 @@
-"""For the site: the aligned lists of a docstring, with a name and what it means in each row, become tables."""
+"""For the site: the aligned lists of a docstring, with a name and what it means in each row, become tables.
+
+So do the fields of a named tuple and the values of an enumeration, which have no words of their own.
+"""
 
 import re
 from typing import Any
@@ -22,8 +25,19 @@ def _table(part: str) -> str | None:
             rows[-1][1] += " " + line.strip()
         else:
             return None
-    names = [", ".join(f"`{each}`" for each in name.split(", ")) for name, _ in rows]
-    return "\n".join(["| name | meaning |", "|---|---|", *(f"| {n} | {text} |" for n, (_, text) in zip(names, rows, strict=True))])
+    return _rows("name | meaning", [(name.replace(", ", "`, `"), text) for name, text in rows])
+
+
+def _rows(head: str, rows: list[tuple[str, str]]) -> str:
+    return "\n".join([f"| {head} |", "|---|---|", *(f"| `{name}` | {text} |" for name, text in rows)])
+
+
+def _fields(cls: griffe.Class) -> str:
+    bases = {str(base) for base in cls.bases}
+    of = {name: each for name, each in cls.attributes.items() if not each.docstring}
+    if "NamedTuple" in bases:
+        return _rows("field | type", [(name, f"`{each.annotation}`".replace("|", "\\|")) for name, each in of.items()])
+    return _rows("name | value", [(name, f"`{each.value}`") for name, each in of.items()]) if "StrEnum" in bases else ""
 
 
 class Aligned(griffe.Extension):
@@ -32,4 +46,5 @@ class Aligned(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Changes the docstring before it is rendered."""
         if obj.docstring:
-            obj.docstring.value = tabled(obj.docstring.value)
+            fields = _fields(obj) if isinstance(obj, griffe.Class) else ""
+            obj.docstring.value = f"{tabled(obj.docstring.value)}\n\n{fields}".rstrip()
