@@ -30,9 +30,9 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/categories.py
 	$(BIN)/python benchmarks/engine.py
 
-# The site, into site/.
+# The site, into site/. With --quiet, warnings would not be errors.
 docs: .venv/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
 # Wheel and sdist, each tried in an environment that has nothing but what it asks for.
