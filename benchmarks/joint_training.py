@@ -1,6 +1,11 @@
-"""Milliseconds per update of the joint trainings on a GPU: 30 trials as one batch, one trial alone, and eager PyTorch.
+"""Milliseconds per update of the joint trainings on a GPU: 30 trials as one batch, one alone, and plain PyTorch.
 
     python benchmarks/joint_training.py [--mnist FOLDER] [--updates 500]
+
+*Plain* is the loop that one would write with `knobless.torch.Search`: autograd, `torch.optim.SGD`, a batched product a
+layer, nothing compiled. It is measured as it is, and with the whole step recorded as a CUDA graph, as
+docs/joint_training.md says. *Eager* calls our own functions, backpropagation by hand and fused kernels among them,
+without compiler or graph.
 
 The floor is what cannot be avoided: each weight is read for the way up and for the way back, and read and written, with
 its momentum, by the update; these bytes over the bandwidth of a large copy, measured here. Beside it stands what the
@@ -16,9 +21,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
 
+from knobless import Binary
+from knobless.joint.networks import Activations, Network, linear, repeated, rows
 from knobless.joint.runs import ACTIVATIONS, LAYERS
-from knobless.joint.training import Training
+from knobless.joint.training import DECAY, MOMENTUM, Setting, Training, pixels
+from knobless.torch import Search
 from knobless.torch.data import Data, mnist
 
 TRIALS = 30
@@ -70,6 +80,69 @@ def milliseconds(training: Training, updates: int) -> float:
     return 1e3 * min(seconds(lambda: training.run(training.done + updates)) for _ in range(3)) / updates
 
 
+def logits(network: Network, W: list[Tensor], x: Tensor, masks: Tensor) -> Tensor:
+    """Of all architectures of all trials, [R, A, B, classes], for autograd."""
+    if isinstance(network, Activations):
+        return network.logits(W, x, masks)
+    first, b_first, hidden, b_hidden, last, b_last = W
+    X = repeated(linear(x, first, b_first).relu(), masks.shape[1])
+    on = rows(masks.to(X.dtype), X)
+    # Taken apart at once: the gradient of hidden[:, k] would be as large as all of hidden, for every k.
+    for k, layer in enumerate(zip(hidden.unbind(1), b_hidden.unbind(1), strict=True)):
+        X = X + on[:, :, k] * linear(X, *layer).relu()
+    return linear(X, last, b_last).view(*masks.shape[:2], x.shape[1], -1)
+
+
+def plain(setting: Setting, data: Data, trials: int, device: str = "cuda") -> Callable[[], None]:
+    """A step of the loop that one would write, for trials as one batch."""
+    network, bits = setting.network, Binary(setting.network.n)
+    each = [network.parameters(torch.Generator().manual_seed(trial)) for trial in range(trials)]
+    W = [torch.stack(same).to(device).requires_grad_() for same in zip(*each, strict=True)]
+    search = Search(bits, setting.algorithm(bits), trials=trials, rng=0).to(device)
+    rule = {"momentum": MOMENTUM, "nesterov": True, "weight_decay": DECAY}
+    optimizer = torch.optim.SGD(W, lr=setting.learning_rate, **rule)
+    images = torch.tensor(data.train_x, device=device)
+    labels = torch.tensor(data.train_y, dtype=torch.int64, device=device)
+
+    def step() -> None:
+        batch = torch.randint(len(images), (trials, setting.batch), device=device)
+        x, y = pixels(images[batch]), labels[batch]
+        masks = search.ask(2)
+        scores = logits(network, W, x, masks)
+        each = cross_entropy(scores.flatten(0, 2), y[:, None].expand(scores.shape[:3]).flatten(), reduction="none")
+        losses = each.view(scores.shape[:3]).mean(-1)
+        optimizer.zero_grad()
+        losses.mean(1).sum().backward()  # of each trial the mean; trials have no weights in common
+        if setting.clip < float("inf"):
+            norm = torch.stack([w.grad.flatten(1).norm(dim=1) for w in W]).norm(dim=0)
+            for w in W:
+                w.grad *= (setting.clip / norm).clamp(max=1.0).view(-1, *[1] * (w.dim() - 1))
+        optimizer.step()
+        search.tell(masks, losses.detach())
+
+    return step
+
+
+def recorded(step: Callable[[], None]) -> Callable[[], None]:
+    """A step as one CUDA graph, as in docs/joint_training.md."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def milliseconds_of(step: Callable[[], None], updates: int) -> float:
+    for _ in range(20):
+        step()
+    return 1e3 * min(seconds(lambda: [step() for _ in range(updates)]) for _ in range(3)) / updates
+
+
 def noise() -> Data:
     rng = np.random.default_rng(0)
     images = [rng.integers(256, size=(n, 784), dtype=np.uint8) for n in (60_000, 10_000)]
@@ -88,18 +161,23 @@ def main() -> None:
     speed, each = bandwidth(), launch()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, TF32")
     print(f"a copy moves {speed / 1e12:.2f} TB/s; a kernel that does nothing takes {1e6 * each:.2f} µs in a graph\n")
-    print("| | 30 trials, ms | floor, ms | ratio | kernels | × launch, ms | eager, ms | one trial, ms |")
-    print("|---|---|---|---|---|---|---|---|")
+    head = ("30 trials", "floor", "ratio", "one trial", "plain, 30", "plain, recorded, 30", "plain, one", "eager, 30")
+    print("| |", " | ".join((*head, "kernels", "× launch")), "|")
+    print("|---" * (len(head) + 3) + "|")
     for name, setting in SETTINGS.items():
         batch = Training(setting, data, range(TRIALS), 10**6, "cuda")
         together = milliseconds(batch, given.updates)
         count, floor = kernels(batch), 1e3 * unavoidable(batch) / speed
         del batch
-        eager = milliseconds(Training(setting, data, range(TRIALS), 10**6, "cuda", recorded=False), 50)
         alone = milliseconds(Training(setting, data, range(1), 10**6, "cuda"), given.updates)
+        step = plain(setting, data, TRIALS)
+        simple = milliseconds_of(step, 50)
+        replayed = milliseconds_of(recorded(step), given.updates)
+        simple_alone = milliseconds_of(plain(setting, data, 1), 50)
+        eager = milliseconds(Training(setting, data, range(TRIALS), 10**6, "cuda", recorded=False), 50)
         print(
-            f"| {name} | {together:.3f} | {floor:.3f} | {together / floor:.1f} | {count} | {1e3 * count * each:.3f} "
-            f"| {eager:.2f} | {alone:.3f} |",
+            f"| {name} | {together:.3f} | {floor:.3f} | {together / floor:.1f} | {alone:.3f} | {simple:.2f} "
+            f"| {replayed:.2f} | {simple_alone:.2f} | {eager:.2f} | {count} | {1e3 * count * each:.3f} |",
             flush=True,
         )
 
