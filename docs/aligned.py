@@ -36,7 +36,7 @@ def _fields(cls: griffe.Class) -> str:
     bases = {str(base) for base in cls.bases}
     of = {name: each for name, each in cls.attributes.items() if not each.docstring}
     if "NamedTuple" in bases:
-        return _rows("field | type", [(name, f"`{each.annotation}`".replace("|", "\\|")) for name, each in of.items()])
+        return _rows("field | type", [(name, f"`{each.annotation}`") for name, each in of.items()])
     return _rows("name | value", [(name, f"`{each.value}`") for name, each in of.items()]) if "StrEnum" in bases else ""
 
 

@@ -133,6 +133,7 @@ class Event(NamedTuple):
 
     @property
     def failed(self) -> bool:
+        """An evaluation that raised or gave NaN."""
         return self.fate == TOLD and self.value is None
 
 
@@ -306,9 +307,11 @@ class Record:
         return _events(self._connection, self.path)
 
     def failures(self) -> Iterator[Event]:
+        """The evaluations that failed."""
         return _events(self._connection, self.path, f"WHERE fate = {TOLD} AND value IS NULL")
 
     def counts(self) -> Counts:
+        """How many of what there is so far."""
         with _explained(self.path):
             return Counts(
                 *self._connection.execute(
@@ -334,6 +337,7 @@ class Record:
             return Optimizer.folded(self.space, algorithm, self.identity, iter(self), self.sign)
 
     def close(self) -> None:
+        """Lets the file go; leaving a `with` block does the same."""
         self._close()
 
     def __enter__(self) -> Self:
