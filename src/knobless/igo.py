@@ -36,6 +36,7 @@ class IGO:
     adaptation: Adaptation
 
     def init(self, theta: Array | None = None) -> State:
+        """Line 1: before the first iteration, at `theta` or where the family starts."""
         initial = self.family.initial()
         if theta is not None:
             if np.shape(theta) != initial.shape:
