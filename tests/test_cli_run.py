@@ -787,7 +787,7 @@ def test_what_lies_here(folder):
 # The page.
 
 PAGE = Path(__file__).parent.parent / "docs" / "command_line.md"
-VARIES = re.compile(r"takes|\d\d:\d\d:\d\d")
+VARIES = re.compile(r"takes|\d\d:\d\d:\d\d|\d seconds, seed")
 
 
 def test_the_page_shows_what_its_commands_print(folder):
@@ -802,6 +802,8 @@ def played(text):
     Path("oven.py").write_text(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1])
     Path("space.toml").write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
     Path("wrong.toml").write_text("oven = { integer = [9, 1] }")
+    Path("dinner.wcnf").write_text(re.search(r"```wcnf\n(.*?)```", text, re.DOTALL)[1])
+    Path("wrong.cnf").write_text("p cnf 3 2\n1 -2 0\n1 -4 0\n")
 
     def renewed(block):
         outputs = []

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from . import __version__, tables
-from .commands import Json, Quiet, Remarks, ending
+from .commands import Json, Remarks, ending
 from .solve import NAMES, Format, load, rounded, solve
 
 File = Annotated[str, typer.Argument(metavar="INSTANCE", help="A file, packed or not; - for the standard input.")]
@@ -20,6 +20,8 @@ Target = Annotated[
     float | None, typer.Option(help="Stop at a value as good, counted as the answer is; 0 for SAT and MaxSAT.")
 ]
 Timeout = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after so many seconds.")]
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
 def register(app: typer.Typer) -> None:
