@@ -27,8 +27,8 @@ HEAD = """# `knobless solve` beside the best values known
 
 {budget:,} evaluations a run at most, {seeds} runs an instance (seeds 0 to {last}), each on one core; a SAT run ends
 where all clauses are satisfied. For SAT a gap is the number of unsatisfied clauses, else how far the value is from the
-best one known, in per cent of it. Seconds are those of a run without the start of the command, on a machine that had other
-work as well: an order of magnitude.
+best one known, in per cent of it. Seconds are those of a run without the start of the command, on a machine that had
+other work as well: an order of magnitude.
 """
 
 
