@@ -243,6 +243,7 @@ class Optimizer:
 
     @property
     def info(self) -> Info:
+        """What a `callback` gets, as of now."""
         theta = self._state.theta.view()
         theta.flags.writeable = False
         snr, entropy = self.algorithm.snr(self._state), self.algorithm.family.entropy(theta)

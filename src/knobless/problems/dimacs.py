@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import math
 
-from .text import MOST, Lines, Path
+from .text import MOST, Lines, Source, unpacked_name
 
 Clauses = list[tuple[int, ...]]
 
 
-def read(path: Path) -> tuple[Clauses, list[float] | None, int | None]:
-    """The clauses, their weights if they have any (inf for a hard clause), and n if it is declared."""
-    lines = Lines(path)
+def read(source: Source, headless: bool = False) -> tuple[Clauses, list[float] | None, int | None]:
+    """The clauses, their weights if they have any (inf for a hard clause), and n if it is declared.
+
+    A file without a p line is one of 2022 if it is called .wcnf, or if `headless` says that it may be.
+    """
+    lines = Lines(source)
+    headless = headless or unpacked_name(lines.path).endswith(".wcnf")
     reader: Reader | None = None
     ended = False
     for words in lines:
@@ -32,7 +36,7 @@ def read(path: Path) -> tuple[Clauses, list[float] | None, int | None]:
             reader = headed(lines, words)
         else:
             if reader is None:
-                if not lines.path.removesuffix(".gz").endswith(".wcnf"):
+                if not headless:
                     lines.fail(f"expected 'p cnf VARIABLES CLAUSES' before the first clause, got {words[0][:30]!r}")
                 reader = Reader(lines, weighted=True)
             for word in words:
