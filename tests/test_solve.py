@@ -303,6 +303,12 @@ def test_a_weight_just_below_top_is_soft_where_both_are_one_float(top):
     assert [math.isinf(w) for w in read.weights] == [False, True, True]
 
 
+@pytest.mark.parametrize("weight", [2.0**53, 1e18, 1e300])
+def test_a_hard_clause_costs_more_than_any_weight(weight):
+    problem = load("a.wcnf", data=f"h -1 0\n{weight} 1 0\n".encode()).problem
+    assert problem([1]) > problem([0]) == weight
+
+
 # As a shell sees it.
 
 
