@@ -7,6 +7,8 @@ It prints:
     as if it had never stopped: True
 """
 
+from tempfile import TemporaryDirectory
+
 import numpy as np
 
 import knobless as kl
@@ -18,8 +20,7 @@ calls = 0
 def mistakes(x):
     """Stands for something that takes hours."""
     global calls
-    calls += 1
-    if calls == 150:
+    if (calls := calls + 1) == 150:
         raise KeyboardInterrupt  # you press Ctrl-C
     return np.count_nonzero(x != SECRET)
 
@@ -29,9 +30,10 @@ def run(journal):
     return kl.minimize(mistakes, kl.Binary(60), budget=400, rng=0, journal=journal)
 
 
-first = run("run.sqlite")
-print(f"stopped after {first.nfev} evaluations: {first.fun:.0f} mistakes")
-second = run("run.sqlite")
-print(f"went on to {second.nfev}: {second.fun:.0f} mistakes; {calls - 150} evaluations were left to do")
-whole = run("whole.sqlite")
+with TemporaryDirectory() as folder:  # yours stay, and so does what is in them
+    first = run(f"{folder}/run.sqlite")
+    print(f"stopped after {first.nfev} evaluations: {first.fun:.0f} mistakes")
+    second = run(f"{folder}/run.sqlite")
+    print(f"went on to {second.nfev}: {second.fun:.0f} mistakes; {calls - 150} evaluations were left to do")
+whole = run(None)
 print("as if it had never stopped:", np.array_equal(second.mode, whole.mode) and second.fun == whole.fun)

@@ -33,6 +33,8 @@ def test_an_example_prints_what_it_says(path, tmp_path):
         if re.search(rf"^(from|import) {extra}\b", text, re.MULTILINE):
             pytest.importorskip(extra)
     assert printed(path, tmp_path) == PRINTS.search(text)[0]
+    if any(tmp_path.iterdir()):  # what it left there must not change what it prints
+        assert printed(path, tmp_path) == PRINTS.search(text)[0]
 
 
 def test_they_are_small():

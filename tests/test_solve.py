@@ -296,6 +296,19 @@ def test_weights_beyond_exact_sums_are_remarked_on(tmp_path, text, kind, large):
     assert ("c the weights add up to more than 2^53" in done.stdout) == large
 
 
+@pytest.mark.parametrize("top", [2**53 + 1, 2**60 + 2, 2**64 - 1])
+def test_a_weight_just_below_top_is_soft_where_both_are_one_float(top):
+    text = f"p wcnf 3 3 {top}\n{top - 1} 1 0\n{top} 2 0\n{top + 1} 3 0\n"
+    read = load("a.wcnf", data=text.encode()).problem
+    assert [math.isinf(w) for w in read.weights] == [False, True, True]
+
+
+@pytest.mark.parametrize("weight", [2.0**53, 1e18, 1e300])
+def test_a_hard_clause_costs_more_than_any_weight(weight):
+    problem = load("a.wcnf", data=f"h -1 0\n{weight} 1 0\n".encode()).problem
+    assert problem([1]) > problem([0]) == weight
+
+
 # As a shell sees it.
 
 
@@ -371,6 +384,10 @@ HOSTILE = {
     "short.mc": ("2 2\n1 2 3\n", "line 2: expected 2 edges, got 1"),
     "twice.qubo": ("2 2\n1 2 3\n2 1 3\n", "line 3: entry 2 1 is given twice"),
     "dense.qubo": ("100000 1\n1 2 3\n", "line 1: n: expected an integer from 1 to 5000"),
+    "sum.wcnf": ("1e308 1 0\n1e308 -1 0\n", "sum.wcnf: expected weights that add up to a finite number"),
+    "hard.wcnf": ("h 1 0\nh 2 0\n1e308 -1 0\n", "hard.wcnf: expected weights that add up to a finite number"),
+    "sum.mc": ("3 2\n1 2 1e308\n2 3 1e308\n", "sum.mc: expected weights that add up to a finite number"),
+    "sum.qubo": ("2 2\n1 1 -1e308\n2 2 -1e308\n", "sum.qubo: expected weights that add up to a finite number"),
     "plain.cnf.xz": ("p cnf 2 1\n1 2 0\n", "line 0: not a whole xz file"),
     "G1": ("3 1\n1 2 1\n", "say --format"),
     "a\x1b[31m.cnf": ("x", "line 1: expected 'p cnf"),

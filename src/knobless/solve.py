@@ -20,6 +20,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from ._checks import real
 from .minimize import minimize
 from .problems import MaxCut, MaxSat, Qubo, dimacs
@@ -104,6 +106,8 @@ def load(name: str, format: Format | None = None, data: bytes | None = None) -> 
             problem = MaxCut.read(source)
         case Format.QUBO:
             problem = Qubo.read(source)
+    if math.isinf(largest(problem)):
+        raise ValueError(f"{name}: expected weights that add up to a finite number, got more than a float can hold")
     return Instance(name, format, told_by, problem)
 
 
@@ -275,13 +279,18 @@ def cost_of(instance: Instance, target: float | None) -> float | None:
 
 def rounded(instance: Instance) -> bool:
     """Whether weights are so large that their sums need not be exact."""
-    match instance.problem:
+    return largest(instance.problem) > EXACT
+
+
+def largest(problem: MaxSat | MaxCut | Qubo) -> float:
+    """What no cost exceeds, nor any sum on the way to it; inf where that is no float."""
+    match problem:
         case MaxSat(weights=weights, clauses=clauses):
             hard = sum(map(math.isinf, weights or ()))
-            return (1 + hard) * math.fsum(w for w in weights or () if math.isfinite(w)) + hard + len(clauses) > EXACT
-        case MaxCut(weights=weights):
-            return bool(abs(weights).sum() > EXACT)
-    return bool(abs(instance.problem.matrix).sum() > EXACT)
+            return (1 + hard) * sum(w for w in weights or () if math.isfinite(w)) + hard + len(clauses)
+        case MaxCut(weights=numbers) | Qubo(matrix=numbers):
+            with np.errstate(over="ignore"):
+                return float(abs(numbers).sum())
 
 
 def whole(value: float) -> float:

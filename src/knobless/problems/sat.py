@@ -131,7 +131,8 @@ class MaxSat(Problem):
             return groups, NO_REALS
         weights = np.array(self.weights)
         hard = np.isinf(weights)
-        weights[hard] = 1.0 + weights[~hard].sum()
+        soft = weights[~hard].sum()
+        weights[hard] = max(1.0 + soft, soft * (1.0 + 2.0**-20) if soft >= 2.0**53 else 0.0)  # there, 1 more is nothing
         return groups, weights[order]
 
     @cached_property
