@@ -13,7 +13,7 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -39,7 +39,8 @@ PBO = tuple(f"F{i}" for i in range(1, 26))
 class Function:
     """A cost of bits: the distance of the value from the optimum, or from 0 if that is unknown.
 
-    `sense` is 1 where the greatest value is looked for, and -1 where the least. No cost is as high as `most`.
+    `sense` is 1 where the greatest value is looked for, and -1 where the least. No cost is as high as `most`. Where
+    variables have more options than two, `sizes` says how many each has.
     """
 
     label: str
@@ -47,9 +48,10 @@ class Function:
     optimum: float | None
     sense: int = 1
     most: float | None = None
+    sizes: tuple[int, ...] = ()
 
     def cost(self, x: Any) -> float:
-        return self.sense * ((self.optimum or 0.0) - self.value(x))
+        return self.sense * (self.optimum or 0.0) - self.sense * self.value(x)
 
     def value_of(self, cost: float) -> float:
         return (self.optimum or 0.0) - self.sense * cost
@@ -111,6 +113,11 @@ class Objective:
         self.clock = Clock()
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """Options of each variable."""
+        return self.function.sizes or (2,) * self.mask.size
+
+    @property
     def solved(self) -> bool:
         return self.best <= self.target
 
@@ -127,7 +134,7 @@ class Objective:
     def _evaluate(self, x: Any) -> float:
         x = np.asarray(x, dtype=np.int8)
         if x.shape != self.mask.shape:  # ioh would answer with NaN
-            raise ValueError(f"x: expected {self.mask.size} bits, got the shape {x.shape}")
+            raise ValueError(f"x: expected {self.mask.size} variables, got the shape {x.shape}")
         cost = self.function.cost(x ^ self.mask)
         self.nfev += 1
         if cost < self.best:
@@ -182,11 +189,11 @@ def flip_some(x: Any, rng: np.random.Generator) -> Any:
 def catcmawm(f: Objective, n: int, seed: int) -> None:
     from cmaes import CatCMAwM
 
-    opt = CatCMAwM(c_space=[2] * n, seed=seed)
+    opt = CatCMAwM(c_space=list(f.sizes), seed=seed)
     while True:
         with f.clock:
             solutions = [opt.ask() for _ in range(opt.population_size)]
-        told = [(solution, f(solution.c[:, 1])) for solution in solutions]
+        told = [(solution, f(solution.c.argmax(axis=1))) for solution in solutions]
         with f.clock:
             opt.tell(told)
 
@@ -194,7 +201,10 @@ def catcmawm(f: Objective, n: int, seed: int) -> None:
 def nevergrad(name: str, f: Objective, n: int, seed: int) -> None:
     import nevergrad as ng
 
-    space = ng.p.Choice([0, 1], repetitions=n, deterministic=True)  # the default draws anew at each look, and stalls
+    if f.function.sizes:  # of Choice, it would spend most calls on points that it has seen
+        space: Any = ng.p.Tuple(*(ng.p.TransitionChoice(range(k)) for k in f.sizes))
+    else:  # the default draws anew at each look, and stalls
+        space = ng.p.Choice([0, 1], repetitions=n, deterministic=True)
     space.random_state.seed(seed)
     opt = ng.optimizers.registry[name](space, budget=f.calls)
     while True:
@@ -335,8 +345,8 @@ def grid(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([padded[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *padded[1:]])
 
 
-def installed(names: Sequence[str]) -> tuple[list[str], list[str]]:
+def installed(names: Sequence[str], peers: Mapping[str, Peer] = PEERS) -> tuple[list[str], list[str]]:
     """The peers whose package is there, and a note for each other."""
-    kept = [name for name in names if find_spec(PEERS[name].package)]
-    missing = [name for name in names if name not in kept]
-    return kept, [f"{PEERS[name].title} is left out: {PEERS[name].package} is not installed." for name in missing]
+    kept = [name for name in names if find_spec(peers[name].package)]
+    missing = [peers[name] for name in names if name not in kept]
+    return kept, [f"{peer.title} is left out: {peer.package} is not installed." for peer in missing]
