@@ -83,7 +83,7 @@ def stated_optimum(number: int, n: int, stated: float) -> float | None:
 
 
 class Done(BaseException):
-    """The optimum is met or the calls are spent."""
+    """The optimum is met or the calls are spent. No `Exception`: `minimize` would take that for a failed evaluation."""
 
 
 class Clock:

@@ -133,7 +133,7 @@ SUITES = {
     "pbo-10000": Suite(
         "ioh's PBO functions, nevergrad among the peers",
         f"nevergrad takes about a millisecond a call, so that calls and runs are fewer here. {GREATER}",
-        tuple(Line(name, 100, 10_000) for name in PBO),
+        tuple(Line(name, n, 10_000) for n in (64, 100) for name in PBO),
         (*BITS, "ngopt", "discrete-one-plus-one"),
         3,
     ),
