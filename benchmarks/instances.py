@@ -107,10 +107,10 @@ def knapsacks(profits: Any, weights: Any, capacities: Any) -> Cost:
 
 
 def multi_knapsack(path: Path) -> Cost:
-    """SAC-94: items, knapsacks, the optimum, profits, capacities, and the weights, a row a knapsack."""
+    """SAC-94: items, knapsacks, the optimum, profits, the weights, a row a knapsack, and the capacities."""
     n, m, _, *numbers = map(float, path.read_text().split())
     n, m = int(n), int(m)
-    profits, capacities, weights = numbers[:n], numbers[n : n + m], numbers[n + m : n + m + n * m]
+    profits, weights, capacities = numbers[:n], numbers[n : n + n * m], numbers[n + n * m : n + n * m + m]
     return knapsacks(profits, np.reshape(weights, (m, n)), capacities)
 
 

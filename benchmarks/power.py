@@ -261,6 +261,7 @@ def in_words(standing: Standing) -> list[str]:
     return [text + (f" It loses {', '.join(standing.lost)}." if standing.lost else "")]
 
 
+NOT_YET = "knobless itself has not been run yet."
 READING = (
     "Calls for one run that meets the optimum, on average: all calls spent over the runs that met it, and how many did"
     " where not all did. In brackets, where none did or the optimum is not known, the median of the best values. The"
@@ -276,10 +277,11 @@ def summary(each: dict[str, list[Entry]]) -> str:
     total = [0, 0, 0]
     for name, entries in each.items():
         counts = standing(entries, OURS, OURSELVES)[:3]
-        rows.append([SUITES[name].title, *map(str, counts)])
+        if counts[0]:
+            rows.append([SUITES[name].title, *map(str, counts)])
         if name != "pbo-10000":
             total = [a + b for a, b in zip(total, counts, strict=True)]
-    return grid([*rows, ["all but the one with nevergrad", *map(str, total)]])
+    return grid([*rows, ["all but the one with nevergrad", *map(str, total)]]) if total[0] else NOT_YET
 
 
 def report(each: dict[str, list[Entry]], notes: Sequence[str]) -> str:
@@ -289,8 +291,10 @@ def report(each: dict[str, list[Entry]], notes: Sequence[str]) -> str:
 
 
 def losses(each: dict[str, list[Entry]]) -> str:
-    lost = {SUITES[name].title: standing(entries, OURS, OURSELVES).lost for name, entries in each.items()}
-    return "\n".join(f"- {title}: {', '.join(lines)}" for title, lines in lost.items() if lines) or "None."
+    stands = {SUITES[name].title: standing(entries, OURS, OURSELVES) for name, entries in each.items()}
+    if not any(stand.lines for stand in stands.values()):
+        return NOT_YET
+    return "\n".join(f"- {title}: {', '.join(stand.lost)}" for title, stand in stands.items() if stand.lost) or "None."
 
 
 def fill(page: Path, **figures: str) -> None:

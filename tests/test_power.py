@@ -85,7 +85,7 @@ def test_files(tmp_path):
     file.write_text("4 2\n1 2 3\n2 3 4\n")
     cost, _ = steiner(file)
     assert [cost(np.array(x)) for x in ([0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0])] == [1, 1 + 2, 4]
-    file.write_text("3 2 30\n10 20 4\n5 9\n1 2 3\n4 5 6\n")
+    file.write_text("3 2 30\n10 20 4\n1 2 3\n4 5 6\n5 9\n")
     cost, _ = multi_knapsack(file)
     # Items 1 and 2 weigh 3 of 5 and 9 of 9; with 3 it is 1 and 6 too much: 21 each, and 10 or 4 a unit.
     assert [cost(np.array(x)) for x in ([1, 1, 0], [1, 1, 1])] == [-30, -34 + 21 + 10 + 21 + 6 * 4]
@@ -264,7 +264,11 @@ def test_the_command_goes_on_where_it_was_stopped_and_tells_of_all_rows(tmp_path
     assert "| RLS " in (out / "table.md").read_text()
     text = page.read_text()
     assert "old" not in text
-    assert "| LABS " in text
+    assert text.count(power.NOT_YET) == 2
+    with (out / "labs.csv").open("a") as file:
+        file.write("LABS 30,30,20000,ours,0,optimum,19999,0.0,19999,9.0,1.0,1.0\n")  # of another command
+    power.write(out, [])
+    assert "| LABS " in page.read_text()
     power.fill(page, losses="x")
     power.fill(page, losses="y")
     assert page.read_text().endswith("b\n<!-- losses -->\ny\n<!-- end -->\nc\n")
