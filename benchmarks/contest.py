@@ -1,0 +1,352 @@
+"""What peers.py and power.py share: the functions of bits, the objective that counts, the peers, and runs in processes.
+
+Every run goes through `Objective`, which counts calls and ends the run at the very call that meets the optimum or is
+the last one allowed. No algorithm may gain from where it begins: every point is XORed with bits drawn by function and
+seed, the same for all. Without that nevergrad, whose first point is all zeros, would solve the Ising functions in one
+call. To the other peers both values of a bit are alike, so that nothing changes for them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+import knobless as kl
+from knobless.problems import LeadingOnes, OneMax
+
+CLOSE = 1e-9  # a cost this near to the optimum's, which is 0, meets it; times the optimum where that is above 1
+PBO = tuple(f"F{i}" for i in range(1, 26))
+
+
+# What is minimised.
+
+
+@dataclass(frozen=True)
+class Function:
+    """A cost of bits: the distance of the value from the optimum, or from 0 if that is unknown.
+
+    `sense` is 1 where the greatest value is looked for, and -1 where the least. No cost is as high as `most`. Where
+    variables have more options than two, `sizes` says how many each has.
+    """
+
+    label: str
+    value: Callable[[Any], float]
+    optimum: float | None
+    sense: int = 1
+    most: float | None = None
+    sizes: tuple[int, ...] = ()
+
+    def cost(self, x: Any) -> float:
+        return self.sense * (self.optimum or 0.0) - self.sense * self.value(x)
+
+    def value_of(self, cost: float) -> float:
+        return (self.optimum or 0.0) - self.sense * cost
+
+
+def function(name: str, n: int) -> Function:
+    """By name; a ValueError where it has no such n."""
+    if name in PBO:
+        return pbo(int(name[1:]), n)
+    problem = {"OneMax": OneMax, "LeadingOnes": LeadingOnes}[name](n)
+    return Function(name, lambda x: n - problem(x), float(n))
+
+
+def pbo(number: int, n: int) -> Function:
+    import ioh
+
+    problem = ioh.get_problem(number, 1, n, ioh.ProblemClass.PBO)
+    label = f"F{number} {problem.meta_data.name}"
+    return Function(label, lambda x: problem(x.tolist()), stated_optimum(number, n, problem.optimum.y))
+
+
+def stated_optimum(number: int, n: int, stated: float) -> float | None:
+    """What ioh says, where that is right: compared with enumeration for n = 9, 10, 11, 12 and 16."""
+    wrong = math.isinf(stated) or (number == 24 and n % 5) or (number == 23 and n < 16)
+    return None if wrong else float(stated)
+
+
+# How a run is counted and timed.
+
+
+class Done(BaseException):
+    """The optimum is met or the calls are spent. No `Exception`: `minimize` would take that for a failed evaluation."""
+
+
+class Clock:
+    """Adds up the seconds of `with clock:` blocks."""
+
+    def __init__(self) -> None:
+        self.seconds, self.running = 0.0, False
+
+    def __enter__(self) -> None:
+        self.running, self._start = True, time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._start
+        self.running = False
+
+
+class Objective:
+    """What a peer calls with a point: gives the cost, counts, and raises `Done` at the end of the run.
+
+    `clock` is for the peer's own time; what is spent in here does not count for it.
+    """
+
+    def __init__(self, function: Function, mask: Any, calls: int) -> None:
+        self.function, self.mask, self.calls = function, mask, calls
+        self.target = -math.inf if function.optimum is None else CLOSE * max(1.0, abs(function.optimum))
+        self.nfev, self.best, self.best_at, self.seconds = 0, math.inf, 0, 0.0
+        self.clock = Clock()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Options of each variable."""
+        return self.function.sizes or (2,) * self.mask.size
+
+    @property
+    def solved(self) -> bool:
+        return self.best <= self.target
+
+    def __call__(self, x: Any) -> float:
+        start = time.perf_counter()
+        try:
+            return self._evaluate(x)
+        finally:
+            spent = time.perf_counter() - start
+            self.seconds += spent
+            if self.clock.running:
+                self.clock.seconds -= spent
+
+    def _evaluate(self, x: Any) -> float:
+        x = np.asarray(x, dtype=np.int8)
+        if x.shape != self.mask.shape:  # ioh would answer with NaN
+            raise ValueError(f"x: expected {self.mask.size} variables, got the shape {x.shape}")
+        cost = self.function.cost(x ^ self.mask)
+        self.nfev += 1
+        if cost < self.best:
+            self.best, self.best_at = cost, self.nfev
+        if self.solved or self.nfev == self.calls:
+            raise Done
+        return cost
+
+
+Algorithm = Callable[[Objective, int, int], None]  # the objective, n, a seed
+
+# The peers: each calls f until that raises `Done`, with `f.clock` running while the peer itself works.
+
+
+def pbil_lambda(f: Objective, n: int, seed: int) -> None:
+    opt = kl.Optimizer(kl.Binary(n), rng=seed)
+    while True:
+        with f.clock:
+            batch = opt.ask()
+        values = [f(x) for x in batch.x]
+        with f.clock:
+            opt.tell(batch, values)
+
+
+def climb(mutate: Callable[[Any, Any], Any], f: Objective, n: int, seed: int) -> None:
+    """Changes the point it is at and stays with what is not worse."""
+    rng = np.random.default_rng(seed)
+    with f.clock:
+        x = rng.integers(0, 2, n, dtype=np.int8)
+        value = f(x)
+        while True:
+            child = mutate(x, rng)
+            child_value = f(child)
+            if child_value <= value:
+                x, value = child, child_value
+
+
+def flip_one(x: Any, rng: np.random.Generator) -> Any:
+    """RLS: exactly one bit."""
+    child = x.copy()
+    child[rng.integers(x.size)] ^= 1
+    return child
+
+
+def flip_some(x: Any, rng: np.random.Generator) -> Any:
+    """(1+1)-EA: each bit with probability 1/n, drawn again while it is none."""
+    while not (flips := rng.random(x.size) < 1 / x.size).any():
+        pass
+    return x ^ flips
+
+
+def catcmawm(f: Objective, n: int, seed: int) -> None:
+    from cmaes import CatCMAwM
+
+    opt = CatCMAwM(c_space=list(f.sizes), seed=seed)
+    while True:
+        with f.clock:
+            solutions = [opt.ask() for _ in range(opt.population_size)]
+        told = [(solution, f(solution.c.argmax(axis=1))) for solution in solutions]
+        with f.clock:
+            opt.tell(told)
+
+
+def nevergrad(name: str, f: Objective, n: int, seed: int) -> None:
+    import nevergrad as ng
+
+    if f.function.sizes:  # of Choice, it would spend most calls on points that it has seen
+        space: Any = ng.p.Tuple(*(ng.p.TransitionChoice(range(k)) for k in f.sizes))
+    else:  # the default draws anew at each look, and stalls
+        space = ng.p.Choice([0, 1], repetitions=n, deterministic=True)
+    space.random_state.seed(seed)
+    opt = ng.optimizers.registry[name](space, budget=f.calls)
+    while True:
+        with f.clock:
+            candidate = opt.ask()
+        value = f(candidate.value)
+        with f.clock:
+            opt.tell(candidate, value)
+
+
+def pymoo_ga(f: Objective, n: int, seed: int) -> None:
+    from pymoo.algorithms.soo.nonconvex.ga import GA
+    from pymoo.core.evaluator import Evaluator
+    from pymoo.core.problem import Problem
+    from pymoo.core.termination import NoTermination
+    from pymoo.operators.crossover.pntx import TwoPointCrossover
+    from pymoo.operators.mutation.bitflip import BitflipMutation
+    from pymoo.operators.sampling.rnd import BinaryRandomSampling
+    from pymoo.problems.static import StaticProblem
+
+    ga = GA(pop_size=100, sampling=BinaryRandomSampling(), crossover=TwoPointCrossover(), mutation=BitflipMutation())
+    problem = Problem(n_var=n, n_obj=1, xl=0, xu=1, vtype=bool)
+    ga.setup(problem, termination=NoTermination(), seed=seed)
+    while True:
+        with f.clock:
+            population = ga.ask()
+        if population is None or not len(population):  # it finds no child that is not in the population already
+            return
+        values = np.array([f(x) for x in population.get("X")])
+        with f.clock:
+            Evaluator().eval(StaticProblem(problem, F=values[:, None]), population)
+            ga.tell(infills=population)
+
+
+def gomea(f: Objective, n: int, seed: int) -> None:
+    import gomea
+
+    # It maximises, and misbehaves below 0; no cost is as high as this.
+    offset = 10.0 * n * n if f.function.most is None else f.function.most
+
+    class Fitness(gomea.fitness.BBOFitnessFunctionDiscrete):
+        def objective_function(self, index: int, variables: Any) -> float:
+            return offset - f(variables)
+
+    fitness, linkage = Fitness(n), gomea.linkage.LinkageTree()  # both must outlive the run
+    solver = gomea.DiscreteGOMEA(
+        fitness=fitness, linkage_model=linkage, max_number_of_evaluations=f.calls, random_seed=seed
+    )
+    with f.clock:
+        solver.run()
+
+
+class Peer(NamedTuple):
+    """A peer in the table; `cost` is a guess at its µs per call, to begin with long runs."""
+
+    title: str
+    package: str
+    run: Algorithm
+    timed: str
+    cost: float
+
+
+PEERS = {
+    "pbil-lambda": Peer("PBIL-λ", "knobless", pbil_lambda, "ask and tell", 20),
+    "rls": Peer("RLS", "knobless", partial(climb, flip_one), "the loop, less the objective", 2),
+    "ea": Peer("(1+1)-EA", "knobless", partial(climb, flip_some), "the loop, less the objective", 5),
+    "catcmawm": Peer("CatCMAwM", "cmaes", catcmawm, "ask and tell", 100),
+    "ngopt": Peer("NGOpt", "nevergrad", partial(nevergrad, "NGOpt"), "ask and tell", 1200),
+    "discrete-one-plus-one": Peer(
+        "DiscreteOnePlusOne", "nevergrad", partial(nevergrad, "DiscreteOnePlusOne"), "ask and tell", 700
+    ),
+    "pymoo-ga": Peer("pymoo GA", "pymoo", pymoo_ga, "ask and tell, with Evaluator.eval", 70),
+    "gomea": Peer("gomea", "gomea", gomea, "run(), less the objective", 5),
+}
+
+
+# Runs.
+
+
+Row = dict[str, Any]
+RESULTS = ("end", "nfev", "best", "best_at", "overhead_us", "seconds", "objective_seconds")
+STOPPED = "Stopped. What is finished is kept; the same command goes on from here."
+
+
+def mask(source: np.random.SeedSequence, n: int) -> Any:
+    return np.random.default_rng(source).integers(0, 2, n, dtype=np.int8)
+
+
+def compete(f: Objective, algorithm: Algorithm, source: np.random.SeedSequence) -> Row:
+    """What came of one run. `best` is a cost."""
+    warnings.simplefilter("ignore")
+    start = time.perf_counter()
+    try:
+        algorithm(f, f.mask.size, int(source.generate_state(1)[0] >> 1))
+        end = "gave up"
+    except Done:
+        end = "optimum" if f.solved else "budget"
+    return {
+        "end": end,
+        "nfev": f.nfev,
+        "best": repr(float(f.best)),
+        "best_at": f.best_at,
+        "overhead_us": f"{f.clock.seconds / f.nfev * 1e6:.3f}",
+        "seconds": f"{time.perf_counter() - start:.3f}",
+        "objective_seconds": f"{f.seconds:.3f}",
+    }
+
+
+def carry_out(tasks: Sequence[Any], run: Callable[[Any], Row], add: Callable[[Row], None], jobs: int) -> list[str]:
+    """Makes these runs in processes, the first ones first, and adds each row as it comes; says what went wrong."""
+    errors = []
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"  # for the processes to come
+    quietly = (signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a process without a traceback
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=signal.signal, initargs=quietly)
+    try:
+        futures = {pool.submit(run, task): task for task in tasks}
+        for future in tqdm(as_completed(futures), total=len(tasks), unit=" runs", smoothing=0.0):
+            error = future.exception()
+            if isinstance(error, BrokenProcessPool):
+                raise SystemExit("A process died. The same command goes on, and can leave one of the peers out.")
+            if error is None:
+                add(future.result())
+            else:
+                errors.append(f"{futures[future]}: {error!r}")
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return errors
+
+
+# What is written.
+
+
+def grid(rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns are level; the first row is its head."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in rows]
+    return "\n".join([padded[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *padded[1:]])
+
+
+def installed(names: Sequence[str], peers: Mapping[str, Peer] = PEERS) -> tuple[list[str], list[str]]:
+    """The peers whose package is there, and a note for each other."""
+    kept = [name for name in names if find_spec(peers[name].package)]
+    missing = [peers[name] for name in names if name not in kept]
+    return kept, [f"{peer.title} is left out: {peer.package} is not installed." for peer in missing]
