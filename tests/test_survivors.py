@@ -19,11 +19,13 @@ from knobless import (
     Axis,
     Bernoulli,
     BestSoFar,
+    Binary,
     Categorical,
     Gaussian,
     Kept,
     LastBest,
     Nobody,
+    Optimizer,
     Product,
     Quartiles,
     Truncation,
@@ -299,3 +301,14 @@ def test_hearing_of_a_point_makes_it_the_survivor_where_there_are_any():
     heard = kept.hear(kept.init(), x, -1.0)
     assert (heard.kept.x.tolist(), heard.kept.f) == ([1, 0, 1], -1.0)
     assert heard.theta.tolist() == [0.5] * 3
+
+
+def test_writing_to_the_state_that_was_handed_out_changes_nothing():
+    opt, other = (Optimizer(Binary(6), pbil_survivor(Bernoulli(6)), rng=0) for _ in range(2))
+    for _ in range(20):
+        for each in (opt, other):
+            each.tell(batch := each.ask(), [float(c.x.sum()) for c in batch])
+        if (kept := opt.state.kept) is not None:
+            kept.x[:] = 7
+        assert opt.theta.tolist() == other.theta.tolist()
+    assert opt.state.kept.x.tolist() == other.state.kept.x.tolist()

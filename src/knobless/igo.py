@@ -31,7 +31,7 @@ class State(NamedTuple):
 
     def copy(self) -> State:
         theta, (s, gamma, lam_r), kept = self
-        return State(theta.copy(), Signal(s.copy(), gamma, lam_r), kept)
+        return State(theta.copy(), Signal(s.copy(), gamma, lam_r), kept and kept.copy())
 
 
 @dataclass(frozen=True)

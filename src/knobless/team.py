@@ -42,7 +42,8 @@ class TeamState(NamedTuple):
         return speaker.signal
 
     def copy(self) -> TeamState:
-        return self._replace(members=tuple(member.copy() for member in self.members))
+        members = tuple(member.copy() for member in self.members)
+        return self._replace(members=members, best=self.best and self.best.copy())
 
 
 @dataclass(frozen=True)
