@@ -279,6 +279,12 @@ def test_numbers_cannot_be_exchanged(space, recipe):
         recipe(space)
 
 
+@pytest.mark.parametrize(("climbers", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), ("2", TypeError)])
+def test_climbers_are_counted(climbers, error):
+    with pytest.raises(error, match=r"^climbers\b"):
+        kl.P3(kl.Bernoulli(3), climbers)
+
+
 def test_at_least():
     assert kl.p3(kl.Binary(5)).at_least(4) == kl.P3(kl.Bernoulli(5), 4)
     assert kl.P3(kl.Bernoulli(5), 4).at_least(2).climbers == 4
