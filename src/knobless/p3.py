@@ -23,6 +23,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ._checks import positive_int
 from .adaptation import Signal
 from .families import Array, Bernoulli, Categorical, Family, Points, Product
 from .linkage import Group, Pairs
@@ -42,6 +43,7 @@ class P3:
 
     def __post_init__(self) -> None:
         options_of(self.family)
+        positive_int("climbers", self.climbers)
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:
         theta = self.family.initial() if theta is None else theta
