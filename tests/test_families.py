@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -17,6 +18,7 @@ from knobless import (
     IGO,
     Axis,
     Bernoulli,
+    BestSoFar,
     Categorical,
     Family,
     Gaussian,
@@ -26,12 +28,21 @@ from knobless import (
     cga,
     pbil_epsilon,
     pbil_lambda,
+    pbil_survivor,
     umda,
 )
 from knobless.families import uniforms
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-every_recipe = pytest.mark.parametrize("recipe", [pbil_lambda, pbil_epsilon, cga, lambda family: umda(family, 7, 2)])
+RECIPES = {
+    "pbil_lambda": pbil_lambda,
+    "pbil_epsilon": pbil_epsilon,
+    "cga": cga,
+    "umda": lambda family: umda(family, 7, 2),
+    "survivor": pbil_survivor,
+    "best so far": lambda family: replace(umda(family, 7, 2), survivors=BestSoFar()),
+}
+every_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 
 START = 1.0 / 12.0
 

@@ -31,7 +31,7 @@ class State(NamedTuple):
 
     def copy(self) -> State:
         theta, (s, gamma, lam_r), kept = self
-        return State(theta.copy(), Signal(s.copy(), gamma, lam_r), kept)
+        return State(theta.copy(), Signal(s.copy(), gamma, lam_r), kept and kept.copy())
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class IGO:
     survivors: Survivors = NOBODY
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> State:
-        """Line 1: before the first iteration, at `theta` or where the family starts; with x0 halfway from there to it."""
+        """Line 1: before the first iteration, at `theta` or where the family starts; halfway from there to x0."""
         initial = self.family.initial()
         if theta is not None:
             if np.shape(theta) != initial.shape:
@@ -81,7 +81,10 @@ class IGO:
         noise = math.sqrt(self.family.dim * float(share @ share))  # its length if f told nothing
         # Lines 12-15 come before line 11: eq. (s) whitens with θ as it was when x was drawn, and only then
         # is the whitened gradient over `noise` of length one on average when f tells nothing.
-        eps, signal = self.adaptation.step(signal, self.family.whiten(theta, gradient), noise)
+        if noise:
+            eps, signal = self.adaptation.step(signal, self.family.whiten(theta, gradient), noise)
+        else:  # the survivor alone has a weight, and says nothing of the signal
+            eps = self.eps(state)
         if before is not None:
             gradient += own * (self.family.statistics(before.x[None])[0] - theta)
         gradient *= eps

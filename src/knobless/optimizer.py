@@ -274,7 +274,7 @@ class Optimizer:
         ids = ids_of(candidates)
         if isinstance(candidates, Candidate):
             values = [values]
-        elif isinstance(values, Iterator):  # which would be gone after the first look
+        elif type(values) is not list and isinstance(values, Iterator):  # which would be gone after the first look
             values = list(values)
         f, errors = values_of(values, len(ids))
         self._expect(ids)
@@ -376,7 +376,7 @@ class Optimizer:
         """Draws until k points are new, or all of an iteration are looked at and some are new."""
         ids: Sequence[int] = ()
         codes = self._guests[:0]
-        while not self.exhausted and (not ids if k is None else len(ids) < k):
+        while (not ids if k is None else len(ids) < k) and not self.exhausted:
             left = None if k is None else k - len(ids)
             more, fresh = self._met(memory, left if left is None else min(left, self._undrawn or left))
             ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)

@@ -21,6 +21,9 @@ class Kept(NamedTuple):
     x: Points
     f: float
 
+    def copy(self) -> Kept:
+        return Kept(self.x.copy(), self.f)
+
 
 class Survivors(Protocol):
     """Whom to keep after an iteration with the points x and the values f, when `kept` was kept before."""

@@ -42,7 +42,8 @@ class TeamState(NamedTuple):
         return speaker.signal
 
     def copy(self) -> TeamState:
-        return self._replace(members=tuple(member.copy() for member in self.members))
+        members = tuple(member.copy() for member in self.members)
+        return self._replace(members=members, best=self.best and self.best.copy())
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Team:
     members: tuple[Algorithm, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.members, tuple) or not all(isinstance(member, Algorithm) for member in self.members):
+            raise TypeError(f"members: expected a tuple of algorithms, got {self.members!r:.200}")
         if not self.members:
             raise ValueError("members: expected at least one algorithm, got none")
         if any(member.family != self.members[0].family for member in self.members):
@@ -76,7 +79,7 @@ class Team:
         member = self.members[turn]
         after = member.tell(states[turn], x, f)
         spent = idle[turn] + len(f)
-        lowest = float(np.fmin.reduce(f))
+        lowest = float(np.fmin.reduce(f) if len(f) > 1 else f[0])
         if lowest < (math.inf if best is None else best.f):
             i = int((f == lowest).argmax())
             best, owner, spent = Kept(x[i].copy(), lowest), turn, len(f) - 1 - i

@@ -1,0 +1,239 @@
+"""The pyramid, its linkage and its random numbers in plain Python: to be read, and the library compared with it.
+
+Nested loops that call f, lists, and a dictionary of what is known; not a line of the library. Several climbers at once
+are threads of which one runs at a time, each up to its next evaluation, so that a climber stays a plain loop.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+
+MASK = 2**64 - 1
+SKIPPED = 1000  # as in the library: points in a row known already, after which one is evaluated all the same
+
+
+class SplitMix:
+    """Steele, Lea and Flood's generator, as its authors published it."""
+
+    def __init__(self, seed):
+        self.state = seed
+
+    def next(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        z = self.state
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
+        return z ^ (z >> 31)
+
+    def below(self, n):
+        return (self.next() >> 32) * n >> 32
+
+    def permutation(self, n):
+        return sorted(range(n), key=[self.next() for _ in range(n)].__getitem__)
+
+
+# Linkage
+
+
+def entropy(symbols):
+    """In bits, of symbols as often as they are there."""
+    m = len(symbols)
+    return sum(-count / m * math.log2(count / m) for count in Counter(symbols).values())
+
+
+def distance(points, a, b):
+    """2 − (H(a) + H(b)) / H(a, b) of two variables, in units of 2⁻³⁰; 0 where both are constant."""
+    joint = entropy([(x[a], x[b]) for x in points])
+    alone = entropy([x[a] for x in points]) + entropy([x[b] for x in points])
+    return round(2**30 * (2 - alone / joint)) if joint else 0
+
+
+def joined(distances, names):
+    """The groups as the nearest two are joined, the first of equals: all pairs are looked at for each."""
+    d = {(i, j): distances[i][j] for i in range(len(names)) for j in range(len(names)) if i < j}
+    group = {i: [name] for i, name in enumerate(names)}
+    found = [group[i] for i in group]
+    same = []  # groups that are always taken over together with another
+    while len(group) > 1:
+        i, j = min(d, key=lambda pair: (d[pair], pair))
+        if d[i, j] <= 0:
+            same += [group[i], group[j]]
+        for k in group:
+            if k not in (i, j):
+                to_i, to_j = (tuple(sorted((k, each))) for each in (i, j))
+                a, b = len(group[i]), len(group[j])
+                d[to_i] = round((a * d[to_i] + b * d[to_j]) / (a + b))
+        group[i] = group[i] + group.pop(j)
+        d = {pair: value for pair, value in d.items() if j not in pair}
+        found.append(group[i])
+    return [each for each in found[:-1] if not any(each is other for other in same)]
+
+
+# The pyramid
+
+
+class Pyramid:
+    """What all climbers share: the levels and their trees, what is known, and the random numbers."""
+
+    def __init__(self, options, key):
+        self.options, self.random = options, SplitMix(key)
+        self.levels, self.trees, self.members, self.known = [], [], set(), {}
+
+    def join(self, level, x):
+        if tuple(x) not in self.members:
+            self.members.add(tuple(x))
+            if level == len(self.levels):
+                self.levels.append([])
+                self.trees.append(None)
+            self.levels[level].append(list(x))
+            self.trees[level] = None
+
+    def tree(self, level):
+        if self.trees[level] is None:
+            points, n = self.levels[level], len(self.options)
+            order = self.random.permutation(n)
+            self.trees[level] = joined([[a != b and distance(points, a, b) for b in order] for a in order], order)
+        return self.trees[level]
+
+
+class Climber:
+    """One individual after another; f is called for every point that has to be evaluated."""
+
+    def __init__(self, pyramid, f, x0=None):
+        self.pyramid, self.f, self.x0 = pyramid, f, x0
+        self.skipped = 0
+
+    def value(self, x):
+        known = self.pyramid.known
+        if tuple(x) in known:
+            self.skipped += 1
+            if self.skipped < SKIPPED:
+                return known[tuple(x)]
+        self.skipped = 0
+        known[tuple(x)] = self.f(tuple(x))
+        return known[tuple(x)]
+
+    def run(self):
+        pyramid = self.pyramid
+        while True:
+            x = []
+            for k in pyramid.options:  # option 1 or above, 2 or above, …: each with its share of the 32-bit numbers
+                u, tails = pyramid.random.next() >> 32, [1 / k]
+                while len(tails) < k - 1:
+                    tails.append(tails[-1] + 1 / k)
+                x.append(sum(u < math.floor(tail * 2**32) for tail in tails))
+            if self.x0 is not None:
+                x, self.x0 = list(self.x0), None
+            f = self.climb(x, self.value(x))
+            pyramid.join(0, x)
+            level = 0
+            while level < len(pyramid.levels):
+                before = f
+                f = self.cross(x, f, level)
+                if f < before:
+                    pyramid.join(level + 1, x)
+                level += 1
+
+    def climb(self, x, f):
+        options = self.pyramid.options
+        changes = [(i, by) for i in range(len(x)) for by in range(1, options[i])]
+        patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1
+        steps = up = 0
+        while True:
+            for c in self.pyramid.random.permutation(len(changes)):
+                i, by = changes[c]
+                old = x[i]
+                x[i] = (old + by) % options[i]
+                value = self.value(x)
+                steps += 1
+                if value < f:
+                    up = steps
+                if value <= f:
+                    f = value
+                else:
+                    x[i] = old
+                if steps - up >= patience and steps - up >= up:
+                    return f
+
+    def cross(self, x, f, level):
+        tree, donors = self.pyramid.tree(level), list(self.pyramid.levels[level])
+        lots = [self.pyramid.random.next() for _ in tree]
+        for t in sorted(range(len(tree)), key=lambda t: (len(tree[t]), lots[t])):
+            group = tree[t]
+            old = [x[i] for i in group]
+            differ = [donor for donor in donors if [donor[i] for i in group] != old]
+            if not differ:
+                continue
+            donor = differ[self.pyramid.random.below(len(differ))]
+            for i in group:
+                x[i] = donor[i]
+            value = self.value(x)
+            if value <= f:
+                f = value
+            else:
+                for i, option in zip(group, old, strict=True):
+                    x[i] = option
+        return f
+
+
+class Enough(Exception):  # noqa: N818
+    """As many points as were asked for."""
+
+
+def alone(options, key, f, count, x0=None):
+    """The first `count` points that one climber evaluates."""
+    asked = []
+
+    def called(x):
+        if len(asked) == count:
+            raise Enough
+        asked.append(x)
+        return f(x)
+
+    try:
+        Climber(Pyramid(options, key), called, x0).run()
+    except Enough:
+        return asked
+
+
+def together(options, key, f, rounds, climbers, x0=None):
+    """What each of several climbers evaluates in each of so many rounds; values come when all have asked."""
+    pyramid = Pyramid(options, key)
+    asks, go, asked = [None] * climbers, [threading.Semaphore(0) for _ in range(climbers)], threading.Semaphore(0)
+    over = False
+
+    def called_by(i):
+        def called(x):
+            asks[i] = x
+            asked.release()
+            go[i].acquire()
+            if over:
+                raise Enough
+            return pyramid.known[x]
+
+        return called
+
+    def climb(i):
+        go[i].acquire()
+        try:
+            Climber(pyramid, called_by(i), None if i else x0).run()
+        except Enough:
+            asked.release()
+
+    threads = [threading.Thread(target=climb, args=(i,), daemon=True) for i in range(climbers)]
+    for thread in threads:
+        thread.start()
+    seen = []
+    for turn in range(rounds + 1):
+        over = turn == rounds
+        for i in range(climbers):
+            go[i].release()
+            if not asked.acquire(timeout=60):
+                raise RuntimeError(f"climber {i} gave no point")
+        seen.append(tuple(asks))
+        pyramid.known.update((x, f(x)) for x in asks)
+    for thread in threads:
+        thread.join()
+    return seen[:-1]

@@ -1,0 +1,290 @@
+"""P3: against its plain transcription, and what climbing, crossing and remembering promise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import knobless as kl
+import oracle_p3
+from knobless.packing import Packing
+from knobless.problems import Traps
+from knobless.states import state_data, state_of
+from knobless.stream import Stream
+
+# Random numbers
+
+
+def test_the_stream_is_splitmix64():
+    """The numbers that its authors' code prints for the seed 0."""
+    assert Stream(0).words(3).tolist() == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+
+
+@given(st.integers(0, 2**63 - 1), st.lists(st.integers(0, 5), max_size=6))
+def test_words_in_parts_are_words_at_once(key, sizes):
+    parts, plain = Stream(key), oracle_p3.SplitMix(key)
+    found = [word for size in sizes for word in parts.words(size).tolist()]
+    assert found == Stream(key).words(sum(sizes)).tolist() == [plain.next() for _ in range(sum(sizes))]
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 300))
+def test_a_permutation_is_one(key, n):
+    found = Stream(key).permutation(n).tolist()
+    assert sorted(found) == list(range(n))
+    assert found == oracle_p3.SplitMix(key).permutation(n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 10])
+def test_below_is_in_range_and_fair(n):
+    stream = Stream(n)
+    counts = Counter(stream.below(n) for _ in range(2000))
+    assert counts.keys() == set(range(n))
+    chi2 = sum((counts[i] - 2000 / n) ** 2 / (2000 / n) for i in range(n))
+    assert chi2 < 30  # with at most nine degrees of freedom, one in two thousand
+
+
+def test_below_a_large_number():
+    stream, most = Stream(1), 2**32 - 1
+    found = [stream.below(most) for _ in range(500)]
+    assert 0 <= min(found) < most / 100
+    assert most * 0.99 < max(found) < most
+
+
+# The plain transcription
+
+
+def linear(x):
+    return sum((i * 7919 + 13) % 11 * int(xi) for i, xi in enumerate(x)) % 1000
+
+
+def leading(x):
+    return -sum(1 for _ in itertools.takewhile(bool, x))
+
+
+def rugged(x):
+    """A number for each point that says nothing of its neighbours', from many or, with ties, from few."""
+    return sum((i + 3) ** 5 * (int(xi) + 1) for i, xi in enumerate(x)) * 2654435761 % 2**32 >> 12
+
+
+def coarse(x):
+    return rugged(x) % 4
+
+
+def trapped(x):
+    """Blocks of four that lead away from all being options 1 and above."""
+    blocks = [x[i : i + 4] for i in range(0, len(x), 4)]
+    return sum(0 if all(block) else 1 + sum(map(bool, block)) for block in blocks)
+
+
+def failing(x):
+    return math.inf if sum(map(int, x)) % 3 == 0 else coarse(x)
+
+
+FUNCTIONS = {f.__name__: f for f in (linear, leading, rugged, coarse, trapped, failing)}
+SPACES = {
+    "a bit": (kl.Bernoulli(1), [2]),
+    "bits": (kl.Bernoulli(12), [2] * 12),
+    "choices": (kl.Categorical(8, 3), [3] * 8),
+    "both": (kl.Product((kl.Bernoulli(4), kl.Categorical(3, 5), kl.Bernoulli(1))), [2] * 4 + [5] * 3 + [2]),
+}
+every_space = pytest.mark.parametrize(("family", "options"), SPACES.values(), ids=SPACES)
+
+
+def asked(algorithm, seed, f, rounds, x0=None):
+    """The points of each iteration, which come back in the state they were handed out in."""
+    rng, state, seen = np.random.default_rng(seed), algorithm.init(x0=x0), []
+    for _ in range(rounds):
+        x = algorithm.ask(state, rng)
+        x.flags.writeable = False
+        rows = [tuple(row) for row in x.tolist()]
+        seen.append(tuple(rows))
+        values = np.array([f(row) for row in rows], dtype=float)
+        values.flags.writeable = False
+        state = algorithm.tell(state, x, values)
+    return seen, state
+
+
+def key_of(seed):
+    return int(np.random.default_rng(seed).integers(2**63))
+
+
+@every_space
+@pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_it_is_its_plain_transcription(family, options, f, seed):
+    rounds = 4 if len(options) == 1 else 900
+    seen, state = asked(kl.P3(family), seed, f, rounds)
+    assert [x for (x,) in seen] == oracle_p3.alone(options, key_of(seed), f, rounds)
+    assert len(state.levels) > 1 or f not in (rugged, trapped) or len(options) == 1  # so crossing is compared as well
+
+
+@every_space
+@pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_several_climbers_are_their_plain_transcription(family, options, f):
+    """Each climbs and crosses by the rules, in one pyramid and with one memory."""
+    rounds = 4 if len(options) == 1 else 300
+    x0 = tuple(k - 1 for k in options)
+    seen, _ = asked(kl.P3(family, climbers=3), 4, f, rounds, np.array(x0, dtype=family.mode(family.initial()).dtype))
+    assert seen[0][0] == x0
+    assert seen == oracle_p3.together(options, key_of(4), f, rounds, 3, x0)
+
+
+def test_a_climber_looks_at_each_neighbour_of_where_it_is_and_keeps_the_better():
+    """Said once more, without a transcription: the first round of each of three climbers."""
+    n = 30
+    seen, _ = asked(kl.P3(kl.Bernoulli(n), climbers=3), 0, rugged, n + 1)
+    for climber in zip(*seen, strict=True):
+        here, changed = climber[0], []
+        for x in climber[1:]:
+            (i,) = (i for i in range(n) if x[i] != here[i])
+            changed.append(i)
+            here = x if rugged(x) <= rugged(here) else here
+        assert sorted(changed) == list(range(n)) != changed
+
+
+@pytest.mark.parametrize("climbers", [1, 3])
+def test_a_seed_is_a_run(climbers):
+    algorithm = kl.P3(kl.Bernoulli(10), climbers)
+    assert asked(algorithm, 3, coarse, 200)[0] == asked(algorithm, 3, coarse, 200)[0]
+    assert asked(algorithm, 3, coarse, 200)[0] != asked(algorithm, 4, coarse, 200)[0]
+
+
+# Climbing
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=60), st.integers(0, 99))
+def test_each_bit_is_looked_at_once_where_they_add_up(start, seed):
+    """OneMax from anywhere: the start, and no more than one change of each bit."""
+    n = len(start)
+    seen, _ = asked(kl.P3(kl.Bernoulli(n)), seed, lambda x: n - sum(x), n + 1, np.array(start, dtype=np.int8))
+    assert seen[0] == (tuple(start),)
+    assert ((1,) * n,) in seen
+
+
+def test_a_plateau_is_crossed():
+    """Pairs of bits of which only both together are better, from zeros: no single change is, so who takes only what is
+    better stops at once. The first climber finds the optimum, before there is anything to cross with."""
+    n, found = 10, 0
+    wrong = lambda x: sum(not (a and b) for a, b in zip(x[::2], x[1::2], strict=True))  # noqa: E731
+    for seed in range(20):
+        algorithm, rng, best = kl.P3(kl.Bernoulli(n)), np.random.default_rng(seed), n
+        state = algorithm.init(x0=np.zeros(n, dtype=np.int8))
+        while not state.levels:
+            x = algorithm.ask(state, rng)
+            best = min(best, wrong(x[0]))
+            state = algorithm.tell(state, x, np.array([float(wrong(x[0]))]))
+        found += best == 0
+    assert found >= 18
+
+
+def test_traps_are_solved():
+    problem = Traps(50, 5)
+    for seed in range(5):
+        algorithm, rng = kl.p3(problem.space), np.random.default_rng(seed)
+        state, best, calls = algorithm.init(), math.inf, 0
+        while best > 0:
+            x = algorithm.ask(state, rng)
+            f = problem.costs(x)
+            best, calls = min(best, f[0]), calls + 1
+            state = algorithm.tell(state, x, f)
+            assert calls <= 20_000
+
+
+# Memory
+
+
+@pytest.mark.parametrize("f", [rugged, coarse, leading], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("family", "size"), [(kl.Bernoulli(6), 64), (kl.Categorical(3, 3), 27), (kl.Bernoulli(1), 2)])
+def test_no_point_is_asked_for_twice_until_all_are_known(family, size, f):
+    for seed in range(3):
+        seen, _ = asked(kl.P3(family), seed, f, size + 2)
+        assert len(set(seen[:size])) == size
+        assert set(seen[size:]) <= set(seen[:size])  # then it still answers
+
+
+# The state
+
+
+@pytest.mark.parametrize("climbers", [1, 3])
+@settings(max_examples=8)
+@given(st.integers(0, 150), st.sampled_from(list(FUNCTIONS.values())), st.booleans())
+def test_a_copy_and_what_was_saved_go_on_as_the_state_itself(climbers, rounds, f, guest):
+    space = kl.Space.of(kl.Binary(9))
+    algorithm = kl.P3(space.family, climbers)
+    x0 = np.ones(9, dtype=np.int8) if guest else None
+    _, state = asked(algorithm, 1, f, rounds, x0)
+    packing = Packing(space)
+    copy, saved = state.copy(), state_of(algorithm, state_data(algorithm, state, packing), packing, x0)
+    for _ in range(60):
+        given = [algorithm.ask(each, np.random.default_rng(1)) for each in (state, copy, saved)]
+        assert given[0].tolist() == given[1].tolist() == given[2].tolist()
+        assert given[0].dtype == given[1].dtype == given[2].dtype
+        assert state.rests == copy.rests == saved.rests
+        assert state.theta.tolist() == copy.theta.tolist() == saved.theta.tolist()
+        values = np.array([f(tuple(row)) for row in given[0].tolist()], dtype=float)
+        state, copy, saved = (algorithm.tell(each, given[0], values) for each in (state, copy, saved))
+
+
+def test_a_copy_does_not_change_with_the_state():
+    algorithm = kl.P3(kl.Bernoulli(8))
+    _, state = asked(algorithm, 0, coarse, 100)
+    copy = state.copy()
+    before = copy.theta.tolist(), copy.pending.tolist(), len(copy.told)
+    for _ in range(100):
+        state = algorithm.tell(state, state.pending, np.array([coarse(state.pending[0].tolist())]))
+    assert (copy.theta.tolist(), copy.pending.tolist(), len(copy.told)) == before
+    assert state.theta.tolist() != before[0]
+
+
+def test_it_rests_when_an_individual_has_come_to_its_end():
+    algorithm, rng = kl.P3(kl.Bernoulli(10)), np.random.default_rng(0)
+    state, rested = algorithm.init(), []
+    for i in range(400):
+        x = algorithm.ask(state, rng)
+        levels = sum(len(level.points) for level in state.levels)
+        state = algorithm.tell(state, x, np.array([rugged(x[0])]))
+        if algorithm.rests(state):
+            rested.append(i)
+        if i < 10:
+            assert not levels
+            assert not algorithm.rests(state)  # a climb takes longer
+    assert 2 < len(rested) < 100
+
+
+def test_theta_is_how_often_options_occur_among_the_members():
+    algorithm = kl.P3(kl.Categorical(4, 3).within(1000))  # margins out of the way
+    _, state = asked(algorithm, 0, rugged, 60)
+    points = np.array([x for level in state.levels for x in level.points])
+    counts = np.stack([(points == k).sum(axis=0) for k in range(3)], axis=1)
+    expected = (counts + 1 / 3) / (len(points) + 1)
+    np.testing.assert_allclose(state.theta.reshape(4, 3), expected, rtol=0, atol=1e-12)
+    assert algorithm.init().theta.tolist() == algorithm.family.initial().tolist()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    "space", [kl.Integer(1, 9), kl.Float(0, 1), kl.Space(bits=kl.Binary(3), number=kl.Float(0, 1, n=2))]
+)
+@pytest.mark.parametrize("recipe", [kl.p3, kl.team])
+def test_numbers_cannot_be_exchanged(space, recipe):
+    with pytest.raises(TypeError, match=r"^family: expected bits and choices"):
+        recipe(space)
+
+
+@pytest.mark.parametrize(("climbers", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), ("2", TypeError)])
+def test_climbers_are_counted(climbers, error):
+    with pytest.raises(error, match=r"^climbers\b"):
+        kl.P3(kl.Bernoulli(3), climbers)
+
+
+def test_at_least():
+    assert kl.p3(kl.Binary(5)).at_least(4) == kl.P3(kl.Bernoulli(5), 4)
+    assert kl.P3(kl.Bernoulli(5), 4).at_least(2).climbers == 4

@@ -1,0 +1,281 @@
+"""A team: who has the turn, what each has spent, who hears of what; and how far the recommended one gets."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import knobless as kl
+from knobless.adaptation import Signal
+from knobless.problems import LeadingOnes, MaxSat, OneMax
+
+FAMILY = kl.Bernoulli(8)
+
+
+class Diary(NamedTuple):
+    """The state of a member that writes down what happens to it."""
+
+    told: tuple = ()
+    heard: tuple = ()
+
+    theta = FAMILY.initial()
+    signal = Signal(np.empty(0), 0.0, 1.0)
+
+    def copy(self):
+        return self
+
+
+@dataclass(frozen=True)
+class Member:
+    """Asks for λ points and rests after every so many iterations; it learns nothing."""
+
+    size: int = 1
+    stamina: int = 1
+    family: kl.Family = FAMILY
+
+    def init(self, theta=None, x0=None):
+        return Diary()
+
+    def lam(self, state):
+        return self.size
+
+    def ask(self, state, rng, size=None, start=0):
+        return self.family.sample(state.theta, self.size if size is None else size, rng)
+
+    def tell(self, state, x, f):
+        return state._replace(told=(*state.told, tuple(f.tolist())))
+
+    def hear(self, state, x, f):
+        return state._replace(heard=(*state.heard, (len(state.told), tuple(x.tolist()), f)))
+
+    def rests(self, state):
+        return len(state.told) % self.stamina == 0
+
+    def eps(self, state):
+        return float(self.size)
+
+    def snr(self, state):
+        return -float(self.size)
+
+    def at_least(self, lam):
+        return Member(max(self.size, lam), self.stamina)
+
+
+def plain(members, turns):
+    """The same from the whole record, looked through anew at each turn.
+
+    `turns` are the points and values of each; yields whose it was, what each has spent in vain, and what was heard.
+    """
+    record = []  # of each evaluation: by whom, and whether it led
+    best, owner, turn, tells = None, None, 0, [0] * len(members)
+    for x, f in turns:
+        who = turn
+        values = [math.inf if math.isnan(v) else v for v in f]
+        at = values.index(min(values))
+        leads = values[at] < math.inf and (best is None or values[at] < best[1])
+        record += [(who, leads and i == at) for i in range(len(f))]
+        heard = None
+        if leads:
+            best, owner = (x[at], values[at]), who
+        elif best is not None and owner != who:
+            heard = best
+        idle = []
+        for m in range(len(members)):
+            own = [led for by, led in record if by == m]
+            idle.append(own[::-1].index(True) if True in own else len(own))
+        tells[who] += 1
+        if tells[who] % members[who].stamina == 0:
+            turn = min(range(len(members)), key=lambda m: (idle[m], m))
+        yield who, tuple(idle), heard, best, turn
+
+
+values = st.one_of(st.integers(-9, 9).map(float), st.sampled_from([math.nan, math.inf, -math.inf]))
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_the_books_are_those_of_the_whole_record(data):
+    size = st.builds(Member, st.integers(1, 3), st.integers(1, 3))
+    members = tuple(data.draw(st.lists(size, min_size=1, max_size=4)))
+    team = kl.Team(members)
+    rng, state, turns, seen = np.random.default_rng(0), team.init(), [], []
+    for _ in range(data.draw(st.integers(1, 15))):
+        assert team.lam(state) == members[state.turn].size
+        x = team.ask(state, rng)
+        f = data.draw(st.lists(values, min_size=len(x), max_size=len(x)))
+        turns.append(([tuple(row) for row in x.tolist()], f))
+        state = team.tell(state, x, np.array(f))
+        seen.append(state)
+    heard = [[] for _ in members]
+    told = [[] for _ in members]
+    for state, (_, f), (who, idle, news, best, turn) in zip(seen, turns, plain(members, turns), strict=True):
+        told[who].append(tuple(f))
+        if news:
+            heard[who].append((len(told[who]), *news))
+        assert state.idle == idle
+        assert state.turn == turn
+        assert (state.best and (tuple(state.best.x.tolist()), state.best.f)) == best
+        for member, each, words in zip(state.members, told, heard, strict=True):
+            assert repr(member.told) == repr(tuple(each))  # NaN is not itself
+            assert member.heard == tuple(words)
+
+
+# What follows from the rule
+
+
+def spent(team, f, calls, seed=0):
+    """After each turn: whose it was, and what each member has spent; and the last state."""
+    rng, state, total, turns = np.random.default_rng(seed), team.init(), [0] * len(team.members), []
+    while sum(total) < calls:
+        who, x = state.turn, team.ask(state, rng)
+        state = team.tell(state, x, np.array([f(row) for row in x], dtype=float))
+        total[who] += len(x)
+        turns.append((who, tuple(total)))
+    return turns, state
+
+
+@pytest.mark.parametrize(
+    "team",
+    [
+        kl.team(kl.Binary(20)),
+        kl.Team((kl.pbil_lambda(kl.Bernoulli(20)), kl.cga(kl.Bernoulli(20)), kl.p3(kl.Bernoulli(20)))),
+        kl.Team((Member(3, 2), Member(1, 5), Member(2, 1))),
+    ],
+    ids=["recommended", "three", "scripted"],
+)
+def test_where_nobody_leads_all_spend_alike_up_to_one_turn(team):
+    turns, _ = spent(team, lambda x: 1.0, 3000)
+    longest, begun = 0, turns[0][1]
+    for (who, before), (then, _) in itertools.pairwise(turns):
+        if who != then:
+            longest, begun = max(longest, before[who] - begun[who]), before
+    assert {who for who, _ in turns} == set(range(len(team.members)))
+    for _, total in turns:
+        assert max(total) - min(total) <= longest + 3 + 1  # a turn, an iteration of it, and the first call, which led
+
+
+@pytest.mark.parametrize("leader", [0, 1, 2])
+def test_a_leader_is_not_disturbed(leader):
+    team = kl.Team((Member(), Member(), Member()))
+    rng, state, value = np.random.default_rng(0), team.init(), 0.0
+    turns = []
+    for _ in range(50):
+        turns.append(state.turn)
+        x = team.ask(state, rng)
+        value -= 1.0
+        state = team.tell(state, x, np.array([value if state.turn == leader else 5.0]))
+    first = turns.index(leader)
+    assert set(turns[first:]) == {leader}
+    assert first <= 3
+
+
+def test_whoever_led_last_goes_on_until_it_has_spent_as_much_as_the_others():
+    team = kl.Team((Member(), Member()))
+    rng, state, turns = np.random.default_rng(0), team.init(), []
+    for value in (9, 9, 9, 9, 8, 9, 9, 9, 9, 9):  # the fifth is of the second member
+        turns.append(state.turn)
+        state = team.tell(state, team.ask(state, rng), np.array([float(value)]))
+    # The first call of all leads, and then they alternate; once the second leads, it has as many calls as the first
+    # has spent in vain until then.
+    assert turns == [0, 0, 1, 0, 1, 1, 1, 0, 1, 0]
+
+
+def test_the_best_point_is_shared():
+    """Whoever has survivors and had a turn that did not lead has the team's best for one."""
+    team = kl.team(kl.Binary(20))
+    f = lambda x: sum((i + 3) ** 5 * (int(xi) + 1) for i, xi in enumerate(x)) * 2654435761 % 2**32  # noqa: E731
+    rng, state, lowest, shared = np.random.default_rng(1), team.init(), math.inf, 0
+    for _ in range(800):
+        who, x = state.turn, team.ask(state, rng)
+        values = np.array([f(row) for row in x], dtype=float)
+        state = team.tell(state, x, values)
+        lowest = min(lowest, values.min())
+        assert state.best.f == lowest == f(state.best.x)
+        if who == 1:
+            kept = state.members[1].kept
+            if state.owner != 1:
+                assert (kept.f, kept.x.tolist()) == (lowest, state.best.x.tolist())
+                shared += 1
+    assert shared > 5
+
+
+def test_the_last_member_speaks():
+    team = kl.Team((Member(4), kl.pbil_epsilon(FAMILY), kl.pbil_survivor(FAMILY)))
+    _, state = spent(team, lambda x: float(x.sum()), 300)
+    last, theirs = team.members[-1], state.members[-1]
+    assert state.theta.tolist() == theirs.theta.tolist()
+    assert (team.eps(state), team.snr(state)) == (last.eps(theirs), last.snr(theirs))
+    assert state.signal is theirs.signal
+
+
+def test_at_least_holds_for_every_member():
+    more = kl.team(kl.Binary(5)).at_least(7)
+    assert [member.lam(member.init()) for member in more.members] == [7, 7]
+
+
+def test_a_team_may_be_in_a_team():
+    inner = kl.Team((Member(1, 2), Member(2, 1)))
+    team = kl.Team((inner, Member(1, 3)))
+    turns, state = spent(team, lambda x: float(x.sum()), 200)
+    assert {who for who, _ in turns} == {0, 1}
+    assert all(member.told for member in state.members[0].members)
+
+
+def test_writing_to_the_copy_of_a_state_changes_nothing():
+    team = kl.team(kl.Binary(8))
+    _, state = spent(team, lambda x: float(x.sum()), 200)
+    best, theta = state.best.x.tolist(), state.theta.tolist()
+    copy = state.copy()
+    copy.best.x[:] = 7
+    copy.theta[:] = 7
+    assert (state.best.x.tolist(), state.theta.tolist()) == (best, theta)
+
+
+@pytest.mark.parametrize(
+    ("members", "error"),
+    [
+        ((), ValueError),
+        ((kl.cga(kl.Bernoulli(3)), kl.cga(kl.Bernoulli(4))), ValueError),
+        ((kl.cga(kl.Bernoulli(3)), "cga"), TypeError),
+        (kl.cga(kl.Bernoulli(3)), TypeError),
+        ((kl.cga,), TypeError),
+        ([kl.cga(kl.Bernoulli(3))], TypeError),
+    ],
+)
+def test_errors_name_the_argument(members, error):
+    with pytest.raises(error, match=r"^members\b"):
+        kl.Team(members)
+
+
+# How far the recommended one gets
+
+
+def calls(problem, seed, cap):
+    """Until the optimum, inf if that takes more than `cap`."""
+    team, rng, spent = kl.team(problem.space), np.random.default_rng(seed), 0
+    state = team.init()
+    while spent < cap:
+        x = team.ask(state, rng)
+        f = problem.costs(x)
+        if not f.all():
+            return spent + int(f.argmin()) + 1
+        spent += len(f)
+        state = team.tell(state, x, f)
+    return math.inf
+
+
+@pytest.mark.parametrize(("problem", "cap"), [(LeadingOnes(100), 6000), (OneMax(1000), 1100)])
+def test_where_one_path_leads_up_it_is_climbed(problem, cap):
+    assert all(calls(problem, seed, cap) <= cap for seed in range(3))
+
+
+def test_clauses_are_satisfied():
+    """Of three literals each, 4.2 for each variable; all that a hidden point satisfies are equally likely."""
+    assert sum(calls(MaxSat.planted(50, 210, seed), seed, 50_000) < math.inf for seed in range(5)) >= 4
