@@ -67,6 +67,17 @@ def test_the_nearest_are_joined_as_by_looking_at_all_pairs(data):
     assert [group.tolist() for group in joined(distance, np.array(names))] == expected
 
 
+def test_ties_that_arise_as_averages_are_rounded_are_broken_alike():
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        n = int(rng.integers(4, 10))
+        distance = np.triu(rng.integers(0, 6, (n, n)), 1).astype(float)
+        distance += distance.T
+        np.fill_diagonal(distance, np.inf)
+        expected = oracle_p3.joined(distance.tolist(), list(range(n)))
+        assert [group.tolist() for group in joined(distance, np.arange(n))] == expected
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_without_ties_it_is_average_linkage(seed):
     hierarchy = pytest.importorskip("scipy.cluster.hierarchy")
