@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ import numpy as np
 
 import knobless as kl
 from knobless import fast
-from knobless.problems import LeadingOnes, NoisyOneMax, OneMax, Traps
+from knobless.problems import IsingRing, IsingTorus, Jump, LeadingOnes, NoisyOneMax, OneMax, Traps
 
 ROOT = Path(__file__).resolve().parent.parent
 README, ALGORITHM = "README.md", "docs/algorithm.md"
@@ -41,6 +42,12 @@ def calls(problem: Any, algorithm: kl.IGO, seeds: range) -> str:
     """To the optimum, in the compiled engine."""
     runs = fast.trials(problem, algorithm, seeds, budget=CAP, target=0, jobs=1)
     return median(run.nfev if run.best <= 0 else math.inf for run in runs)
+
+
+def certain(problem: Any, seeds: range, budget: int = CAP) -> list[kl.Result]:
+    """Runs that were told that equal points have equal values."""
+    space = kl.Binary(problem.n)
+    return [kl.minimize(problem, space, budget=budget, target=0, deterministic=True, rng=seed) for seed in seeds]
 
 
 @dataclass(frozen=True)
@@ -163,7 +170,8 @@ def bits(seeds: range) -> Rows:
         ("LeadingOnes: only the first wrong bit shows", LeadingOnes(n)),
     ):
         ea = median(one_plus_one(problem, n, seed, CAP)[0] for seed in seeds)
-        yield name, [*(calls(problem, algorithm, seeds) for algorithm in both), ea]
+        ours, cga = (calls(problem, algorithm, seeds) for algorithm in both)
+        yield name, [ours, median(run.nfev for run in certain(problem, seeds)), cga, ea]
 
     def modes(algorithm: kl.IGO) -> list[int]:
         ends = (last(iterations(NoisyOneMax(n, 10, seed), algorithm, seed, noisy)).state.theta for seed in seeds)
@@ -172,9 +180,9 @@ def bits(seeds: range) -> Rows:
     def ends(again: bool) -> list[int]:
         return [wrong(one_plus_one(NoisyOneMax(n, 10, seed), n, seed, noisy, again)[1]) for seed in seeds]
 
-    both_modes = [span(modes(algorithm)) for algorithm in both]
-    yield f"OneMax under noise of deviation 10: wrong bits after {noisy:,} calls", [*both_modes, span(ends(False))]
-    yield "the same, the EA's own point measured anew at every step", ["", "", span(ends(True))]
+    ours, cga = (span(modes(algorithm)) for algorithm in both)
+    yield f"OneMax under noise of deviation 10: wrong bits after {noisy:,} calls", [ours, "", cga, span(ends(False))]
+    yield "the same, the EA's own point measured anew at every step", ["", "", "", span(ends(True))]
 
     deceptive = Traps(50)
 
@@ -184,6 +192,7 @@ def bits(seeds: range) -> Rows:
     found = []
     for algorithm in (kl.pbil_lambda(kl.Bernoulli(50)), kl.cga(kl.Bernoulli(50))):
         found.append(span([solved(r.best_x) for r in fast.trials(deceptive, algorithm, seeds, budget=far, jobs=1)]))
+    found.insert(1, span([solved(run.x) for run in certain(deceptive, seeds, far)]))
     ea = span([solved(one_plus_one(deceptive, 50, seed, far)[1]) for seed in seeds])
     yield f"ten deceptive traps of five bits: traps solved after {far:,} calls", [*found, ea]
 
@@ -201,6 +210,10 @@ def budget(seeds: range) -> Rows:
             each = [run.nfev / n if run.best <= 0 else math.inf for run in runs]
             cells.append(f"{median(each)} n, {max(each):,.0f} n")
         yield f"{problem.__name__}, median and longest run", cells
+    for problem in (OneMax, LeadingOnes):
+        each_n = {n: [run.nfev / n for run in certain(problem(n), seeds, 10 * CAP)] for n in (30, 100, 300, 1000)}
+        cells = [f"{median(each)} n, {max(each):,.0f} n" for each in each_n.values()]
+        yield f"{problem.__name__}, `deterministic=True`", cells
 
 
 def few(seeds: range) -> Rows:
@@ -212,6 +225,8 @@ def few(seeds: range) -> Rows:
         points = (np.random.default_rng(seed).integers(0, 2, (budget, n), dtype=np.int8) for seed in seeds)
         random.append(median(problem(x).min() for x in points))
     yield "knobless", learnt
+    certainly = [median(run.fun for run in certain(problem, seeds, budget)) for budget in (50, 500)]
+    yield "knobless, `deterministic=True`", certainly
     yield "random points", random
 
 
@@ -269,14 +284,77 @@ def spread(theta: Any) -> float:
     return float(theta[1] - theta[0] ** 2)
 
 
+def strict(x: Any, f: float, pyramid: Any, stream: Any) -> Any:
+    """The original's climb: only changes that are better, until none is."""
+    while True:
+        before = f
+        for i, by in pyramid.changes[stream.permutation(len(pyramid.changes))].tolist():
+            old = x[i]
+            x[i] = (old + by) % pyramid.options[i]
+            value = yield x
+            if value < f:
+                f = value
+            else:
+                x[i] = old
+        if f == before:
+            return f
+
+
+def deterministic_calls(problem: Any, algorithm: Any, seeds: range) -> str:
+    """To the optimum, none paid for twice; interpreted, so that parts can be put in place of others."""
+    space = kl.Binary(problem.n)
+    runs = [
+        kl.minimize(
+            lambda x: float(problem(x)),
+            space,
+            budget=50_000,
+            target=0,
+            algorithm=algorithm(space),
+            deterministic=True,
+            rng=seed,
+        )
+        for seed in seeds
+    ]
+    return median(run.nfev if run.success else math.inf for run in runs)
+
+
+STRUCTURED = {
+    "`OneMax(1000)`": OneMax(1000),
+    "`LeadingOnes(100)`": LeadingOnes(100),
+    "`Jump(20, 3)`": Jump(20, 3),
+    "`IsingTorus(10)`": IsingTorus(10),
+    "`IsingRing(50)`": IsingRing(50),
+    "`Traps(50, 5)`": Traps(50, 5),
+}
+
+
+def climbs(seeds: range) -> Rows:
+    module = sys.modules["knobless.p3"]
+    for name, problem in STRUCTURED.items():
+        here, climb = deterministic_calls(problem, kl.p3, seeds), module.climb  # type: ignore[attr-defined]
+        module.climb = strict  # type: ignore[attr-defined]
+        try:
+            yield f"{name}, P3", [here, deterministic_calls(problem, kl.p3, seeds)]
+        finally:
+            module.climb = climb  # type: ignore[attr-defined]
+
+
+def beyond(seeds: range) -> Rows:
+    recipes = (kl.pbil_lambda, kl.pbil_survivor, kl.p3, kl.team)
+    for name, problem in STRUCTURED.items():
+        yield name, [deterministic_calls(problem, recipe, seeds) for recipe in recipes]
+
+
 READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
-    "bits": (README, "100 bits: knobless | cGA, ε = 1/n | (1+1)-EA", bits),
+    "bits": (README, "100 bits: knobless | `deterministic=True` | cGA, ε = 1/n | (1+1)-EA", bits),
     "budget": (README, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
     "few": (README, "least number of wrong bits of 100 after 50 | 500 calls", few),
     "weights": (ALGORITHM, "calls: weights as here | divided by λ/μ | cGA, ε = n^-½", weights),
     "whitening": (ALGORITHM, "calls: whitened with θ before | after the update", whitening),
     "unbounded": (ALGORITHM, "pure noise, 100 bits, λ_max = ∞: least | median | greatest λ", unbounded),
     "variance": (ALGORITHM, "pure noise, one float: median | least σ² of a run, over its start", variance),
+    "climbs": (ALGORITHM, "calls: climbs as here | that stop where nothing is better", climbs),
+    "beyond": (ALGORITHM, "calls: PBIL-λ | with a survivor | P3 | a team", beyond),
 }
 
 

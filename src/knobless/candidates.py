@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from traceback import format_exception
 from typing import Any, NamedTuple, overload
@@ -39,6 +39,7 @@ class Batch(Sequence[Candidate]):
 
     @property
     def x(self) -> Any:
+        """All points at once, as a vectorized objective gets them."""
         return self._space.decode_batch(self._codes)
 
     def __len__(self) -> int:
@@ -52,6 +53,9 @@ class Batch(Sequence[Candidate]):
         if isinstance(index, slice):
             return Batch(self._space, self.ids[index], self._codes[index])
         return Candidate(self.ids[index], self._points[index])
+
+    def __iter__(self) -> Iterator[Candidate]:
+        return map(Candidate, self.ids, self._points)
 
     def take(self, rows: Sequence[int]) -> Batch:
         """Some of them."""
@@ -140,7 +144,7 @@ def ids_of(candidates: Batch | Candidate | Iterable[Candidate]) -> Sequence[int]
 def values_of(values: Any, count: int) -> tuple[Array, list[str]]:
     """The values as floats, NaN for exceptions, and what these said."""
     array = isinstance(values, np.ndarray)
-    if not array:
+    if not array and type(values) is not list:  # the usual case; what else it may be takes time to tell
         if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
             raise TypeError(f"values: expected {count}, one for each candidate, got {values!r}")
         values = list(values)
@@ -148,6 +152,8 @@ def values_of(values: Any, count: int) -> tuple[Array, list[str]]:
         raise ValueError(f"values: expected {count}, one for each candidate, got {len(values)}")
     if array and values.dtype.kind in "fiub" and values.ndim == 1:
         return values.astype(float), []
+    if all(type(v) is float for v in values):
+        return np.array(values, dtype=float), []
     errors = [said(v) for v in values if isinstance(v, BaseException)]
     f = [math.nan if isinstance(v, BaseException) else objective_value(v, "values") for v in values]
     return np.array(f), errors

@@ -384,6 +384,8 @@ def ending(journal: Path | None) -> Iterator[None]:
     except TheirError as error:
         typer.echo(f"{without_ours(error.__cause__)}{error}.", err=True)
         raise typer.Exit(1) from None
+    except BrokenPipeError:  # whoever read our output has enough of it: typer leaves quietly
+        raise
     except (ValueError, TypeError, OSError) as error:
         typer.echo(f"Error: {tables.plain(str(error))}", err=True)
         raise typer.Exit(2) from None

@@ -49,7 +49,7 @@ class IGO:
     survivors: Survivors = NOBODY
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> State:
-        """At θ, or where the family begins; with x0 halfway from there to it."""
+        """Line 1: before the first iteration, at `theta` or where the family starts; halfway from there to x0."""
         initial = self.family.initial()
         if theta is not None:
             if np.shape(theta) != initial.shape:

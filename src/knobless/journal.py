@@ -48,6 +48,8 @@ from .space import Space
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
+__all__ = ["Counts", "Event", "Journal", "JournalError", "Record", "read"]
+
 APPLICATION = 0x6B6E6F62  # "knob", where SQLite keeps what a file is for
 VERSION = 1
 LARGEST = 2**26  # bytes of one text or blob; asked of SQLite, which refuses before it takes memory
@@ -131,6 +133,7 @@ class Event(NamedTuple):
 
     @property
     def failed(self) -> bool:
+        """An evaluation that raised or gave NaN."""
         return self.fate == TOLD and self.value is None
 
 
@@ -304,9 +307,11 @@ class Record:
         return _events(self._connection, self.path)
 
     def failures(self) -> Iterator[Event]:
+        """The evaluations that failed."""
         return _events(self._connection, self.path, f"WHERE fate = {TOLD} AND value IS NULL")
 
     def counts(self) -> Counts:
+        """How many of what there is so far."""
         with _explained(self.path):
             return Counts(
                 *self._connection.execute(
@@ -332,6 +337,7 @@ class Record:
             return Optimizer.folded(self.space, algorithm, self.identity, iter(self), self.sign)
 
     def close(self) -> None:
+        """Lets the file go; leaving a `with` block does the same."""
         self._close()
 
     def __enter__(self) -> Self:

@@ -19,6 +19,8 @@ class Memory:
 
     def __init__(self, space: Space) -> None:
         self._space = space
+        family = space.family
+        self._plain = family.mode(family.initial()).dtype.kind == "i"  # a code is what is seen of it
         self._values: dict[bytes, float] = {}
         self._out: dict[bytes, list[int]] = {}  # ids that wait for a point; the first was handed out
         self._keys: dict[int, bytes] = {}  # of the ids handed out
@@ -93,6 +95,6 @@ class Memory:
         return (ids, f) if len(all_ids) == len(ids) else (all_ids, np.array(all_f))  # the same, if there were no twins
 
     def _keys_of(self, codes: Points) -> list[bytes]:
-        seen = np.ascontiguousarray(self._space.visible(codes))
+        seen = np.ascontiguousarray(codes if self._plain else self._space.visible(codes))
         data, width = seen.tobytes(), seen.itemsize * seen.shape[1]
         return [data[i : i + width] for i in range(0, len(data), width)]

@@ -243,6 +243,7 @@ class Optimizer:
 
     @property
     def info(self) -> Info:
+        """What a `callback` gets, as of now."""
         theta = self._state.theta.view()
         theta.flags.writeable = False
         snr, entropy = self.algorithm.snr(self._state), self.algorithm.family.entropy(theta)
@@ -273,7 +274,7 @@ class Optimizer:
         ids = ids_of(candidates)
         if isinstance(candidates, Candidate):
             values = [values]
-        elif isinstance(values, Iterator):  # which would be gone after the first look
+        elif type(values) is not list and isinstance(values, Iterator):  # which would be gone after the first look
             values = list(values)
         f, errors = values_of(values, len(ids))
         self._expect(ids)
@@ -375,7 +376,7 @@ class Optimizer:
         """Draws until k points are new, or all of an iteration are looked at and some are new."""
         ids: Sequence[int] = ()
         codes = self._guests[:0]
-        while not self.exhausted and (not ids if k is None else len(ids) < k):
+        while (not ids if k is None else len(ids) < k) and not self.exhausted:
             left = None if k is None else k - len(ids)
             more, fresh = self._met(memory, left if left is None else min(left, self._undrawn or left))
             ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)

@@ -56,9 +56,9 @@ class P3:
         if state.stream is None:
             state.begin(int(rng.integers(2**63)))
         size = self.climbers if size is None else size
-        own = state.pending[start : start + size]
+        own = state.pending[start : start + size]  # never written to: what is next is in an array of its own
         more = size - len(own)
-        return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own.copy()
+        return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own
 
     def tell(self, state: Pyramid, x: Points, f: Array) -> Pyramid:
         values = [value if value == value else math.inf for value in f.tolist()]
@@ -152,7 +152,8 @@ class Pyramid:
         self.told += values
         for x, value in zip(self.pending, values, strict=True):
             self._values[x.tobytes()] = value
-        self.pending = np.array([self._next(i, value) for i, value in enumerate(values)])
+        wanted = [self._next(i, value) for i, value in enumerate(values)]
+        self.pending = wanted[0][None] if len(wanted) == 1 else np.array(wanted)
 
     def _next(self, i: int, value: float | None) -> Points:
         """What climber i wants to know next, if its last point had this value."""
@@ -221,7 +222,9 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
     changes, options = pyramid.changes, pyramid.options
     patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1.0
     steps = up = 0  # steps made, and those up to the last one that led up
-    while True:
+    moved = True
+    while moved:  # else all neighbours are worse
+        moved = False
         for i, by in changes[stream.permutation(len(changes))].tolist():
             old = x[i]
             x[i] = (old + by) % options[i]
@@ -230,11 +233,12 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
             if value < f:
                 up = steps
             if value <= f:
-                f = value
+                f, moved = value, True
             else:
                 x[i] = old
             if steps - up >= max(patience, up):
                 return f
+    return f
 
 
 def cross(x: Points, f: float, level: Level, stream: Stream) -> Generator[Points, float, float]:

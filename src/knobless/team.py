@@ -79,7 +79,7 @@ class Team:
         member = self.members[turn]
         after = member.tell(states[turn], x, f)
         spent = idle[turn] + len(f)
-        lowest = float(np.fmin.reduce(f))
+        lowest = float(np.fmin.reduce(f) if len(f) > 1 else f[0])
         if lowest < (math.inf if best is None else best.f):
             i = int((f == lowest).argmax())
             best, owner, spent = Kept(x[i].copy(), lowest), turn, len(f) - 1 - i

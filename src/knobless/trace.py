@@ -25,6 +25,8 @@ from .optimizer import Optimizer
 from .space import Space
 from .variables import Binary, Choice, Variable
 
+__all__ = ["Trace"]
+
 ROWS = 2048  # iterations kept, at most
 SHADES = 400  # of these, the ones of which θ is kept
 HEIGHT = 256  # rows of θ kept
@@ -242,6 +244,7 @@ class Trace:
 
     @property
     def sayings(self) -> list[Saying]:
+        """What failures said, each once."""
         return [Saying(text, times, first) for text, (_, times, first) in self._sayings.items()]
 
     @property
@@ -250,6 +253,7 @@ class Trace:
         return np.cumsum(np.array(self.fates, dtype=np.int64) == TOLD)
 
     def codes(self, since: int = 0) -> Points:
+        """The points as codes, from the row `since` on."""
         return self._packing.unpack(bytes(self._codes[since * self._packing.width :]))
 
     @property
@@ -267,6 +271,7 @@ class Trace:
 
     @property
     def mode(self) -> Points | None:
+        """The code of the most probable point; None where θ is not known."""
         return None if self._opt is None else self._opt.algorithm.family.mode(self._opt._state.theta)
 
     @property
@@ -300,6 +305,7 @@ class Trace:
 
     @property
     def improvements(self) -> Steps:
+        """Where the best value so far changes."""
         return improvements(self.calls, np.array(self.values), self.sign)
 
     @property

@@ -229,22 +229,27 @@ class Run:
 
     @property
     def nfev(self) -> int:
+        """Evaluations so far."""
         return int(self._counts[engine.NFEV])
 
     @property
     def nit(self) -> int:
+        """Iterations so far."""
         return int(self._counts[engine.NIT])
 
     @property
     def best(self) -> float:
+        """The least value so far."""
         return float(self._scalars[engine.BEST])
 
     @property
     def failures(self) -> int:
+        """Evaluations that gave NaN."""
         return int(self._counts[engine.FAILURES])
 
     @property
     def lam_r(self) -> float:
+        """λ_r, before it is rounded."""
         return float(self._scalars[engine.LAM_R])
 
     @property
