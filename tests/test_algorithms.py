@@ -211,6 +211,47 @@ def test_asked_in_parts_is_asked_at_once(name, deterministic):
             assert look(one) == look(other)
 
 
+def spoil(x):
+    """Writes into whatever can be written into."""
+    for each in x.values() if isinstance(x, dict) else x if isinstance(x, list) else [x]:
+        if isinstance(each, np.ndarray) and each.flags.writeable:
+            each[...] = each.flat[0]
+        elif isinstance(each, dict | list):
+            spoil(each)
+
+
+@either
+@every_algorithm
+def test_writing_to_what_was_handed_out_changes_nothing(name, deterministic):
+    opt, other = (made(name, deterministic=deterministic) for _ in range(2))
+    for _ in range(20):
+        if opt.exhausted:
+            break
+        out, same = opt.ask(), other.ask()
+        values = [value(c) for c in same]
+        for x in (*(c.x for c in out), out.x, opt.mode, opt.theta):
+            spoil(x)
+        opt.tell(out, values)
+        other.tell(same, values)
+        assert look(opt) == look(other)
+
+
+@every_algorithm
+def test_the_points_of_an_iteration_are_the_callers_own(name):
+    """Whoever writes into them changes no state, or is told that he may not."""
+    recipe, space = ALGORITHMS[name]
+    algorithm, rng = recipe(space).at_least(3), np.random.default_rng(0)
+    state = algorithm.init()
+    for _ in range(5):
+        x = algorithm.ask(state, rng)
+        kept, before = x.copy(), state.copy()
+        spoil(x)
+        f = np.arange(len(x), dtype=float)
+        state, before = algorithm.tell(state, kept, f), algorithm.tell(before, kept, f)
+        draws = [algorithm.ask(each, np.random.default_rng(1)).tolist() for each in (state, before)]
+        assert draws[0] == draws[1]
+
+
 @either
 @every_algorithm
 def test_any_order_of_tells_in_any_parts_is_the_same(name, deterministic):

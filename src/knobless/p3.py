@@ -56,7 +56,7 @@ class P3:
         if state.stream is None:
             state.begin(int(rng.integers(2**63)))
         size = self.climbers if size is None else size
-        own = state.pending[start : start + size]  # never written to: what is next is in an array of its own
+        own = state.pending[start : start + size]  # which nobody can write to
         more = size - len(own)
         return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own
 
@@ -144,7 +144,7 @@ class Pyramid:
         """With the key of its random numbers."""
         self.stream = Stream(key)
         self._individuals = [individual(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
-        self.pending = np.array([self._next(i, None) for i in range(self.climbers)])
+        self._want([self._next(i, None) for i in range(self.climbers)])
 
     def tell(self, values: list[float]) -> None:
         """The values of what is pending."""
@@ -152,8 +152,12 @@ class Pyramid:
         self.told += values
         for x, value in zip(self.pending, values, strict=True):
             self._values[x.tobytes()] = value
-        wanted = [self._next(i, value) for i, value in enumerate(values)]
-        self.pending = wanted[0][None] if len(wanted) == 1 else np.array(wanted)
+        self._want([self._next(i, value) for i, value in enumerate(values)])
+
+    def _want(self, points: list[Points]) -> None:
+        """These are pending; read-only, because they are handed out as they are."""
+        self.pending = points[0][None] if len(points) == 1 else np.array(points)
+        self.pending.flags.writeable = False
 
     def _next(self, i: int, value: float | None) -> Points:
         """What climber i wants to know next, if its last point had this value."""
