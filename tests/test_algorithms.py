@@ -52,6 +52,8 @@ class Walk:
         return np.array(rows).reshape(-1, self.family.variables).astype(self.family.mode(state.theta).dtype)
 
     def tell(self, state, x, f):
+        if not len(f):
+            return state
         i = int(np.where(f == f, f, np.inf).argmin())
         return state._replace(x=x[i], f=float(f[i])) if f[i] <= state.f else state
 
@@ -471,3 +473,26 @@ def test_two_workers_give_what_one_gives():
         return result.x.tolist(), result.fun, result.nfev, result.nit, [*map(repr, result.history)]
 
     assert run(2) == run(1)
+
+
+@either
+@every_algorithm
+def test_what_is_given_up_is_not_asked_for_for_ever(name, deterministic):
+    """Where nothing of an iteration comes back, the next one is about other points."""
+    opt = made(name, batch=1, deterministic=deterministic)
+    seen = set()
+    for nit in range(12):
+        assert opt.nit == nit
+        batch = opt.ask()
+        seen |= {repr(flat(candidate.x)) for candidate in batch}
+        opt.give_up(batch)
+    assert len(seen) > 6
+    batch = opt.ask()
+    opt.tell(batch, [1.0] * len(batch))
+    assert opt.lowest == 1.0
+
+
+def test_a_class_is_no_algorithm():
+    for each in (kl.IGO, kl.P3, kl.Team):
+        with pytest.raises(TypeError, match=r"^algorithm: expected a value such as pbil_lambda"):
+            kl.Optimizer(BITS, each)

@@ -158,7 +158,10 @@ def test_the_order_of_the_points_does_not_matter(population, data):
     assert one.distances().tolist() == other.distances().tolist()
 
 
-def test_beyond_the_most_variables_each_is_alone():
-    pairs = Pairs(np.full(2049, 2))
-    pairs.add(np.zeros(2049, dtype=np.int8))
-    assert sorted(group.tolist() for group in pairs.tree(Stream(3))) == [[i] for i in range(2049)]
+@pytest.mark.parametrize(("n", "k"), [(2049, 2), (100, 1000)])
+def test_beyond_the_most_options_each_is_alone(n, k):
+    """Pairs of the options of a hundred choices with a thousand each would take 40 GB."""
+    pairs = Pairs(np.full(n, k))
+    pairs.add(np.zeros(n, dtype=np.int16))
+    assert not pairs.counts.size
+    assert sorted(group.tolist() for group in pairs.tree(Stream(3))) == [[i] for i in range(n)]

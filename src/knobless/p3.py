@@ -64,7 +64,7 @@ class P3:
         values = [value if value == value else math.inf for value in f.tolist()]
         if len(values) < self.climbers:  # those given up are as bad as failures
             told, rows, values = iter(values), iter(x), []
-            row = next(rows)
+            row = next(rows, None)
             for wanted in state.pending:
                 here = row is not None and (row == wanted).all()
                 values.append(next(told) if here else math.inf)
