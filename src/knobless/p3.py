@@ -134,6 +134,7 @@ class Pyramid:
         self.stream: Stream | None = None
         self.levels: list[Level] = []
         self.members: set[bytes] = set()
+        self._sum = np.zeros(len(theta))  # of their statistics
         self.told: list[float] = []
         self.rests = False  # whether an individual has just come to its end
         self._values: dict[bytes, float] = {}
@@ -180,15 +181,13 @@ class Pyramid:
             if level == len(self.levels):
                 self.levels.append(Level(self.options))
             self.levels[level].add(x)
+            self._sum = self._sum + self.family.statistics(x[None])[0]
 
     @property
     def theta(self) -> Array:
-        """How often each option occurs among the members, and as often again as at first."""
-        points = [x for level in self.levels for x in level.points]
-        if not points:
-            return self.first
-        mean = self.family.statistics(np.array(points)).mean(axis=0)
-        return self.family.move(self.first, (mean - self.first) * (len(points) / (len(points) + 1)))
+        """How often each option occurs among the members, and once more as at first."""
+        mean = (self.first + self._sum) / (1 + len(self.members))
+        return self.family.move(self.first, mean - self.first)
 
     @property
     def signal(self) -> Signal:
