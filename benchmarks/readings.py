@@ -44,6 +44,12 @@ def calls(problem: Any, algorithm: kl.IGO, seeds: range) -> str:
     return median(run.nfev if run.best <= 0 else math.inf for run in runs)
 
 
+def certain(problem: Any, seeds: range, budget: int = CAP) -> list[kl.Result]:
+    """Runs that were told that equal points have equal values."""
+    space = kl.Binary(problem.n)
+    return [kl.minimize(problem, space, budget=budget, target=0, deterministic=True, rng=seed) for seed in seeds]
+
+
 @dataclass(frozen=True)
 class Iteration:
     """What one iteration of the core's loop has seen and where it leads."""
@@ -164,7 +170,8 @@ def bits(seeds: range) -> Rows:
         ("LeadingOnes: only the first wrong bit shows", LeadingOnes(n)),
     ):
         ea = median(one_plus_one(problem, n, seed, CAP)[0] for seed in seeds)
-        yield name, [*(calls(problem, algorithm, seeds) for algorithm in both), ea]
+        ours, cga = (calls(problem, algorithm, seeds) for algorithm in both)
+        yield name, [ours, median(run.nfev for run in certain(problem, seeds)), cga, ea]
 
     def modes(algorithm: kl.IGO) -> list[int]:
         ends = (last(iterations(NoisyOneMax(n, 10, seed), algorithm, seed, noisy)).state.theta for seed in seeds)
@@ -173,9 +180,9 @@ def bits(seeds: range) -> Rows:
     def ends(again: bool) -> list[int]:
         return [wrong(one_plus_one(NoisyOneMax(n, 10, seed), n, seed, noisy, again)[1]) for seed in seeds]
 
-    both_modes = [span(modes(algorithm)) for algorithm in both]
-    yield f"OneMax under noise of deviation 10: wrong bits after {noisy:,} calls", [*both_modes, span(ends(False))]
-    yield "the same, the EA's own point measured anew at every step", ["", "", span(ends(True))]
+    ours, cga = (span(modes(algorithm)) for algorithm in both)
+    yield f"OneMax under noise of deviation 10: wrong bits after {noisy:,} calls", [ours, "", cga, span(ends(False))]
+    yield "the same, the EA's own point measured anew at every step", ["", "", "", span(ends(True))]
 
     deceptive = Traps(50)
 
@@ -185,6 +192,7 @@ def bits(seeds: range) -> Rows:
     found = []
     for algorithm in (kl.pbil_lambda(kl.Bernoulli(50)), kl.cga(kl.Bernoulli(50))):
         found.append(span([solved(r.best_x) for r in fast.trials(deceptive, algorithm, seeds, budget=far, jobs=1)]))
+    found.insert(1, span([solved(run.x) for run in certain(deceptive, seeds, far)]))
     ea = span([solved(one_plus_one(deceptive, 50, seed, far)[1]) for seed in seeds])
     yield f"ten deceptive traps of five bits: traps solved after {far:,} calls", [*found, ea]
 
@@ -202,6 +210,10 @@ def budget(seeds: range) -> Rows:
             each = [run.nfev / n if run.best <= 0 else math.inf for run in runs]
             cells.append(f"{median(each)} n, {max(each):,.0f} n")
         yield f"{problem.__name__}, median and longest run", cells
+    for problem in (OneMax, LeadingOnes):
+        each_n = {n: [run.nfev / n for run in certain(problem(n), seeds, 10 * CAP)] for n in (30, 100, 300, 1000)}
+        cells = [f"{median(each)} n, {max(each):,.0f} n" for each in each_n.values()]
+        yield f"{problem.__name__}, `deterministic=True`", cells
 
 
 def few(seeds: range) -> Rows:
@@ -213,6 +225,8 @@ def few(seeds: range) -> Rows:
         points = (np.random.default_rng(seed).integers(0, 2, (budget, n), dtype=np.int8) for seed in seeds)
         random.append(median(problem(x).min() for x in points))
     yield "knobless", learnt
+    certainly = [median(run.fun for run in certain(problem, seeds, budget)) for budget in (50, 500)]
+    yield "knobless, `deterministic=True`", certainly
     yield "random points", random
 
 
@@ -332,7 +346,7 @@ def beyond(seeds: range) -> Rows:
 
 
 READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
-    "bits": (README, "100 bits: knobless | cGA, ε = 1/n | (1+1)-EA", bits),
+    "bits": (README, "100 bits: knobless | `deterministic=True` | cGA, ε = 1/n | (1+1)-EA", bits),
     "budget": (README, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
     "few": (README, "least number of wrong bits of 100 after 50 | 500 calls", few),
     "weights": (ALGORITHM, "calls: weights as here | divided by λ/μ | cGA, ε = n^-½", weights),

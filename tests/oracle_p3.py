@@ -142,6 +142,7 @@ class Climber:
         patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1
         steps = up = 0
         while True:
+            accepted = False
             for c in self.pyramid.random.permutation(len(changes)):
                 i, by = changes[c]
                 old = x[i]
@@ -152,10 +153,13 @@ class Climber:
                     up = steps
                 if value <= f:
                     f = value
+                    accepted = True
                 else:
                     x[i] = old
                 if steps - up >= patience and steps - up >= up:
                     return f
+            if not accepted:  # all neighbours are worse
+                return f
 
     def cross(self, x, f, level):
         tree, donors = self.pyramid.tree(level), list(self.pyramid.levels[level])

@@ -67,6 +67,17 @@ def test_the_nearest_are_joined_as_by_looking_at_all_pairs(data):
     assert [group.tolist() for group in joined(distance, np.array(names))] == expected
 
 
+def test_ties_that_arise_as_averages_are_rounded_are_broken_alike():
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        n = int(rng.integers(4, 10))
+        distance = np.triu(rng.integers(0, 6, (n, n)), 1).astype(float)
+        distance += distance.T
+        np.fill_diagonal(distance, np.inf)
+        expected = oracle_p3.joined(distance.tolist(), list(range(n)))
+        assert [group.tolist() for group in joined(distance, np.arange(n))] == expected
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_without_ties_it_is_average_linkage(seed):
     hierarchy = pytest.importorskip("scipy.cluster.hierarchy")
@@ -147,7 +158,10 @@ def test_the_order_of_the_points_does_not_matter(population, data):
     assert one.distances().tolist() == other.distances().tolist()
 
 
-def test_beyond_the_most_variables_each_is_alone():
-    pairs = Pairs(np.full(2049, 2))
-    pairs.add(np.zeros(2049, dtype=np.int8))
-    assert sorted(group.tolist() for group in pairs.tree(Stream(3))) == [[i] for i in range(2049)]
+@pytest.mark.parametrize(("n", "k"), [(2049, 2), (100, 1000)])
+def test_beyond_the_most_options_each_is_alone(n, k):
+    """Pairs of the options of a hundred choices with a thousand each would take 40 GB."""
+    pairs = Pairs(np.full(n, k))
+    pairs.add(np.zeros(n, dtype=np.int16))
+    assert not pairs.counts.size
+    assert sorted(group.tolist() for group in pairs.tree(Stream(3))) == [[i] for i in range(n)]

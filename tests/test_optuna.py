@@ -676,6 +676,9 @@ def test_what_it_refuses():
         KnoblessSampler({"x": 3})
     with pytest.raises(TypeError, match="algorithm: expected a recipe such as pbil_lambda, got 'cga'"):
         KnoblessSampler(algorithm="cga")
+    study = study_of(KnoblessSampler(MIXED, algorithm=lambda space: kl.team(kl.Binary(2))))
+    with pytest.raises(TypeError, match="algorithm: expected a recipe of the loop, such as pbil_lambda, got Team"):
+        study.optimize(objective, n_trials=1)
     with pytest.raises(TypeError, match="independent_sampler: expected a sampler of Optuna's, got 1"):
         KnoblessSampler(independent_sampler=1)
     with pytest.raises(ValueError, match="seed: expected None or an integer of at least 0, got -1"):

@@ -267,6 +267,19 @@ def test_theta_is_how_often_options_occur_among_the_members():
     assert algorithm.init().theta.tolist() == algorithm.family.initial().tolist()
 
 
+@pytest.mark.parametrize("back", [back for size in (1, 2) for back in itertools.combinations(range(3), size)])
+def test_those_given_up_are_as_bad_as_failures(back):
+    """Each value goes to the climber that asked for it, and the others are told the worst."""
+    algorithm = kl.P3(kl.Bernoulli(10), 3)
+    _, state = asked(algorithm, 2, rugged, 20)
+    x, values = state.pending, np.array([rugged(row) for row in state.pending.tolist()], dtype=float)
+    rows = list(back)
+    partly = algorithm.tell(state.copy(), x[rows], values[rows])
+    whole = algorithm.tell(state.copy(), x, np.where(np.isin(range(3), rows), values, math.nan))
+    assert partly.told == whole.told
+    assert partly.pending.tolist() == whole.pending.tolist()
+
+
 # What is refused
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 
 import knobless as kl
 from knobless.adaptation import Signal
+from knobless.packing import Packing
 from knobless.problems import LeadingOnes, MaxSat, OneMax
+from knobless.states import state_data, state_of
+from knobless.team import TeamState
 
 FAMILY = kl.Bernoulli(8)
 
@@ -236,6 +240,27 @@ def test_writing_to_the_copy_of_a_state_changes_nothing():
     copy.best.x[:] = 7
     copy.theta[:] = 7
     assert (state.best.x.tolist(), state.theta.tolist()) == (best, theta)
+
+
+@pytest.mark.parametrize("calls", [0, 1, 7, 150, 400])
+def test_what_was_saved_is_the_team_as_it_was(calls):
+    space = kl.Space.of(kl.Binary(12))
+    family = space.family
+    team = kl.Team((kl.cga(family), kl.p3(family), kl.Team((kl.pbil_survivor(family), kl.pbil_lambda(family)))))
+    hashed = lambda x: sum((i + 3) ** 5 * (int(xi) + 1) for i, xi in enumerate(x)) * 2654435761 % 997  # noqa: E731
+    _, state = spent(team, hashed, calls)
+    packing = Packing(space)
+
+    def shown(state):
+        if isinstance(state, TeamState):
+            best = state.best and (state.best.x.tolist(), state.best.x.dtype, state.best.f)
+            return state.turn, state.idle, state.owner, best, [shown(member) for member in state.members]
+        kept = getattr(state, "kept", None)
+        return state.theta.tolist(), state.signal.lam_r, kept and (kept.x.tolist(), kept.f)
+
+    data = json.loads(json.dumps(state_data(team, state, packing)))
+    assert shown(state_of(team, data, packing, None)) == shown(state)
+    assert calls < 150 or (state.owner and min(state.idle))  # or else less would be seen
 
 
 @pytest.mark.parametrize(

@@ -473,6 +473,8 @@ FIVE = kl.Bernoulli(5)
             r"expected a preference by rank, got Values\(W=None\)",
         ),
         (kl.IGO(FIVE, kl.Quartiles(), kl.SNR(0.5, math.inf)), TypeError, r"expected one with a bound on λ.* got SNR\("),
+        (kl.pbil_survivor(FIVE), TypeError, r"expected one without survivors, got LastBest\(\)"),
+        (kl.team(FIVE), TypeError, r"expected a value such as pbil_lambda\(space\), got Team"),
         (kl.pbil_lambda(kl.Binary(6)), ValueError, r"expected one made for this very space"),
         (kl.pbil_lambda(kl.Binary(5, p=0.1)), ValueError, r"expected one made for this very space"),
         (kl.pbil_lambda(kl.Choice(*"abc", n=5)), ValueError, r"expected one made for this very space"),

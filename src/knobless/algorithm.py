@@ -48,7 +48,10 @@ class Algorithm(Protocol):
         """`size` points of this iteration from index `start` on, all by default; none from λ on is learnt from."""
 
     def tell(self, state: Any, x: Points, f: Array) -> Any:
-        """The state after these points of the iteration, in their order, had these values; NaN is a failure."""
+        """The state after these points of the iteration, in their order, had these values; NaN is a failure.
+
+        Those given up are not among them: there may be none.
+        """
 
     def hear(self, state: Any, x: Points, f: float) -> Any:
         """The state after somebody else has found this point, which is better than all of its own."""

@@ -66,6 +66,8 @@ class IGO:
 
     def tell(self, state: State, x: Points, f: Array) -> State:
         """Lines 4 to 15: the state after the points x had the values f."""
+        if not len(f):  # all were given up
+            return state
         theta, signal, before = state
         kept = self.survivors(before, x, f)
         w = self.preference(f if before is None else np.append(f, before.f))  # lines 4-6

@@ -17,7 +17,7 @@ from .families import Array, Points
 from .stream import Stream
 
 UNIT = 2.0**30
-MOST = 2048  # variables whose pairs are counted: for bits, 64 MB a population
+MOST = 4096  # options whose pairs are counted: 64 MB a population, which 2,048 bits take
 
 Group = NDArray[np.intp]
 
@@ -29,8 +29,8 @@ class Pairs:
         self.options = options
         self.starts = np.cumsum(options) - options  # of the options of each variable
         self.size = 0
-        few = len(options) <= MOST
-        self.counts = np.zeros((int(options.sum()),) * 2 if few else (0, 0), dtype=np.int32)
+        total = int(options.sum())
+        self.counts = np.zeros((total, total) if total <= MOST else (0, 0), dtype=np.int32)
 
     def add(self, x: Points) -> None:
         """One more point."""
@@ -42,8 +42,8 @@ class Pairs:
     def tree(self, stream: Stream) -> list[Group]:
         """Groups of variables to be taken over together, from single ones up to all but the whole.
 
-        Groups that are always taken over alike, because each tells the other, are one. Beyond `MOST` variables there
-        are only single ones.
+        Groups that are always taken over alike, because each tells the other, are one. Beyond `MOST` options in all
+        there are only single ones.
         """
         order = stream.permutation(len(self.options))
         if not len(self.counts):

@@ -100,7 +100,7 @@ class Optimizer:
         family = self.space.family
         self.deterministic = boolean("deterministic", deterministic)
         algorithm = recommended(family, self.deterministic) if algorithm is None else algorithm
-        if not isinstance(algorithm, Algorithm):
+        if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
             raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
         if algorithm.family != family:
             shown = f"one for {algorithm.family.variables} variables with {algorithm.family.dim} free parameters"
@@ -472,8 +472,7 @@ class Optimizer:
                 position = id - iteration.first
                 self._late[id] = Late(self.nit, position, iteration.codes[position])
         x, f = iteration.harvest()
-        if len(f):
-            self._state = self.algorithm.tell(self._state, x, f)
+        self._state = self.algorithm.tell(self._state, x, f)
         if self._memory is None:  # which has them all
             self._recent.append(iteration)
             self._kept += iteration.drawn

@@ -193,7 +193,10 @@ class Joint:
         found = {name: variable_of(distributions[name]) for name in sorted(distributions)}
         variables = {name: variable for name, variable in found.items() if variable is not None}
         space = Space.of(variables or Choice(0, 1))  # never drawn from where there are none
-        return cls({name: distributions[name] for name in variables}, space, recipe(space))
+        algorithm = recipe(space)
+        if not isinstance(algorithm, IGO):  # the state must be a value, for processes that learn in different orders
+            raise TypeError(f"algorithm: expected a recipe of the loop, such as pbil_lambda, got {algorithm!r:.200}")
+        return cls({name: distributions[name] for name in variables}, space, algorithm)
 
     @cached_property
     def identity(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class P3:
         if state.stream is None:
             state.begin(int(rng.integers(2**63)))
         size = self.climbers if size is None else size
-        own = state.pending[start : start + size]  # never written to: what is next is in an array of its own
+        own = state.pending[start : start + size]  # which nobody can write to
         more = size - len(own)
         return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own
 
@@ -64,7 +64,7 @@ class P3:
         values = [value if value == value else math.inf for value in f.tolist()]
         if len(values) < self.climbers:  # those given up are as bad as failures
             told, rows, values = iter(values), iter(x), []
-            row = next(rows)
+            row = next(rows, None)
             for wanted in state.pending:
                 here = row is not None and (row == wanted).all()
                 values.append(next(told) if here else math.inf)
@@ -134,6 +134,7 @@ class Pyramid:
         self.stream: Stream | None = None
         self.levels: list[Level] = []
         self.members: set[bytes] = set()
+        self._sum = np.zeros(len(theta))  # of their statistics
         self.told: list[float] = []
         self.rests = False  # whether an individual has just come to its end
         self._values: dict[bytes, float] = {}
@@ -144,7 +145,7 @@ class Pyramid:
         """With the key of its random numbers."""
         self.stream = Stream(key)
         self._individuals = [individual(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
-        self.pending = np.array([self._next(i, None) for i in range(self.climbers)])
+        self._want([self._next(i, None) for i in range(self.climbers)])
 
     def tell(self, values: list[float]) -> None:
         """The values of what is pending."""
@@ -152,8 +153,12 @@ class Pyramid:
         self.told += values
         for x, value in zip(self.pending, values, strict=True):
             self._values[x.tobytes()] = value
-        wanted = [self._next(i, value) for i, value in enumerate(values)]
-        self.pending = wanted[0][None] if len(wanted) == 1 else np.array(wanted)
+        self._want([self._next(i, value) for i, value in enumerate(values)])
+
+    def _want(self, points: list[Points]) -> None:
+        """These are pending; read-only, because they are handed out as they are."""
+        self.pending = points[0][None] if len(points) == 1 else np.array(points)
+        self.pending.flags.writeable = False
 
     def _next(self, i: int, value: float | None) -> Points:
         """What climber i wants to know next, if its last point had this value."""
@@ -176,15 +181,13 @@ class Pyramid:
             if level == len(self.levels):
                 self.levels.append(Level(self.options))
             self.levels[level].add(x)
+            self._sum = self._sum + self.family.statistics(x[None])[0]
 
     @property
     def theta(self) -> Array:
-        """How often each option occurs among the members, and as often again as at first."""
-        points = [x for level in self.levels for x in level.points]
-        if not points:
-            return self.first
-        mean = self.family.statistics(np.array(points)).mean(axis=0)
-        return self.family.move(self.first, (mean - self.first) * (len(points) / (len(points) + 1)))
+        """How often each option occurs among the members, and once more as at first."""
+        mean = (self.first + self._sum) / (1 + len(self.members))
+        return self.family.move(self.first, mean - self.first)
 
     @property
     def signal(self) -> Signal:

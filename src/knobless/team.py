@@ -5,7 +5,7 @@ one that has spent the fewest calls since it last improved on what the whole tea
 disturbed, and when nobody leads all spend alike, which costs at most as many times the calls of the best one as there
 are members. The best point is shared: a member whose turn ends behind the others hears of it.
 
-The last member speaks for the team: θ, λ and ε are its own.
+The last member speaks for the team: θ and ε are its own; λ is that of the one whose turn it is.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Team:
         member = self.members[turn]
         after = member.tell(states[turn], x, f)
         spent = idle[turn] + len(f)
-        lowest = float(np.fmin.reduce(f) if len(f) > 1 else f[0])
+        lowest = float(f[0] if len(f) == 1 else np.fmin.reduce(f, initial=math.inf))
         if lowest < (math.inf if best is None else best.f):
             i = int((f == lowest).argmax())
             best, owner, spent = Kept(x[i].copy(), lowest), turn, len(f) - 1 - i

@@ -20,6 +20,7 @@ from knobless.describe import algorithm_data, difference, space_data
 from knobless.igo import IGO, pbil_epsilon
 from knobless.preferences import Preference, Quartiles, Truncation
 from knobless.space import Space
+from knobless.survivors import NOBODY
 
 from .families import in_tensors
 
@@ -69,6 +70,8 @@ class Search(nn.Module):
             raise ValueError("algorithm: expected one made for this very space, such as pbil_lambda(space)")
         if not isinstance(self.algorithm.preference, (Quartiles, Truncation)):
             raise TypeError(f"algorithm: expected a preference by rank, got {self.algorithm.preference!r}")
+        if self.algorithm.survivors != NOBODY:
+            raise TypeError(f"algorithm: expected one without survivors, got {self.algorithm.survivors!r}")
         rows = 1 if trials is None else positive_int("trials", trials)
         self._lead = () if trials is None else (rows,)
         state = self.algorithm.init()

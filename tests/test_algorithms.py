@@ -1,0 +1,498 @@
+"""Every public algorithm through the shell: one protocol, and the same promises whoever keeps it.
+
+A new one is one more line in `ALGORITHMS`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import knobless as kl
+from knobless.adaptation import Signal
+from knobless.describe import generator_data
+
+
+class Walker(NamedTuple):
+    """Where a walk stands."""
+
+    theta: np.ndarray
+    x: np.ndarray | None = None
+    f: float = math.inf
+    signal: Signal = Signal(np.empty(0), 0.0, 2.0)
+
+    def copy(self):
+        return self._replace(theta=self.theta.copy(), x=None if self.x is None else self.x.copy())
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A user's own, as little as there can be: some variables of the best point are drawn anew."""
+
+    family: kl.Family
+    size: int = 2
+
+    def init(self, theta=None, x0=None):
+        return Walker(self.family.initial() if theta is None else theta, x0)
+
+    def lam(self, state):
+        return self.size
+
+    def ask(self, state, rng, size=None, start=0):
+        rows = []
+        for _ in range(self.size if size is None else size):
+            anew, fresh = rng.random(self.family.variables) < 0.3, self.family.sample(state.theta, 1, rng)[0]
+            rows.append(fresh if state.x is None else np.where(anew, fresh, state.x))
+        return np.array(rows).reshape(-1, self.family.variables).astype(self.family.mode(state.theta).dtype)
+
+    def tell(self, state, x, f):
+        if not len(f):
+            return state
+        i = int(np.where(f == f, f, np.inf).argmin())
+        return state._replace(x=x[i], f=float(f[i])) if f[i] <= state.f else state
+
+    def hear(self, state, x, f):
+        return state._replace(x=x, f=f)
+
+    def rests(self, state):
+        return True
+
+    def eps(self, state):
+        return math.nan
+
+    snr = eps
+
+    def at_least(self, lam):
+        return replace(self, size=max(self.size, lam))
+
+
+BITS = kl.Binary(9)
+CHOICES = kl.Space(bits=kl.Binary(3), kinds=kl.Choice("a", "b", "c", n=3), one=kl.Choice(1, 2, 3, 4, 5))
+NUMBERS = kl.Space(bits=kl.Binary(3), kind=kl.Choice("a", "b", "c"), below=[kl.Integer(0, 20), kl.Float(-1, 1, n=2)])
+
+
+def best_so_far(space):
+    return replace(kl.pbil_lambda(space), survivors=kl.BestSoFar())
+
+
+def of_three(space):
+    return kl.Team((kl.pbil_survivor(space), kl.P3(kl.Space.of(space).family, 2), kl.cga(space)))
+
+
+def with_a_walk(space):
+    return kl.Team((kl.pbil_survivor(space), Walk(kl.Space.of(space).family)))
+
+
+ALGORITHMS = {
+    "pbil_lambda": (kl.pbil_lambda, CHOICES),
+    "pbil_epsilon": (kl.pbil_epsilon, BITS),
+    "cga": (kl.cga, CHOICES),
+    "umda": (lambda space: kl.umda(space, 6, 2), BITS),
+    "pbil": (lambda space: kl.pbil(space, 6, 2, 0.3), CHOICES),
+    "pbil_survivor": (kl.pbil_survivor, CHOICES),
+    "pbil_survivor on numbers": (kl.pbil_survivor, NUMBERS),
+    "best so far": (best_so_far, BITS),
+    "p3": (kl.p3, BITS),
+    "p3 on choices": (kl.p3, CHOICES),
+    "team": (kl.team, BITS),
+    "team on choices": (kl.team, CHOICES),
+    "team of three": (of_three, CHOICES),
+    "own": (lambda space: Walk(kl.Space.of(space).family), NUMBERS),
+    "team with an own": (with_a_walk, BITS),
+}
+OWN = ("own", "team with an own")
+every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+either = pytest.mark.parametrize("deterministic", [False, True], ids=["noisy", "deterministic"])
+
+
+def made(name, **options):
+    recipe, space = ALGORITHMS[name]
+    return kl.Optimizer(space, recipe(space), **{"rng": 5, "batch": 3} | options)
+
+
+def flat(x):
+    if isinstance(x, dict):
+        return tuple(flat(value) for value in x.values())
+    return tuple(map(flat, x)) if isinstance(x, list | np.ndarray) else x
+
+
+def value(candidate):
+    """Of any point one of a few, so that ties abound; NaN and failures are among them."""
+    number = sum(map(ord, repr(flat(candidate.x)))) % 9
+    return RuntimeError("eight") if number == 8 else math.nan if number == 7 else float(number)
+
+
+def look(opt):
+    best = opt.best and (repr(flat(opt.best.x)), opt.best.fun)
+    counts = opt.nfev, opt.nit, opt.failures, opt.due, opt.lam, repr(opt.eps), repr(opt.info.snr), opt.exhausted
+    out = sorted((c.id, repr(flat(c.x))) for c in opt.out)
+    return opt.theta.tolist(), best, counts, repr(opt.mode_value), out, generator_data(opt.rng)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An algorithm, and what it was told."""
+
+    inner: Any
+    told: list = field(default_factory=list)
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def tell(self, state, x, f):
+        self.told.append((x.tolist(), repr(f.tolist())))
+        return self.inner.tell(state, x, f)
+
+    def at_least(self, lam):
+        return Watched(self.inner.at_least(lam), self.told)
+
+
+def test_all_public_recipes_are_here():
+    recipes = {"cga", "p3", "pbil", "pbil_epsilon", "pbil_lambda", "pbil_survivor", "team", "umda"}
+    assert recipes <= ALGORITHMS.keys()
+    others = {name for name in kl.__all__ if name.islower()} - recipes
+    assert others == {"maximize", "minimize", "samples", "steps"}
+
+
+@every_algorithm
+def test_it_keeps_the_protocol(name):
+    recipe, space = ALGORITHMS[name]
+    algorithm = recipe(space)
+    assert isinstance(algorithm, kl.Algorithm)
+    assert algorithm == recipe(space)
+    assert hash(algorithm) == hash(recipe(space))
+    for lam in (1, 4, 9):
+        more = algorithm.at_least(lam)
+        assert type(more) is type(algorithm)
+        assert more.lam(more.init()) == max(lam, algorithm.lam(algorithm.init()))
+    state, rng = algorithm.init(), np.random.default_rng(0)
+    dtype = algorithm.family.mode(algorithm.family.initial()).dtype
+    for _ in range(20):
+        lam = algorithm.lam(state)
+        x = algorithm.ask(state, rng)
+        assert x.shape == (lam, algorithm.family.variables)
+        assert x.dtype == dtype
+        assert algorithm.ask(state, np.random.default_rng(1), 0).shape == (0, algorithm.family.variables)
+        assert state.theta.shape == algorithm.family.initial().shape
+        assert math.isfinite(algorithm.family.entropy(state.theta))
+        copy, theta = state.copy(), state.theta.tolist()
+        f = np.arange(lam, dtype=float)
+        state = algorithm.tell(state, x, f)
+        assert copy.theta.tolist() == theta
+        after = algorithm.tell(copy, x, f)
+        assert after.theta.tolist() == state.theta.tolist()
+        assert algorithm.rests(after) is algorithm.rests(state)
+        assert algorithm.lam(after) == algorithm.lam(state)
+        state = after  # a copy goes on as what it is a copy of
+
+
+# Asking and telling
+
+
+@either
+@every_algorithm
+def test_asked_in_parts_is_asked_at_once(name, deterministic):
+    one, other = (made(name, deterministic=deterministic, batch=6) for _ in range(2))
+    for _ in range(8):
+        if one.exhausted:
+            break
+        at_once = one.ask()
+        parts = [*other.ask(1)]
+        while len(parts) < len(at_once):
+            parts += other.ask(min(2, len(at_once) - len(parts)))
+        assert [(c.id, repr(flat(c.x))) for c in parts] == [(c.id, repr(flat(c.x))) for c in at_once]
+        for opt in (one, other):
+            opt.tell(at_once, [value(c) for c in at_once])
+        if not deterministic:  # known points after the last new one are drawn by the next ask
+            assert look(one) == look(other)
+
+
+def spoil(x):
+    """Writes into whatever can be written into."""
+    for each in x.values() if isinstance(x, dict) else x if isinstance(x, list) else [x]:
+        if isinstance(each, np.ndarray) and each.flags.writeable:
+            each[...] = each.flat[0]
+        elif isinstance(each, dict | list):
+            spoil(each)
+
+
+@either
+@every_algorithm
+def test_writing_to_what_was_handed_out_changes_nothing(name, deterministic):
+    opt, other = (made(name, deterministic=deterministic) for _ in range(2))
+    for _ in range(20):
+        if opt.exhausted:
+            break
+        out, same = opt.ask(), other.ask()
+        values = [value(c) for c in same]
+        for x in (*(c.x for c in out), out.x, opt.mode, opt.theta):
+            spoil(x)
+        opt.tell(out, values)
+        other.tell(same, values)
+        assert look(opt) == look(other)
+
+
+@every_algorithm
+def test_the_points_of_an_iteration_are_the_callers_own(name):
+    """Whoever writes into them changes no state, or is told that he may not."""
+    recipe, space = ALGORITHMS[name]
+    algorithm, rng = recipe(space).at_least(3), np.random.default_rng(0)
+    state = algorithm.init()
+    for _ in range(5):
+        x = algorithm.ask(state, rng)
+        kept, before = x.copy(), state.copy()
+        spoil(x)
+        f = np.arange(len(x), dtype=float)
+        state, before = algorithm.tell(state, kept, f), algorithm.tell(before, kept, f)
+        draws = [algorithm.ask(each, np.random.default_rng(1)).tolist() for each in (state, before)]
+        assert draws[0] == draws[1]
+
+
+@either
+@every_algorithm
+def test_any_order_of_tells_in_any_parts_is_the_same(name, deterministic):
+    def played(shuffled):
+        opt, held = made(name, deterministic=deterministic), []
+        for _ in range(12):
+            if opt.exhausted:
+                break
+            out = list(opt.ask(opt.due + 2))
+            late = [c for c in out[opt.lam :] if c.id % 2]  # these come back when all is over
+            held += late
+            order = shuffled([c for c in out if c not in late])
+            while order:
+                half = 1 + len(order) // 2
+                opt.tell(order[:half], [value(c) for c in order[:half]])
+                order = order[half:]
+        held = shuffled(held)
+        opt.tell(held, [value(c) for c in held])
+        return look(opt)
+
+    chance = random.Random(3)
+    expected = played(list)
+    for _ in range(3):
+        assert played(lambda each: chance.sample(each, len(each))) == expected
+
+
+@either
+@every_algorithm
+def test_more_candidates_than_needed_do_not_change_the_iterations(name, deterministic):
+    recipe, space = ALGORITHMS[name]
+    told = []
+    for extras in (0, 1, 4):
+        watched = Watched(recipe(space))
+        opt = kl.Optimizer(space, watched, rng=5, batch=3, deterministic=deterministic)
+        while len(watched.told) < 25 and not opt.exhausted:
+            out = opt.ask(opt.due + extras)
+            opt.tell(out, [value(c) for c in out])
+        told.append(watched.told[:25])
+    assert len(told[0]) == 25
+    assert told[0] == told[1][: len(told[0])]
+    assert told[2] == told[0][: len(told[2])]  # a small space may be known before
+
+
+@either
+@every_algorithm
+def test_an_iteration_goes_on_without_those_given_up(name, deterministic):
+    opt, chance = made(name, deterministic=deterministic), random.Random(0)
+    for round in range(30):
+        if opt.exhausted:
+            break
+        nit, out = opt.nit, list(opt.ask())
+        lost = out if round == 3 else [c for c in out if chance.random() < 0.4]
+        back = [c for c in out if c not in lost]
+        opt.give_up(lost)
+        opt.tell(back, [value(c) for c in back])
+        if not deterministic:  # where points are known already, more may have closed on the way
+            assert opt.nit == nit + 1
+    assert opt.best.fun < 7
+    assert not opt.out
+
+
+@every_algorithm
+@pytest.mark.parametrize("failed", [math.nan, math.inf, RuntimeError("no")], ids=["nan", "inf", "error"])
+def test_where_all_fail_there_is_no_best_and_then_there_is(name, failed):
+    opt = made(name)
+    for _ in range(6):
+        out = opt.ask()
+        opt.tell(out, [failed] * len(out))
+    assert opt.best is None
+    out = opt.ask()
+    opt.tell(out, [1.0] * len(out))
+    assert opt.best.fun == 1.0
+
+
+@every_algorithm
+def test_no_iteration_is_smaller_than_the_batch(name):
+    opt = made(name, batch=7)
+    for _ in range(25):
+        out = opt.ask()
+        assert opt.lam >= 7
+        assert len(out) >= 7
+        opt.tell(out, [value(c) for c in out])
+
+
+@either
+@every_algorithm
+def test_x0_is_handed_out_first(name, deterministic):
+    _, space = ALGORITHMS[name]
+    start = kl.Space.of(space)
+    x0 = start.decode(start.family.draw(start.family.initial(), np.full((1, start.family.words), 2**30, np.uint32))[0])
+    opt = made(name, deterministic=deterministic, x0=x0)
+    first = opt.ask(1)[0]
+    assert (first.id, repr(flat(first.x))) == (0, repr(flat(x0)))
+    opt.tell(first, -1.0)
+    for _ in range(15):
+        out = opt.ask()
+        if deterministic:
+            assert repr(flat(x0)) not in [repr(flat(c.x)) for c in out]
+        opt.tell(out, [value(c) for c in out])
+    assert repr(flat(opt.best.x)) == repr(flat(x0))
+
+
+@every_algorithm
+def test_a_deterministic_run_pays_for_no_point_twice(name):
+    opt, paid = made(name, deterministic=True), []
+    while not opt.exhausted and opt.nfev < 600:
+        out = opt.ask()
+        paid += [repr(flat(c.x)) for c in out]
+        opt.tell(out, [value(c) for c in out])
+    assert len(paid) == len(set(paid)) == opt.nfev
+    assert opt.nfev > 100
+    if name in ("p3", "team"):  # which leave no point of a small space out
+        assert opt.complete
+
+
+# Going on
+
+
+def played(name, deterministic, steps, begun, again):
+    """Random asking, telling, giving up and adding; `again` makes another optimizer of one, now and then."""
+    chance = random.Random(f"{name} {deterministic}")
+    opt, out = begun(), []
+    space = opt.space
+    for _ in range(steps):
+        act, k = chance.random(), chance.randint(1, 5)
+        k = len(out) if len(out) > 8 else k
+        chance.shuffle(out)
+        if chance.random() < 0.25:
+            opt, out = again(opt, sorted(out, key=lambda c: c.id))
+        elif act < 0.45 and len(out) <= 8 and not opt.exhausted:
+            out += opt.ask(k)
+        elif act < 0.85 and out:
+            some, out = out[:k], out[k:]
+            opt.tell(some, [value(c) for c in some])
+        elif act < 0.92 and out:
+            opt.give_up(out.pop())
+        elif act > 0.96:
+            opt.add(space.decode(space.family.mode(space.family.initial())), chance.choice([-1.0, 0.5, math.nan]))
+        out.sort(key=lambda c: c.id)
+    return opt
+
+
+@either
+@every_algorithm
+def test_a_journal_opened_again_goes_on_as_the_run_that_never_stopped(name, deterministic, tmp_path):
+    def begun():
+        return made(name, deterministic=deterministic, journal=tmp_path / "run.sqlite")
+
+    def killed(opt, out):
+        opt.close()
+        opt = begun()
+        held = list(opt.ask(len(out))) if out else []  # what was out is handed out again
+        assert [(c.id, repr(flat(c.x))) for c in held] == [(c.id, repr(flat(c.x))) for c in out]
+        return opt, held
+
+    expected = played(name, deterministic, 70, lambda: made(name, deterministic=deterministic), lambda *both: both)
+    opt = played(name, deterministic, 70, begun, killed)
+    assert look(opt) == look(expected)
+    assert opt.nit >= 3
+    opt.close()
+
+
+@either
+@every_algorithm
+def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministic, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # this is not about the disk, which is slow
+    path, (_, space) = tmp_path / "run.json", ALGORITHMS[name]
+
+    def begun():
+        return made(name, deterministic=deterministic)
+
+    def loaded(opt, out):
+        opt.save(path)
+        other = kl.Optimizer.load(path, space)
+        assert other.algorithm == opt.algorithm
+        assert look(other) == look(opt)
+        return other, out
+
+    if name in OWN:
+        with pytest.raises(TypeError, match=r"^algorithm: expected one of this library's own"):
+            begun().save(path)
+        assert not path.exists()
+        return
+    expected = played(name, deterministic, 70, begun, lambda *both: both)
+    assert look(played(name, deterministic, 70, begun, loaded)) == look(expected)
+
+
+# Whole runs
+
+
+@every_algorithm
+def test_a_run_ends_where_its_journal_says_it_does(name, tmp_path):
+    """`minimize` in two parts with a journal is `minimize` in one."""
+    recipe, space = ALGORITHMS[name]
+
+    def fun(x):
+        return float(sum(map(ord, repr(flat(x)))) % 101)
+
+    def run(budget, **options):
+        result = kl.minimize(fun, space, budget=budget, rng=2, algorithm=recipe(space), **options)
+        return repr(flat(result.x)), result.fun, result.nfev, result.nit, repr(flat(result.mode))
+
+    journal = tmp_path / "run.sqlite"
+    run(40, journal=journal)
+    assert run(120, journal=journal) == run(120)
+
+
+def zeros(x):
+    return int((x == 0).sum())
+
+
+def test_two_workers_give_what_one_gives():
+    def run(workers):
+        result = kl.minimize(
+            zeros, kl.Binary(12), budget=60, rng=0, batch=3, workers=workers, deterministic=True, algorithm=None
+        )
+        return result.x.tolist(), result.fun, result.nfev, result.nit, [*map(repr, result.history)]
+
+    assert run(2) == run(1)
+
+
+@either
+@every_algorithm
+def test_what_is_given_up_is_not_asked_for_for_ever(name, deterministic):
+    """Where nothing of an iteration comes back, the next one is about other points."""
+    opt = made(name, batch=1, deterministic=deterministic)
+    seen = set()
+    for nit in range(12):
+        assert opt.nit == nit
+        batch = opt.ask()
+        seen |= {repr(flat(candidate.x)) for candidate in batch}
+        opt.give_up(batch)
+    assert len(seen) > 6
+    batch = opt.ask()
+    opt.tell(batch, [1.0] * len(batch))
+    assert opt.lowest == 1.0
+
+
+def test_a_class_is_no_algorithm():
+    for each in (kl.IGO, kl.P3, kl.Team):
+        with pytest.raises(TypeError, match=r"^algorithm: expected a value such as pbil_lambda"):
+            kl.Optimizer(BITS, each)
