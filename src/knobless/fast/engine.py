@@ -18,26 +18,51 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, types
+from numpy.typing import NDArray
 
-from knobless.adaptation import SNR, Fixed, samples, steps
-from knobless.families import Bernoulli
-from knobless.igo import IGO
+from knobless.adaptation import SNR, Fixed, Signal, samples, steps
+from knobless.families import Array, Bernoulli, Words
+from knobless.igo import IGO, State
 from knobless.preferences import Quartiles, Truncation
+from knobless.survivors import BestSoFar, Kept, LastBest, Nobody
 
-BITS = types.int8[::1]
-INTS = types.int64[::1]
-REALS = types.float64[::1]
-WORDS = types.uint32[::1]
-OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that belong to it
+from .books import (
+    BITS,
+    BOOKS,
+    GOING,
+    INTS,
+    KNOWN,
+    LEAD,
+    LIMITS,
+    LOOP,
+    MEMORY,
+    MEMORY_TYPE,
+    NIT,
+    OBJECTIVE,
+    PYRAMID,
+    REALS,
+    ROOM,
+    STALE,
+    STARVED,
+    TURN,
+    WORDS,
+    credit,
+    emptied,
+    find,
+    keep,
+    key_of,
+    met,
+    pay,
+)
 
-# Why `run` returned.
-GOING, BUDGET, TARGET, STALL, ROOM, STARVED = range(6)
+__all__ = ["OBJECTIVE", "Loop", "Plan", "loop", "plan_of", "roomier", "run", "state_of"]
 
 FEW = 32  # values whose ranks are counted rather than sorted
+ROWS = 256  # of the sample buffer at first; it grows with λ
 
-# Where it keeps its scalars.
-GAMMA, LAM_R, BEST, SIGN = range(4)
-NFEV, NIT, BEST_AT, FAILURES, FED, LAST = range(6)
+# Where a `Loop` keeps its scalars.
+GAMMA, LAM_R, KEPT = range(3)  # KEPT is the value of the survivor, inf if there is none
+FED, LAST = range(2)
 
 
 class Plan(NamedTuple):
@@ -51,6 +76,7 @@ class Plan(NamedTuple):
     lam_min: float
     lam_max: float
     margin: float
+    survivors: float  # 0 for nobody, 1 for the last best, 2 for the best so far
 
 
 def plan_of(algorithm: Any) -> Plan | None:
@@ -64,13 +90,75 @@ def plan_of(algorithm: Any) -> Plan | None:
             pass
         case _:
             return None
-    margin = algorithm.family.margin
+    rules = [Nobody(), LastBest(), BestSoFar()]
+    if algorithm.survivors not in rules:
+        return None
+    last = algorithm.family.margin, rules.index(algorithm.survivors)
     match algorithm.adaptation:
         case Fixed(lam=lam, eps=eps):
-            return Plan(mu, False, True, eps, 1.0, lam, lam, margin)
+            return Plan(mu, False, True, eps, 1.0, lam, lam, *last)
         case SNR(spend=spend) as snr if spend in (samples, steps):
-            return Plan(mu, True, spend is samples, snr.eps, snr.alpha, snr.lam_min, snr.lam_max, margin)
+            return Plan(mu, True, spend is samples, snr.eps, snr.alpha, snr.lam_min, snr.lam_max, *last)
     return None
+
+
+class Loop(NamedTuple):
+    """The state of an IGO over bits, and the buffers of an iteration."""
+
+    plan: Plan
+    theta: Array
+    s: Array
+    scalars: Array
+    counts: NDArray[np.int64]
+    kept: NDArray[np.int8]  # the survivor
+    a: Words  # the streams of the bits
+    b: Words
+    fed: Words  # rows of uniforms to draw from instead, if there are any
+    t: Words
+    gradient: Array
+    x: NDArray[np.int8]
+    values: Array  # these three with a place more, for the survivor
+    w: Array
+    order: NDArray[np.int64]
+
+
+def loop(plan: Plan, state: State, rng: np.random.Generator, uniforms: Words | None) -> Loop:
+    """The loop where the core has this state."""
+    theta, (s, gamma, lam_r), kept = state
+    n = len(theta)
+    a, b = rng.integers(1, 2**32, (2, n), dtype=np.uint32)  # zeros would stay so
+    return Loop(
+        Plan(*map(float, plan)),
+        theta.copy(),
+        s.copy(),
+        np.array([gamma, lam_r, math.inf if kept is None else kept.f]),
+        np.zeros(2, dtype=np.int64),
+        np.zeros(n, dtype=np.int8) if kept is None else kept.x.copy(),
+        a,
+        b,
+        np.empty((0, n), dtype=np.uint32) if uniforms is None else np.ascontiguousarray(uniforms),
+        np.empty(n, dtype=np.uint32),
+        np.empty(n),
+        *_buffers(ROWS, n),
+    )
+
+
+def roomier(loop: Loop) -> Loop:
+    """The same with buffers for as many samples as it is about to draw."""
+    rows = max(2 * len(loop.x), round(loop.scalars[LAM_R]), int(loop.plan.lam_min))
+    return Loop(*loop[:-4], *_buffers(rows, len(loop.theta)))
+
+
+def _buffers(rows: int, n: int) -> tuple[NDArray[np.int8], Array, Array, NDArray[np.int64]]:
+    x = np.empty((rows, n), dtype=np.int8)
+    return x, np.empty(rows + 1), np.empty(rows + 1), np.empty(rows + 1, dtype=np.int64)
+
+
+def state_of(loop: Loop) -> State:
+    """As the core has it."""
+    gamma, lam_r, f = loop.scalars.tolist()
+    kept = Kept(loop.kept.copy(), f) if f < math.inf else None
+    return State(loop.theta.copy(), Signal(loop.s.copy(), gamma, lam_r), kept)
 
 
 @njit(error_model="numpy")
@@ -149,24 +237,25 @@ def _add_row(gradient, x, w):
 
 
 @njit(error_model="numpy")
-def _learn(theta, s, gradient, total, eps, beta, scale, margin):
-    """Lines 11 and 12: s with θ as it was, then θ."""
+def _learn(theta, s, gradient, total, kept, own, eps, beta, scale, margin):
+    """Lines 11 and 12: s with θ as it was, then θ; the survivor pulls θ by its `own` share and says nothing to s."""
     top = 1.0 - margin
     for i in range(theta.size):
         p = theta[i]
         g = gradient[i] - total * p
         s[i] = (1.0 - beta) * s[i] + scale * (g / math.sqrt((1.0 - p) * p))
-        p += eps * g
+        p += eps * (g + own * (kept[i] - p))
         p = margin if p < margin else p
         theta[i] = top if p > top else p
 
 
 @njit(error_model="numpy")
-def _move(theta, gradient, total, eps, margin):
+def _move(theta, gradient, total, kept, own, eps, margin):
     """Line 11 alone, where nothing is adapted."""
     top = 1.0 - margin
     for i in range(theta.size):
-        p = theta[i] + eps * (gradient[i] - total * theta[i])
+        p = theta[i]
+        p += eps * (gradient[i] - total * p + own * (kept[i] - p))
         p = margin if p < margin else p
         theta[i] = top if p > top else p
 
@@ -180,109 +269,125 @@ def _squared(s):
 
 
 @njit(error_model="numpy")
-def _tell(theta, s, scalars, x, f, w, order, gradient, lam, plan):
-    """Lines 4 to 15: `IGO.tell`."""
-    mu, adaptive, on_samples, eps, alpha, lam_min, lam_max, margin = plan
-    if not _prefer(w, order, f, lam, int(mu)):  # lines 7-9
+def _tell(loop, lam):
+    """Lines 4 to 15: `IGO.tell`, but for the next survivor."""
+    mu, adaptive, on_samples, eps, alpha, lam_min, lam_max, margin, _ = loop.plan
+    theta, s, scalars, gradient, w = loop.theta, loop.s, loop.scalars, loop.gradient, loop.w
+    ranked = lam
+    if scalars[KEPT] < math.inf:
+        loop.values[lam] = scalars[KEPT]
+        ranked += 1
+    if not _prefer(w, loop.order, loop.values, ranked, int(mu)):  # lines 7-9
         return
+    own = w[lam] / ranked if ranked > lam else 0.0
     gradient[:] = 0.0
     total = 0.0
     squares = 0.0
     for k in range(lam):  # line 10
-        each = w[k] / lam
+        each = w[k] / ranked
         total += each
         squares += each * each
         if each != 0.0:
-            _add_row(gradient, x[k], each)
+            _add_row(gradient, loop.x[k], each)
     if not adaptive:
-        _move(theta, gradient, total, eps, margin)
+        _move(theta, gradient, total, loop.kept, own, eps, margin)
         return
     if not on_samples:
         eps *= lam_min / scalars[LAM_R]
     beta = eps
     gain = beta * (2.0 - beta)
     noise = math.sqrt(theta.size * squares)
-    _learn(theta, s, gradient, total, eps, beta, math.sqrt(gain) / noise, margin)  # lines 11, 12
+    _learn(theta, s, gradient, total, loop.kept, own, eps, beta, math.sqrt(gain) / noise, margin)  # lines 11, 12
     scalars[GAMMA] = (1.0 - beta) ** 2 * scalars[GAMMA] + gain  # line 13
     lam_r = scalars[LAM_R] * math.exp(beta * (scalars[GAMMA] - _squared(s) / alpha))  # line 14
     scalars[LAM_R] = min(max(lam_r, lam_min), lam_max)
 
 
-def _run(f, ints, reals, plan, theta, s, scalars, counts, a, b, u, x, values, w, order, gradient, t, best_x, limits):
-    """Iterations until one of the limits (evaluations, iterations, target, stall) is met; returns which.
+@njit(error_model="numpy")
+def _survive(loop, best):
+    """The survivors' rule, where the best sample of the iteration was number `best`."""
+    value = loop.values[best]
+    if loop.plan.survivors == 1.0 or value <= loop.scalars[KEPT]:
+        loop.scalars[KEPT] = value  # inf is nobody
+        loop.kept[:] = loop.x[best]
+
+
+def _run(f, ints, reals, books, memory, loop, limits):
+    """Iterations until one of the limits is met or it is another's turn; returns which.
 
     All that lasts is in the arrays, so that a run goes on where it stopped between two iterations.
     """
-    budget, iterations, target, stall = limits
-    plan = (plan[0], plan[1], plan[2], plan[3], plan[4], plan[5], plan[6], plan[7])
-    nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], scalars[BEST], scalars[SIGN]
-    why = GOING
-    if best <= target:  # with NaN for no target, never
-        why = TARGET
-    elif nfev - best_at >= stall:
-        why = STALL
-    elif nfev >= budget:
-        why = BUDGET
-    while why == GOING and counts[NIT] < iterations:
-        lam = round(scalars[LAM_R]) if plan[2] else int(plan[5])  # line 15
+    plan = loop.plan
+    counts, x, values, fed, table = loop.counts, loop.x, loop.values, loop.fed, memory.table
+    remembers = table.size > 0
+    key = place = np.uint64(0)
+    why = met(books, limits)
+    while why == GOING and books.counts[NIT] < limits.iterations:
+        lam = round(loop.scalars[LAM_R]) if plan.on_samples else int(plan.lam_min)  # line 15
         if lam > x.shape[0]:
-            why = ROOM
-            break
-        if u.shape[0] and counts[FED] + lam > u.shape[0]:
-            why = STARVED
-            break
-        _thresholds(t, theta)
+            return ROOM
+        if fed.shape[0] and counts[FED] + lam > fed.shape[0]:
+            return STARVED
+        if remembers:
+            why = emptied(books, x.shape[1])
+            if why != GOING:
+                return why
+            if 2 * (books.counts[KNOWN] + lam) > table.size:
+                return MEMORY
+        _thresholds(loop.t, loop.theta)
         k = 0
-        while k < lam and why == GOING:  # line 3
-            if u.shape[0]:
-                _draw_fed(x[k], t, u[counts[FED]])
+        paid = 0
+        while k < lam and (why == GOING or remembers):  # line 3
+            if fed.shape[0]:
+                _draw_fed(x[k], loop.t, fed[counts[FED]])
                 counts[FED] += 1
             else:
-                _draw(x[k], t, a, b)
-            value = sign * f(x[k], ints, reals)
-            if value != value:
-                counts[FAILURES] += 1
-                value = math.inf
-            values[k] = value
-            nfev += 1
+                _draw(x[k], loop.t, loop.a, loop.b)
+            if remembers:
+                key = key_of(x[k], memory.codes)
+                place = find(table, key)
+                if table[place].seen:
+                    value = table[place].value
+                    values[k] = value if value == value else math.inf
+                    k += 1
+                    continue
+                if why != GOING:  # the iteration closes if what is left of it is known
+                    break
+            value = pay(f, ints, reals, x[k], books)
+            if remembers:
+                keep(table, place, key, value, books)
+            values[k] = value if value == value else math.inf
             k += 1
-            if value < best:
-                best = value
-                best_at = nfev
-                best_x[:] = x[k - 1]
-                if value <= target:
-                    why = TARGET
-            if why == GOING and nfev - best_at >= stall:
-                why = STALL
-            if why == GOING and nfev >= budget:
-                why = BUDGET
+            paid += 1
+            why = met(books, limits)
         counts[LAST] = k
         if k == lam:
-            _tell(theta, s, scalars, x, values, w, order, gradient, lam, plan)
-            counts[NIT] += 1
-    counts[NFEV], counts[BEST_AT], scalars[BEST] = nfev, best_at, best
+            books.counts[NIT] += 1
+            books.counts[STALE] = 0 if paid else books.counts[STALE] + lam
+            _tell(loop, lam)
+            best = np.argmin(values[:lam])
+            if plan.survivors:
+                _survive(loop, best)
+            hears = credit(books, LOOP, x[best], values[best], best, lam)
+            if hears and plan.survivors:
+                loop.scalars[KEPT] = books.reals[LEAD]
+                loop.kept[:] = books.lead_x
+            if why == GOING and books.idle[LOOP] >= books.idle[PYRAMID]:
+                why = TURN
     return why
 
 
-_ARRAYS = (
-    types.float64[::1],  # plan
-    types.float64[::1],  # theta
-    types.float64[::1],  # s
-    types.float64[::1],  # scalars
-    types.int64[::1],  # counts
-    WORDS,  # a
-    WORDS,  # b
-    types.uint32[:, ::1],  # u
-    types.int8[:, ::1],  # x
-    types.float64[::1],  # values
-    types.float64[::1],  # w
-    types.int64[::1],  # order
-    types.float64[::1],  # gradient
-    WORDS,  # t
-    BITS,  # best_x
-    types.UniTuple(types.float64, 4),  # limits
+_LOOP = types.NamedTuple(
+    (
+        *(types.NamedUniTuple(types.float64, 9, Plan), REALS, REALS, REALS, INTS, BITS, WORDS, WORDS, types.uint32[:, ::1], WORDS, REALS),
+        *(types.int8[:, ::1], REALS, REALS, INTS),
+    ),
+    Loop,
 )
 
-run = njit(
-    types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, *_ARRAYS), cache=True, nogil=True, error_model="numpy"
+run: Any = njit(
+    types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, BOOKS, MEMORY_TYPE, _LOOP, LIMITS),
+    cache=True,
+    nogil=True,
+    error_model="numpy",
 )(_run)
