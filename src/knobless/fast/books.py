@@ -142,67 +142,62 @@ def recall(memory: Any, x: Any) -> Any:
     return entry.value if entry.seen else math.inf
 
 
+# These take arrays rather than the books: numba counts references whenever an array is taken out of a tuple.
+
+
 @njit(error_model="numpy")
-def pay(f: Any, ints: Any, reals: Any, x: Any, books: Any) -> Any:
+def pay(f: Any, ints: Any, data: Any, x: Any, counts: Any, reals: Any, best_x: Any) -> Any:
     """Evaluates; NaN is a failure."""
-    counts = books.counts
-    value = books.reals[SIGN] * f(x, ints, reals)
+    value = reals[SIGN] * f(x, ints, data)
     counts[NFEV] += 1
     if value != value:
         counts[FAILURES] += 1
-    if value < books.reals[BEST]:
-        books.reals[BEST] = value
+    if value < reals[BEST]:
+        reals[BEST] = value
         counts[BEST_AT] = counts[NFEV]
-        books.best_x[:] = x
+        best_x[:] = x
     return value
 
 
 @njit(error_model="numpy")
-def keep(table: Any, place: Any, key: Any, value: Any, books: Any) -> None:
+def keep(table: Any, place: Any, key: Any, value: Any, counts: Any) -> None:
     """Remembers what was paid for."""
     table[place].key = key
     table[place].value = value
     table[place].seen = PAID
-    books.counts[KNOWN] += 1
+    counts[KNOWN] += 1
 
 
-@njit(types.void(MEMORY_TYPE, BITS, types.float64, BOOKS), cache=True, error_model="numpy")
-def store(memory: Any, x: Any, value: Any, books: Any) -> None:
+@njit(types.void(MEMORY_TYPE, BITS, types.float64, INTS), cache=True, error_model="numpy")
+def store(memory: Any, x: Any, value: Any, counts: Any) -> None:
     """Remembers what was paid for elsewhere."""
     key = key_of(x, memory.codes)
-    keep(memory.table, find(memory.table, key), key, value, books)
+    keep(memory.table, find(memory.table, key), key, value, counts)
 
 
 @njit(error_model="numpy")
-def met(books: Any, limits: Any) -> Any:
+def met(counts: Any, reals: Any, limits: Any) -> Any:
     """Which limit is met, if any."""
-    nfev = books.counts[NFEV]
-    if books.reals[BEST] <= limits.target:  # with NaN for no target, never
+    if reals[BEST] <= limits.target:  # with NaN for no target, never
         return TARGET
-    if nfev - books.counts[BEST_AT] >= limits.stall:
+    if counts[NFEV] - counts[BEST_AT] >= limits.stall:
         return STALL
-    return BUDGET if nfev >= limits.budget else GOING
+    return BUDGET if counts[NFEV] >= limits.budget else GOING
 
 
 @njit(error_model="numpy")
-def emptied(books: Any, n: Any) -> Any:
+def emptied(counts: Any, n: Any) -> Any:
     """Whether there is nothing left to look at, or nothing that comes up."""
-    if n < 62 and books.counts[KNOWN] >> n:
+    if n < 62 and counts[KNOWN] >> n:
         return EXHAUSTED
-    return CONVERGED if books.counts[STALE] >= TOO_STALE else GOING
+    return CONVERGED if counts[STALE] >= TOO_STALE else GOING
 
 
 @njit(error_model="numpy")
-def credit(books: Any, member: Any, x: Any, value: Any, index: Any, size: Any) -> Any:
-    """The turns of `Team.tell`: of `size` points that a member was told, that at `index` was the best.
-
-    Returns whether the member should hear of the lead, which is another's.
-    """
-    books.idle[member] += size
-    if value < books.reals[LEAD]:
-        books.reals[LEAD] = value
-        books.lead_x[:] = x
-        books.idle[member] = size - 1 - index
-        books.counts[OWNER] = member
-        return False
-    return books.counts[OWNER] != member and books.reals[LEAD] < math.inf
+def credit(counts: Any, reals: Any, idle: Any, lead_x: Any, member: Any, x: Any, value: Any, later: Any) -> None:
+    """The best point that a member was told, and how many it was told after it: who is better than all leads."""
+    if value < reals[LEAD]:
+        reals[LEAD] = value
+        lead_x[:] = x
+        idle[member] = later
+        counts[OWNER] = member

@@ -27,8 +27,12 @@ from knobless.preferences import Quartiles, Truncation
 from knobless.survivors import BestSoFar, Kept, LastBest, Nobody
 
 from .books import (
+    BEST,
+    BEST_AT,
     BITS,
     BOOKS,
+    BUDGET,
+    FAILURES,
     GOING,
     INTS,
     KNOWN,
@@ -37,13 +41,19 @@ from .books import (
     LOOP,
     MEMORY,
     MEMORY_TYPE,
+    NEVER,
+    NFEV,
     NIT,
     OBJECTIVE,
+    OWNER,
     PYRAMID,
     REALS,
     ROOM,
+    SIGN,
     STALE,
+    STALL,
     STARVED,
+    TARGET,
     TURN,
     WORDS,
     credit,
@@ -52,13 +62,15 @@ from .books import (
     keep,
     key_of,
     met,
-    pay,
 )
 
 __all__ = ["OBJECTIVE", "Loop", "Plan", "loop", "plan_of", "roomier", "run", "state_of"]
 
 FEW = 32  # values whose ranks are counted rather than sorted
 ROWS = 256  # of the sample buffer at first; it grows with λ
+
+# Rules of survivors.
+NOBODY, LAST_BEST, BEST_SO_FAR = range(3)
 
 # Where a `Loop` keeps its scalars.
 GAMMA, LAM_R, KEPT = range(3)  # KEPT is the value of the survivor, inf if there is none
@@ -76,7 +88,7 @@ class Plan(NamedTuple):
     lam_min: float
     lam_max: float
     margin: float
-    survivors: float  # 0 for nobody, 1 for the last best, 2 for the best so far
+    survivors: float  # by the number of their rule
 
 
 def plan_of(algorithm: Any) -> Plan | None:
@@ -90,10 +102,10 @@ def plan_of(algorithm: Any) -> Plan | None:
             pass
         case _:
             return None
-    rules = [Nobody(), LastBest(), BestSoFar()]
-    if algorithm.survivors not in rules:
+    rules = {Nobody: NOBODY, LastBest: LAST_BEST, BestSoFar: BEST_SO_FAR}
+    if type(algorithm.survivors) not in rules:
         return None
-    last = algorithm.family.margin, rules.index(algorithm.survivors)
+    last = algorithm.family.margin, rules[type(algorithm.survivors)]
     match algorithm.adaptation:
         case Fixed(lam=lam, eps=eps):
             return Plan(mu, False, True, eps, 1.0, lam, lam, *last)
@@ -269,15 +281,14 @@ def _squared(s):
 
 
 @njit(error_model="numpy")
-def _tell(loop, lam):
+def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
     """Lines 4 to 15: `IGO.tell`, but for the next survivor."""
-    mu, adaptive, on_samples, eps, alpha, lam_min, lam_max, margin, _ = loop.plan
-    theta, s, scalars, gradient, w = loop.theta, loop.s, loop.scalars, loop.gradient, loop.w
+    mu, adaptive, on_samples, eps, alpha, lam_min, lam_max, margin, _ = plan
     ranked = lam
     if scalars[KEPT] < math.inf:
-        loop.values[lam] = scalars[KEPT]
+        f[lam] = scalars[KEPT]
         ranked += 1
-    if not _prefer(w, loop.order, loop.values, ranked, int(mu)):  # lines 7-9
+    if not _prefer(w, order, f, ranked, int(mu)):  # lines 7-9
         return
     own = w[lam] / ranked if ranked > lam else 0.0
     gradient[:] = 0.0
@@ -288,28 +299,36 @@ def _tell(loop, lam):
         total += each
         squares += each * each
         if each != 0.0:
-            _add_row(gradient, loop.x[k], each)
+            _add_row(gradient, x[k], each)
     if not adaptive:
-        _move(theta, gradient, total, loop.kept, own, eps, margin)
+        _move(theta, gradient, total, kept, own, eps, margin)
         return
     if not on_samples:
         eps *= lam_min / scalars[LAM_R]
     beta = eps
     gain = beta * (2.0 - beta)
     noise = math.sqrt(theta.size * squares)
-    _learn(theta, s, gradient, total, loop.kept, own, eps, beta, math.sqrt(gain) / noise, margin)  # lines 11, 12
+    _learn(theta, s, gradient, total, kept, own, eps, beta, math.sqrt(gain) / noise, margin)  # lines 11, 12
     scalars[GAMMA] = (1.0 - beta) ** 2 * scalars[GAMMA] + gain  # line 13
     lam_r = scalars[LAM_R] * math.exp(beta * (scalars[GAMMA] - _squared(s) / alpha))  # line 14
     scalars[LAM_R] = min(max(lam_r, lam_min), lam_max)
 
 
 @njit(error_model="numpy")
-def _survive(loop, best):
-    """The survivors' rule, where the best sample of the iteration was number `best`."""
-    value = loop.values[best]
-    if loop.plan.survivors == 1.0 or value <= loop.scalars[KEPT]:
-        loop.scalars[KEPT] = value  # inf is nobody
-        loop.kept[:] = loop.x[best]
+def _share(books, scalars, kept, x, f, lam, rule):
+    """Who survives, and what `Team.tell` does: whoever led lately leads, and the loop hears of another's lead."""
+    counts, reals, idle, _, lead_x = books
+    best = 0
+    for k in range(1, lam):
+        best = k if f[k] < f[best] else best
+    if rule == LAST_BEST or (rule == BEST_SO_FAR and f[best] <= scalars[KEPT]):
+        scalars[KEPT] = f[best]  # inf is nobody
+        kept[:] = x[best]
+    idle[LOOP] += lam
+    credit(counts, reals, idle, lead_x, LOOP, x[best], f[best], lam - 1 - best)
+    if rule and counts[OWNER] != LOOP and reals[LEAD] < math.inf:
+        scalars[KEPT] = reals[LEAD]
+        kept[:] = lead_x
 
 
 def _run(f, ints, reals, books, memory, loop, limits):
@@ -317,69 +336,93 @@ def _run(f, ints, reals, books, memory, loop, limits):
 
     All that lasts is in the arrays, so that a run goes on where it stopped between two iterations.
     """
-    plan = loop.plan
-    counts, x, values, fed, table = loop.counts, loop.x, loop.values, loop.fed, memory.table
-    remembers = table.size > 0
+    counts, shared, idle, best_x, _ = books
+    plan, theta, s, scalars, own, kept, a, b, fed, t, gradient, x, values, w, order = loop
+    table, codes = memory
+    remembers, together = table.size > 0, plan.survivors or idle[PYRAMID] < NEVER
     key = place = np.uint64(0)
-    why = met(books, limits)
-    while why == GOING and books.counts[NIT] < limits.iterations:
-        lam = round(loop.scalars[LAM_R]) if plan.on_samples else int(plan.lam_min)  # line 15
+    # Not in the arrays, where each evaluation would wait for the last to be written.
+    nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], shared[BEST], shared[SIGN]
+    budget, iterations, target, stall = limits
+    why = met(counts, shared, limits)
+    while why == GOING and counts[NIT] < iterations:
+        lam = round(scalars[LAM_R]) if plan.on_samples else int(plan.lam_min)  # line 15
         if lam > x.shape[0]:
-            return ROOM
-        if fed.shape[0] and counts[FED] + lam > fed.shape[0]:
-            return STARVED
+            why = ROOM
+            break
+        if fed.shape[0] and own[FED] + lam > fed.shape[0]:
+            why = STARVED
+            break
         if remembers:
-            why = emptied(books, x.shape[1])
+            why = MEMORY if 2 * (counts[KNOWN] + lam) > table.size else emptied(counts, x.shape[1])
             if why != GOING:
-                return why
-            if 2 * (books.counts[KNOWN] + lam) > table.size:
-                return MEMORY
-        _thresholds(loop.t, loop.theta)
+                break
+        _thresholds(t, theta)
         k = 0
-        paid = 0
+        before = nfev
         while k < lam and (why == GOING or remembers):  # line 3
             if fed.shape[0]:
-                _draw_fed(x[k], loop.t, fed[counts[FED]])
-                counts[FED] += 1
+                _draw_fed(x[k], t, fed[own[FED]])
+                own[FED] += 1
             else:
-                _draw(x[k], loop.t, loop.a, loop.b)
+                _draw(x[k], t, a, b)
             if remembers:
-                key = key_of(x[k], memory.codes)
+                key = key_of(x[k], codes)
                 place = find(table, key)
                 if table[place].seen:
                     value = table[place].value
                     values[k] = value if value == value else math.inf
                     k += 1
                     continue
-                if why != GOING:  # the iteration closes if what is left of it is known
+                if why != GOING:  # but if all that is left of it is known, the iteration closes
                     break
-            value = pay(f, ints, reals, x[k], books)
+            value = sign * f(x[k], ints, reals)
             if remembers:
-                keep(table, place, key, value, books)
-            values[k] = value if value == value else math.inf
+                keep(table, place, key, value, counts)
+            if value != value:
+                counts[FAILURES] += 1
+                value = math.inf
+            values[k] = value
+            nfev += 1
             k += 1
-            paid += 1
-            why = met(books, limits)
-        counts[LAST] = k
+            if value < best:
+                best = value
+                best_at = nfev
+                best_x[:] = x[k - 1]
+                if value <= target:
+                    why = TARGET
+            if why == GOING and nfev - best_at >= stall:
+                why = STALL
+            if why == GOING and nfev >= budget:
+                why = BUDGET
+        own[LAST] = k
         if k == lam:
-            books.counts[NIT] += 1
-            books.counts[STALE] = 0 if paid else books.counts[STALE] + lam
-            _tell(loop, lam)
-            best = np.argmin(values[:lam])
-            if plan.survivors:
-                _survive(loop, best)
-            hears = credit(books, LOOP, x[best], values[best], best, lam)
-            if hears and plan.survivors:
-                loop.scalars[KEPT] = books.reals[LEAD]
-                loop.kept[:] = books.lead_x
-            if why == GOING and books.idle[LOOP] >= books.idle[PYRAMID]:
-                why = TURN
+            _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
+            counts[NIT] += 1
+            counts[STALE] = 0 if nfev > before else counts[STALE] + lam
+            if together:  # the paper's loop, alone, does not ask who was best
+                _share(books, scalars, kept, x, values, lam, plan.survivors)
+                if why == GOING and idle[LOOP] >= idle[PYRAMID]:
+                    why = TURN
+    counts[NFEV], counts[BEST_AT], shared[BEST] = nfev, best_at, best
     return why
 
 
 _LOOP = types.NamedTuple(
     (
-        *(types.NamedUniTuple(types.float64, 9, Plan), REALS, REALS, REALS, INTS, BITS, WORDS, WORDS, types.uint32[:, ::1], WORDS, REALS),
+        *(
+            types.NamedUniTuple(types.float64, 9, Plan),
+            REALS,
+            REALS,
+            REALS,
+            INTS,
+            BITS,
+            WORDS,
+            WORDS,
+            types.uint32[:, ::1],
+            WORDS,
+            REALS,
+        ),
         *(types.int8[:, ::1], REALS, REALS, INTS),
     ),
     Loop,

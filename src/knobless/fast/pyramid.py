@@ -4,8 +4,8 @@ One specification, two implementations: with the same key, this one asks for the
 a coroutine there is a `PHASE` here: `_proceed` goes on to the next point that is wanted, `_answer` takes its value.
 
 A level is kept by columns, one bit a member, in blocks of 64 members: a word of a block tells of one variable in all of
-them. So pairs are counted, and members that differ found, 64 at a time. A tree is the order of its leaves, in which each
-group is a stretch.
+them. So pairs are counted, and members that differ found, 64 at a time. A tree is an order of the variables in which
+each group is a stretch.
 """
 
 from __future__ import annotations
@@ -439,9 +439,10 @@ def _run(f, ints, reals, books, memory, p, limits):
     What P3 has asked for before is answered at once, up to `SKIPPED` times in a row. What only others have asked for
     costs nothing either, but is an iteration: as in the shell.
     """
-    counts, table, codes = p.counts, memory.table, memory.codes
+    counts, (table, codes) = p.counts, memory
+    spent, shared, idle, best_x, lead_x = books
     answers = 0
-    why = met(books, limits)
+    why = met(spent, shared, limits)
     while why == GOING:
         if not counts[WANTS]:
             if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
@@ -457,26 +458,27 @@ def _run(f, ints, reals, books, memory, p, limits):
                 continue
             counts[ANSWERED] = 0
             counts[WANTS] = 1
-        if counts[RESTS] and books.idle[PYRAMID] > books.idle[LOOP]:
+        if counts[RESTS] and idle[PYRAMID] > idle[LOOP]:
             return TURN
-        if books.counts[NIT] >= limits.iterations or answers >= ANSWERS:
+        if spent[NIT] >= limits.iterations or answers >= ANSWERS:
             return GOING
-        why = emptied(books, p.x.size)
+        why = emptied(spent, p.x.size)
         if why != GOING:
             return why
-        if 2 * (books.counts[KNOWN] + 1) > table.size:
+        if 2 * (spent[KNOWN] + 1) > table.size:
             return MEMORY
         place = find(table, p.keys[POINT])
         if table[place].seen:
-            books.counts[STALE] += 1
+            spent[STALE] += 1
         else:
-            keep(table, place, p.keys[POINT], pay(f, ints, reals, p.x, books), books)
-            books.counts[STALE] = 0
-            why = met(books, limits)
+            keep(table, place, p.keys[POINT], pay(f, ints, reals, p.x, spent, shared, best_x), spent)
+            spent[STALE] = 0
+            why = met(spent, shared, limits)
         table[place].seen |= ASKED
         value = table[place].value
-        credit(books, PYRAMID, p.x, value, 0, 1)
-        books.counts[NIT] += 1
+        idle[PYRAMID] += 1
+        credit(spent, shared, idle, lead_x, PYRAMID, p.x, value, 0)
+        spent[NIT] += 1
         counts[WANTS] = counts[RESTS] = 0
         _answer(p, value, codes)
     return why

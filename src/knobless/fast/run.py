@@ -146,7 +146,7 @@ class Run:
         for key, value in values.items():
             if 2 * (self._books.counts[shared.KNOWN] + 1) > len(self._memory.table):
                 self._grow()
-            shared.store(self._memory, np.frombuffer(key, dtype=np.int8).copy(), value, self._books)
+            shared.store(self._memory, np.frombuffer(key, dtype=np.int8).copy(), value, self._books.counts)
 
     def _grow(self) -> None:
         larger = np.zeros(2 * len(self._memory.table), dtype=shared.ENTRY)
