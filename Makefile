@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo demo-joint test lint bench clean
+.PHONY: demo demo-joint test lint bench docs dist clean
 
 # A stamp per extra, so that each command installs what it needs once.
 .venv/.%: pyproject.toml
@@ -30,5 +30,17 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/categories.py
 	$(BIN)/python benchmarks/engine.py
 
+# The site, into site/. With --quiet, warnings would not be errors.
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
+
+# Wheel and sdist, each tried in an environment that has nothing but what it asks for.
+dist: .venv/.dist
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python tests/smoke.py dist/*
+
 clean:
-	rm -rf .venv out dist
+	rm -rf .venv out dist site

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ import numpy as np
 
 import knobless as kl
 from knobless import fast
-from knobless.problems import LeadingOnes, NoisyOneMax, OneMax, Traps
+from knobless.problems import IsingRing, IsingTorus, Jump, LeadingOnes, NoisyOneMax, OneMax, Traps
 
 ROOT = Path(__file__).resolve().parent.parent
 README, ALGORITHM = "README.md", "docs/algorithm.md"
@@ -269,6 +270,67 @@ def spread(theta: Any) -> float:
     return float(theta[1] - theta[0] ** 2)
 
 
+def strict(x: Any, f: float, pyramid: Any, stream: Any) -> Any:
+    """The original's climb: only changes that are better, until none is."""
+    while True:
+        before = f
+        for i, by in pyramid.changes[stream.permutation(len(pyramid.changes))].tolist():
+            old = x[i]
+            x[i] = (old + by) % pyramid.options[i]
+            value = yield x
+            if value < f:
+                f = value
+            else:
+                x[i] = old
+        if f == before:
+            return f
+
+
+def deterministic_calls(problem: Any, algorithm: Any, seeds: range) -> str:
+    """To the optimum, none paid for twice; interpreted, so that parts can be put in place of others."""
+    space = kl.Binary(problem.n)
+    runs = [
+        kl.minimize(
+            lambda x: float(problem(x)),
+            space,
+            budget=50_000,
+            target=0,
+            algorithm=algorithm(space),
+            deterministic=True,
+            rng=seed,
+        )
+        for seed in seeds
+    ]
+    return median(run.nfev if run.success else math.inf for run in runs)
+
+
+STRUCTURED = {
+    "`OneMax(1000)`": OneMax(1000),
+    "`LeadingOnes(100)`": LeadingOnes(100),
+    "`Jump(20, 3)`": Jump(20, 3),
+    "`IsingTorus(10)`": IsingTorus(10),
+    "`IsingRing(50)`": IsingRing(50),
+    "`Traps(50, 5)`": Traps(50, 5),
+}
+
+
+def climbs(seeds: range) -> Rows:
+    module = sys.modules["knobless.p3"]
+    for name, problem in STRUCTURED.items():
+        here, climb = deterministic_calls(problem, kl.p3, seeds), module.climb  # type: ignore[attr-defined]
+        module.climb = strict  # type: ignore[attr-defined]
+        try:
+            yield f"{name}, P3", [here, deterministic_calls(problem, kl.p3, seeds)]
+        finally:
+            module.climb = climb  # type: ignore[attr-defined]
+
+
+def beyond(seeds: range) -> Rows:
+    recipes = (kl.pbil_lambda, kl.pbil_survivor, kl.p3, kl.team)
+    for name, problem in STRUCTURED.items():
+        yield name, [deterministic_calls(problem, recipe, seeds) for recipe in recipes]
+
+
 READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
     "bits": (README, "100 bits: knobless | cGA, ε = 1/n | (1+1)-EA", bits),
     "budget": (README, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
@@ -277,6 +339,8 @@ READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
     "whitening": (ALGORITHM, "calls: whitened with θ before | after the update", whitening),
     "unbounded": (ALGORITHM, "pure noise, 100 bits, λ_max = ∞: least | median | greatest λ", unbounded),
     "variance": (ALGORITHM, "pure noise, one float: median | least σ² of a run, over its start", variance),
+    "climbs": (ALGORITHM, "calls: climbs as here | that stop where nothing is better", climbs),
+    "beyond": (ALGORITHM, "calls: PBIL-λ | with a survivor | P3 | a team", beyond),
 }
 
 

@@ -3,15 +3,12 @@
 import datetime
 import json
 import os
-import re
 import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -782,42 +779,3 @@ def test_what_lies_here(folder):
     assert not Named("sim:math.sqrt").lies_here
     sys.modules.pop("package")
     sys.modules.pop("package.inner")
-
-
-# The page.
-
-PAGE = Path(__file__).parent.parent / "docs" / "command_line.md"
-VARIES = re.compile(r"takes|\d\d:\d\d:\d\d")
-
-
-def test_the_page_shows_what_its_commands_print(folder):
-    """`python tests/test_cli_run.py` writes it anew; look at the difference before committing it."""
-    text = PAGE.read_text(encoding="utf-8")
-    shown = [line.rstrip() for line in text.splitlines() if not VARIES.search(line)]
-    assert shown == [line.rstrip() for line in played(text).splitlines() if not VARIES.search(line)]
-
-
-def played(text):
-    """The page with what its commands print now, in the current folder."""
-    Path("oven.py").write_text(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1])
-    Path("space.toml").write_text(re.search(r"```toml\n(.*?)```", text, re.DOTALL)[1])
-    Path("wrong.toml").write_text("oven = { integer = [9, 1] }")
-
-    def renewed(block):
-        outputs = []
-        for line in block[1].splitlines():
-            if line.startswith("$ knobless "):
-                environment = os.environ | {"COLUMNS": "110", "PYTHONIOENCODING": "utf-8"}
-                pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
-                done = subprocess.run(command(*line.split()[2:]), timeout=120, env=environment, **pipes)
-                printed = "".join(f"{each.rstrip()}\n" for each in done.stdout.splitlines())
-                printed = re.sub(r"pid \d+@[^ ]+", "pid 4711@kitchen", printed)
-                outputs.append(f"{line}\n{printed}")
-        return f"```console\n{''.join(outputs)}```"
-
-    return re.sub(r"```console\n(.*?)```", renewed, text, flags=re.DOTALL)
-
-
-if __name__ == "__main__":
-    os.chdir(tempfile.mkdtemp())
-    PAGE.write_text(played(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -397,7 +397,7 @@ def test_only_failures_leave_theta_alone():
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_an_iteration_goes_on_without_those_given_up(deterministic):
     space = kl.Space.of(kl.Binary(30))
-    opt = kl.Optimizer(space, rng=4, batch=8, deterministic=deterministic)
+    opt = kl.Optimizer(space, kl.pbil_lambda(space), rng=4, batch=8, deterministic=deterministic)
     out = opt.ask()
     values = np.array([5.0, 4.0, 3.0, 2.0, 1.0, 0.0, 6.0, 7.0])
     back = [0, 2, 3, 6, 7]
@@ -463,7 +463,7 @@ def test_given_up_for_good(deterministic):
 
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_x0_given_up(deterministic):
-    opt = kl.Optimizer(kl.Binary(30), x0=[1] * 30, rng=0, deterministic=deterministic)
+    opt = kl.Optimizer(kl.Binary(30), kl.pbil_lambda(kl.Binary(30)), x0=[1] * 30, rng=0, deterministic=deterministic)
     out = opt.ask()
     opt.give_up(out[0])
     assert opt.nit == 0
@@ -628,7 +628,7 @@ def test_no_point_goes_out_twice_while_they_are_out():
 
 def test_twins_share_the_value_and_cost_nothing():
     # λ = 16 of 4 points: some are drawn several times, and all of them are in the update.
-    opt = kl.Optimizer(kl.Binary(2), rng=0, batch=16, deterministic=True)
+    opt = kl.Optimizer(kl.Binary(2), kl.pbil_lambda(kl.Binary(2)), rng=0, batch=16, deterministic=True)
     plain = kl.Optimizer(kl.Binary(2), rng=0, batch=16)
     out, every = opt.ask(), plain.ask()
     assert len(out) == len(set(points(every))) <= 4
@@ -649,7 +649,7 @@ def test_a_deterministic_run_has_the_iterations_of_a_plain_one(extras):
         batch = plain.ask()
         plain.tell(batch, [fun(c.x) for c in batch])
         thetas.append(plain.theta.tolist())
-    opt = kl.Optimizer(kl.Binary(6), rng=1, deterministic=True)
+    opt = kl.Optimizer(kl.Binary(6), kl.pbil_lambda(kl.Binary(6)), rng=1, deterministic=True)
     compared = 0
     while opt.nit < 400:
         batch = opt.ask(opt.due + extras) if extras else opt.ask()
@@ -727,7 +727,8 @@ def test_a_twin_of_a_late_one_waits_for_it():
 def test_a_distribution_with_nothing_new_is_taken_as_exhausted(monkeypatch):
     # Far too many points to see them all: θ settles at its margins and comes back to the same few.
     monkeypatch.setattr("knobless.optimizer.STALE", 60)
-    opt = kl.Optimizer(kl.Choice(*range(3), n=12), rng=0, deterministic=True)
+    space = kl.Choice(*range(3), n=12)
+    opt = kl.Optimizer(space, kl.pbil_lambda(space), rng=0, deterministic=True)
     out = drain(opt, lambda x: float(x.sum()), most=3**9)
     assert len(set(out)) == len(out) == opt.nfev
     assert opt.exhausted

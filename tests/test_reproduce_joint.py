@@ -270,7 +270,8 @@ def test_what_is_committed_is_what_the_committed_csv_gives(name, tmp_path):
     for made in (f"{name}-claims.md", f"{name}-claims.csv", f"{name}-claims.json", f"{name}-summary.csv"):
         assert after[made].decode() == (COMMITTED / made).read_text(encoding="utf-8")
     pictures = {key for key in after if key.endswith(".png")}
-    assert pictures == {path.name for path in COMMITTED.glob(f"{name}*.png")}
+    if (COMMITTED / f"{name}.png").exists():  # an sdist has no pictures
+        assert pictures == {path.name for path in COMMITTED.glob(f"{name}*.png")}
     assert all(after[picture].startswith(b"\x89PNG") for picture in pictures)
 
 
@@ -286,7 +287,7 @@ def test_the_numbers_in_the_readme_are_those_of_the_tables():
     claims_of = "".join((COMMITTED / f"{name}-claims.md").read_text(encoding="utf-8") for name in MODULES)
     section = (COMMITTED / "README.md").read_text(encoding="utf-8").split("## Layers and activations")[1]
     cells = re.findall(r"\d\.\d{3} \(\d\.\d{3}, \d\.\d{3}\)", section)
-    assert len(cells) == 16
+    assert len(cells) == 16 + 12  # and those of the long run
     assert [cell for cell in cells if f"| {cell} |" not in claims_of] == []
 
 

@@ -130,16 +130,26 @@ def test_files_that_are_no_snapshots(tmp_path):
     path = tmp_path / "run.json"
     kl.Optimizer(BITS, rng=0).save(path)
     good = json.loads(path.read_text())
+    state, loop = good["state"], good["state"]["algorithm"]
     for text, message in (
         ("", "not a snapshot"),
         ("[]", "it is a file of another kind"),
-        (json.dumps(good | {"version": 2}), "it is of version 2, and this library knows version 1"),
+        (json.dumps(good | {"version": 1}), "it is of version 1, and this library knows version 2"),
         (json.dumps(good)[:-40], "not a snapshot"),
         (json.dumps(good | {"identity": None}), "there is no identity"),
         ("[" * 100_000, "nested too deeply"),
-        (json.dumps(good | {"state": good["state"] | {"theta": ""}}), "theta: expected 9 parameters, got 0"),
-        (json.dumps(good | {"state": good["state"] | {"lam_r": 1e300}}), "more than a snapshot may ask for"),
-        (json.dumps(good | {"state": good["state"] | {"gamma": math.nan}}), "gamma: expected a finite number"),
+        (
+            json.dumps(good | {"state": state | {"algorithm": loop | {"theta": ""}}}),
+            "theta: expected 9 parameters, got 0",
+        ),
+        (
+            json.dumps(good | {"state": state | {"algorithm": loop | {"lam_r": 1e300}}}),
+            "more than a snapshot may ask for",
+        ),
+        (
+            json.dumps(good | {"state": state | {"algorithm": loop | {"gamma": math.nan}}}),
+            "gamma: expected a finite number",
+        ),
     ):
         path.write_text(text)
         with pytest.raises(kl.SnapshotError, match=message):

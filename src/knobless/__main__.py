@@ -1,4 +1,4 @@
-"""`knobless` and `python -m knobless`: the command, or what to install for it."""
+"""`python -m knobless`, and all of `knobless` but its first line: the command, or what to install for it."""
 
 import sys
 
@@ -15,4 +15,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # while modules were imported
+        sys.exit(130)

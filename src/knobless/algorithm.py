@@ -45,7 +45,7 @@ class Algorithm(Protocol):
         """How many points this iteration has."""
 
     def ask(self, state: Any, rng: np.random.Generator, size: int | None = None, start: int = 0) -> Points:
-        """`size` points of this iteration from index `start` on: all by default. From λ on they are for good measure."""
+        """`size` points of this iteration from index `start` on, all by default; none from λ on is learnt from."""
 
     def tell(self, state: Any, x: Points, f: Array) -> Any:
         """The state after these points of the iteration, in their order, had these values; NaN is a failure."""

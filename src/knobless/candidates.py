@@ -39,6 +39,7 @@ class Batch(Sequence[Candidate]):
 
     @property
     def x(self) -> Any:
+        """All points at once, as a vectorized objective gets them."""
         return self._space.decode_batch(self._codes)
 
     def __len__(self) -> int:

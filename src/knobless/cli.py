@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from knobless import commands, pictures_cli
+from knobless import __version__, commands, pictures_cli, solve_cli
 
 if TYPE_CHECKING:
     from knobless.reproduce import Report
 
-app = typer.Typer(help="Black boxes over discrete choices, optimized without a single knob.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 reproduce = typer.Typer(
     help="Make the paper's results again: trials, figures, and its claims beside what was measured.\n\n"
     "Every command may be stopped with Ctrl-C and goes on where it was when it is called again.",
@@ -24,6 +24,7 @@ reproduce = typer.Typer(
 )
 for command in (commands.run, commands.show, commands.resume):
     app.command()(command)
+solve_cli.register(app)
 pictures_cli.register(app)
 app.add_typer(reproduce, name="reproduce")
 
@@ -46,6 +47,23 @@ Algorithms = Annotated[
 Mnist = Annotated[Path | None, typer.Option(help="Folder with the four files of MNIST.")]
 
 OUT = Path("reproduction")
+
+
+def say_version(asked: bool) -> None:
+    """Says it, and ends the command."""
+    if asked:
+        typer.echo(f"knobless {__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=say_version, is_eager=True, help="Print the version and leave.")
+]
+
+
+@app.callback()
+def options(version: Version = False) -> None:
+    """Black boxes over discrete choices, optimized without a single knob."""
 
 
 @contextmanager

@@ -10,24 +10,26 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from traceback import format_exception
-from typing import IO, Annotated
+from typing import IO, Annotated, Any
 
 import typer
 
 from . import spacefile, tables
 from ._checks import positive_int, positive_real, real
+from .algorithm import Algorithm
 from .describe import difference, space_data
-from .igo import IGO, cga, pbil_epsilon, pbil_lambda
+from .igo import cga, pbil_epsilon, pbil_lambda
 from .journal import Journal, JournalError, Record, read
 from .minimize import maximize, minimize
 from .named import Named, TheirError, imported, lies_here
 from .optimizer import Optimizer
+from .recipes import p3, pbil_survivor, team
 from .result import Status
 from .space import Space
 from .summary import summary
@@ -40,10 +42,20 @@ class Recipe(StrEnum):
 
     PBIL_LAMBDA = "pbil-lambda"
     PBIL_EPSILON = "pbil-epsilon"
+    PBIL_SURVIVOR = "pbil-survivor"
     CGA = "cga"
+    P3 = "p3"
+    TEAM = "team"
 
 
-RECIPES = {Recipe.PBIL_LAMBDA: pbil_lambda, Recipe.PBIL_EPSILON: pbil_epsilon, Recipe.CGA: cga}
+RECIPES: dict[Recipe, Callable[[Any], Algorithm]] = {
+    Recipe.PBIL_LAMBDA: pbil_lambda,
+    Recipe.PBIL_EPSILON: pbil_epsilon,
+    Recipe.PBIL_SURVIVOR: pbil_survivor,
+    Recipe.CGA: cga,
+    Recipe.P3: p3,
+    Recipe.TEAM: team,
+}
 
 
 @dataclass(frozen=True)
@@ -117,7 +129,7 @@ EvaluationTimeout = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="After so many seconds a single evaluation has failed.")
 ]
 Rng = Annotated[int | None, typer.Option(min=0, metavar="SEED", help="Makes the run repeatable.")]
-Algorithm = Annotated[Recipe, typer.Option(help="To compare with; the default is the one recommended.")]
+Chosen = Annotated[Recipe | None, typer.Option("--algorithm", help="To compare with; by default the one recommended.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.")]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A journal.")]
@@ -137,7 +149,7 @@ def run(
     stall: Stall = None,
     evaluation_timeout: EvaluationTimeout = None,
     rng: Rng = None,
-    algorithm: Algorithm = Recipe.PBIL_LAMBDA,
+    algorithm: Chosen = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -152,7 +164,7 @@ def run(
         plan = Plan(objective, space, toml, budget, workers, target, timeout, stall, evaluation_timeout)
         domain, fun = plan.read_space(), Named(objective)
         direction = "maximize" if maximize else "minimize"
-        facts = Facts(direction, RECIPES[algorithm](domain), batch, deterministic, rng)
+        facts = Facts(direction, None if algorithm is None else RECIPES[algorithm](domain), batch, deterministic, rng)
         before = 0 if journal is None else recorded(journal)
         remarks = Remarks(quiet)
         if before and journal is not None:
@@ -213,7 +225,7 @@ class Facts:
     """What a journal knows by itself."""
 
     direction: str
-    algorithm: IGO | None
+    algorithm: Algorithm | None
     batch: int
     deterministic: bool
     rng: int | None
@@ -372,6 +384,8 @@ def ending(journal: Path | None) -> Iterator[None]:
     except TheirError as error:
         typer.echo(f"{without_ours(error.__cause__)}{error}.", err=True)
         raise typer.Exit(1) from None
+    except BrokenPipeError:  # whoever read our output has enough of it: typer leaves quietly
+        raise
     except (ValueError, TypeError, OSError) as error:
         typer.echo(f"Error: {tables.plain(str(error))}", err=True)
         raise typer.Exit(2) from None

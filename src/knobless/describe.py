@@ -18,10 +18,14 @@ from typing import Any
 import numpy as np
 
 from .adaptation import SNR, Fixed, samples, steps
+from .algorithm import Algorithm
 from .families import Family
 from .igo import IGO
+from .p3 import P3
 from .preferences import Quartiles, Truncation, Values
 from .space import Space
+from .survivors import BestSoFar, LastBest, Nobody
+from .team import Team
 from .variables import Binary, Choice, Float, Integer
 
 Generator = np.random.Generator
@@ -30,7 +34,7 @@ PARAMETERS = 10**7  # of a distribution that a file may ask for
 DEPTH = 50  # of a space within a space
 LONG = 200  # characters of a name
 
-OURS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR)}
+OURS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
 FUNCTIONS: dict[str, Callable[..., Any]] = {"samples": samples, "steps": steps}
 BIT_GENERATORS = {
     each.__name__: each
@@ -176,9 +180,19 @@ def _number(data: Any) -> float:
 # Recipes.
 
 
-def algorithm_data(algorithm: IGO) -> Any:
+def algorithm_data(algorithm: Algorithm) -> Any:
     """What an algorithm is beside its family, which is the space's."""
-    return {"preference": _part_data(algorithm.preference), "adaptation": _part_data(algorithm.adaptation)}
+    match algorithm:
+        case IGO(survivors=Nobody()):
+            return {"preference": _part_data(algorithm.preference), "adaptation": _part_data(algorithm.adaptation)}
+        case IGO():
+            parts = {"preference": algorithm.preference, "adaptation": algorithm.adaptation}
+            return {name: _part_data(part) for name, part in (parts | {"survivors": algorithm.survivors}).items()}
+        case P3(climbers=climbers):
+            return {"p3": {"climbers": climbers}}
+        case Team(members=members):
+            return {"team": [algorithm_data(member) for member in members]}
+    return {"own": _named(type(algorithm))}
 
 
 def _part_data(part: Any) -> Any:
@@ -192,12 +206,20 @@ def _part_data(part: Any) -> Any:
     return _plain(part)
 
 
-def algorithm_of(data: Any, family: Family) -> IGO | None:
+def algorithm_of(data: Any, family: Family, depth: int = DEPTH) -> Algorithm | None:
     """The algorithm that `algorithm_data` described; None if parts of it were not this library's own."""
-    if not isinstance(data, dict) or data.keys() != {"preference", "adaptation"}:
-        raise ValueError(f"expected an algorithm, got {_shown(data)}")
-    preference, adaptation = _part_of(data["preference"]), _part_of(data["adaptation"])
-    return None if preference is None or adaptation is None else IGO(family, preference, adaptation)
+    match data:
+        case {"preference": preference, "adaptation": adaptation, **rest} if rest.keys() <= {"survivors"}:
+            parts = [_part_of(each) for each in (preference, adaptation, *rest.values())]
+            return None if None in parts else IGO(family, *parts)
+        case {"p3": {"climbers": int() as climbers}} if 0 < climbers <= PARAMETERS and type(climbers) is int:
+            return P3(family, climbers)
+        case {"team": [_, *_] as each} if depth:
+            members = [algorithm_of(member, family, depth - 1) for member in each]
+            return None if None in members else Team(tuple(filter(None, members)))
+        case {"own": str()}:
+            return None
+    raise ValueError(f"expected an algorithm, got {_shown(data)}")
 
 
 def _part_of(data: Any) -> Any:

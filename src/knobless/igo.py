@@ -19,7 +19,7 @@ from .adaptation import SNR, Adaptation, Fixed, Signal, samples, steps
 from .families import Array, Family, Points
 from .preferences import Preference, Quartiles, Truncation
 from .space import Space
-from .survivors import Kept, Nobody, Survivors
+from .survivors import NOBODY, Kept, Survivors
 
 
 class State(NamedTuple):
@@ -46,10 +46,10 @@ class IGO:
     family: Family
     preference: Preference
     adaptation: Adaptation
-    survivors: Survivors = Nobody()
+    survivors: Survivors = NOBODY
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> State:
-        """At θ, or where the family begins; with x0 halfway from there to it."""
+        """Line 1: before the first iteration, at `theta` or where the family starts; with x0 halfway from there to it."""
         initial = self.family.initial()
         if theta is not None:
             if np.shape(theta) != initial.shape:
@@ -89,7 +89,7 @@ class IGO:
 
     def hear(self, state: State, x: Points, f: float) -> State:
         """The state in which this point is the survivor, if there are any."""
-        return state if isinstance(self.survivors, Nobody) else state._replace(kept=Kept(x, f))
+        return state if self.survivors == NOBODY else state._replace(kept=Kept(x, f))
 
     def rests(self, state: State) -> bool:
         """After every iteration."""

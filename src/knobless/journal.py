@@ -4,10 +4,10 @@
     Optimizer(space, journal="run.sqlite")
 
 A journal holds what the run is (space, algorithm, seed, as plain data) and what happened, row by row. Because
-`IGO.tell` is pure, the state of a run is the fold of these rows, and nothing else is kept. No row is ever
-changed. Once an evaluation is committed, no end of the process takes it. A loss of power takes none that took
-longer than 50 ms; of quicker ones it may take those that were committed within a second after the last that it did
-not take. It leaves the rest in order.
+an algorithm that is told the same does the same, the state of a run is the fold of these rows, and nothing else is
+kept. No row is ever changed. Once an evaluation is committed, no end of the process takes it. A loss of power takes
+none that took longer than 50 ms; of quicker ones it may take those that were committed within a second after the last
+that it did not take. It leaves the rest in order.
 
 One process writes at a time, held to that by a lock on `run.sqlite.lock`. Others may read meanwhile:
 
@@ -39,14 +39,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from urllib.parse import quote
 
+from .algorithm import Algorithm
 from .candidates import TOLD
 from .describe import algorithm_of, difference, parsed, space_of
-from .igo import IGO
 from .packing import Packing
 from .space import Space
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
+
+__all__ = ["Counts", "Event", "Journal", "JournalError", "Record", "read"]
 
 APPLICATION = 0x6B6E6F62  # "knob", where SQLite keeps what a file is for
 VERSION = 1
@@ -131,6 +133,7 @@ class Event(NamedTuple):
 
     @property
     def failed(self) -> bool:
+        """An evaluation that raised or gave NaN."""
         return self.fate == TOLD and self.value is None
 
 
@@ -289,7 +292,7 @@ class Record:
         self.batch = _checked(identity, "batch", int)
         self.deterministic: bool = _checked(identity, "deterministic", bool)
         self.direction: str = _checked(identity, "direction", str)
-        self.algorithm: IGO | None = algorithm_of(identity.get("algorithm"), self.space.family)
+        self.algorithm: Algorithm | None = algorithm_of(identity.get("algorithm"), self.space.family)
         self.seed: Any = _checked(identity, "rng", dict).get("seed")
         self._packing = Packing(self.space)
         x0 = identity.get("x0")
@@ -304,9 +307,11 @@ class Record:
         return _events(self._connection, self.path)
 
     def failures(self) -> Iterator[Event]:
+        """The evaluations that failed."""
         return _events(self._connection, self.path, f"WHERE fate = {TOLD} AND value IS NULL")
 
     def counts(self) -> Counts:
+        """How many of what there is so far."""
         with _explained(self.path):
             return Counts(
                 *self._connection.execute(
@@ -321,7 +326,7 @@ class Record:
         with _explained(self.path):
             return self.space.decode(self._packing.unpack(event.code)[0])
 
-    def fold(self, algorithm: IGO | None = None) -> Optimizer:
+    def fold(self, algorithm: Algorithm | None = None) -> Optimizer:
         """An optimizer where the run is. An algorithm with parts of the user's own must be given again."""
         from .optimizer import Optimizer
 
@@ -332,6 +337,7 @@ class Record:
             return Optimizer.folded(self.space, algorithm, self.identity, iter(self), self.sign)
 
     def close(self) -> None:
+        """Lets the file go; leaving a `with` block does the same."""
         self._close()
 
     def __enter__(self) -> Self:

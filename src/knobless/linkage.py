@@ -17,38 +17,49 @@ from .families import Array, Points
 from .stream import Stream
 
 UNIT = 2.0**30
-MOST = 4096  # variables whose pairs are looked at: a matrix of 128 MB
+MOST = 2048  # variables whose pairs are counted: for bits, 64 MB a population
 
 Group = NDArray[np.intp]
 
 
-def tree(points: Points, options: NDArray[np.intp], stream: Stream) -> list[Group]:
-    """Groups of variables to be taken over together, from single ones up to all but the whole.
+class Pairs:
+    """How often any two options occur together in a population, which grows."""
 
-    Groups that are always taken over alike, because each tells the other, are one. Beyond `MOST` variables there are
-    only single ones.
-    """
-    n = points.shape[1]
-    if n > MOST:
-        return list(np.arange(n)[:, None])
-    order = stream.permutation(n)
-    return joined(distances(points[:, order], options[order]), order)
+    def __init__(self, options: NDArray[np.intp]) -> None:
+        self.options = options
+        self.starts = np.cumsum(options) - options  # of the options of each variable
+        self.size = 0
+        few = len(options) <= MOST
+        self.counts = np.zeros((int(options.sum()),) * 2 if few else (0, 0), dtype=np.int32)
 
+    def add(self, x: Points) -> None:
+        """One more point."""
+        self.size += 1
+        if len(self.counts):
+            shown = self.starts + x
+            self.counts[shown[:, None], shown] += 1
 
-def distances(points: Points, options: NDArray[np.intp]) -> Array:
-    """Of each variable to each other one, inf to itself."""
-    m, n = points.shape
-    h = entropy_terms(m)
-    starts = np.concatenate([[0], np.cumsum(options)[:-1]])
-    shown = np.zeros((m, int(options.sum())), dtype=np.float32)  # one-hot, so that a product counts pairs
-    shown[np.arange(m)[:, None], starts + points] = 1.0
-    alone = np.add.reduceat(h[shown.sum(axis=0).astype(np.intp)], starts)
-    pairs = h[(shown.T @ shown).astype(np.intp)]
-    joint = np.add.reduceat(np.add.reduceat(pairs, starts, axis=0), starts, axis=1)
-    told = np.divide(alone[:, None] + alone, joint, out=np.full((n, n), 2.0), where=joint > 0.0)
-    distance = np.rint(UNIT * (2.0 - told))
-    np.fill_diagonal(distance, np.inf)
-    return distance
+    def tree(self, stream: Stream) -> list[Group]:
+        """Groups of variables to be taken over together, from single ones up to all but the whole.
+
+        Groups that are always taken over alike, because each tells the other, are one. Beyond `MOST` variables there
+        are only single ones.
+        """
+        order = stream.permutation(len(self.options))
+        if not len(self.counts):
+            return list(order[:, None])
+        return joined(self.distances()[order[:, None], order], order)
+
+    def distances(self) -> Array:
+        """Of each variable to each other one, inf to itself."""
+        n, starts = len(self.options), self.starts
+        h = entropy_terms(self.size)[self.counts]
+        alone = np.add.reduceat(h.diagonal(), starts)
+        joint = np.add.reduceat(np.add.reduceat(h, starts, axis=0), starts, axis=1)
+        told = np.divide(alone[:, None] + alone, joint, out=np.full((n, n), 2.0), where=joint > 0.0)
+        distance = np.rint(UNIT * (2.0 - told))
+        np.fill_diagonal(distance, np.inf)
+        return distance
 
 
 def entropy_terms(m: int) -> Array:

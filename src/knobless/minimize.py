@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._checks import boolean, count, objective_value, positive_real, real
+from .algorithm import Algorithm
 from .candidates import Batch
 from .families import Points
-from .igo import IGO
 from .journal import Journal
 from .log import Log
 from .optimizer import Info, Optimizer
@@ -38,7 +38,7 @@ def minimize(
     space: Any,
     *,
     budget: int,
-    algorithm: IGO | None = None,
+    algorithm: Algorithm | None = None,
     target: float | None = None,
     timeout: float | None = None,
     stall: int | None = None,
@@ -63,7 +63,8 @@ def minimize(
                    the error is shown at once.
     space          Binary, Choice, Integer, Float, Space, or a list or dict of these
     budget         evaluations at most
-    algorithm      a value such as `cga(space)`; None for the recommended one
+    algorithm      a value such as `cga(space)`; None for the recommended one: `pbil_lambda(space)`, or with
+                   `deterministic` `team(space)`, or `pbil_survivor(space)` if there are numbers in the space
     target         stop at the first value that is as good
     timeout        stop after so many seconds, as soon as the evaluation under way is done
     stall          stop after so many evaluations without improvement
@@ -96,7 +97,7 @@ def maximize(
     space: Any,
     *,
     budget: int,
-    algorithm: IGO | None = None,
+    algorithm: Algorithm | None = None,
     target: float | None = None,
     timeout: float | None = None,
     stall: int | None = None,

@@ -243,6 +243,7 @@ class Optimizer:
 
     @property
     def info(self) -> Info:
+        """What a `callback` gets, as of now."""
         theta = self._state.theta.view()
         theta.flags.writeable = False
         snr, entropy = self.algorithm.snr(self._state), self.algorithm.family.entropy(theta)
@@ -413,9 +414,9 @@ class Optimizer:
 
     def _expect(self, ids: Sequence[int]) -> None:
         """ValueError if one of these is not out."""
-        if isinstance(ids, range) and self._iteration.are_out(ids):
-            if self._memory is None or all(map(self._memory.is_out, ids)):
-                return
+        out = isinstance(ids, range) and self._iteration.are_out(ids)
+        if out and (self._memory is None or all(map(self._memory.is_out, ids))):
+            return
         if len(set(ids)) < len(ids):
             raise ValueError(f"candidates: expected each once, got the ids {list(ids)}")
         for id in ids:

@@ -38,6 +38,8 @@ from .igo import IGO, State, pbil_lambda
 from .space import Space
 from .variables import Choice, Float, Integer
 
+__all__ = ["KnoblessSampler"]
+
 TAG = "knobless"  # the system attribute
 STATES = 16  # kept of the last iterations looked at; older ones are folded again if ever needed
 

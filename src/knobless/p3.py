@@ -18,14 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .adaptation import Signal
 from .families import Array, Bernoulli, Categorical, Family, Points, Product
-from .linkage import Group, tree
+from .linkage import Group, Pairs
 from .stream import Stream
 
 SKIPPED = 1000  # points in a row answered from memory, after which one is handed out all the same
@@ -59,12 +59,14 @@ class P3:
         return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own.copy()
 
     def tell(self, state: Pyramid, x: Points, f: Array) -> Pyramid:
-        values = [math.inf] * self.climbers  # of one that was given up
-        row = 0
-        for i, wanted in enumerate(state.pending):
-            if row < len(x) and (x[row] == wanted).all():
-                values[i] = float(f[row]) if f[row] == f[row] else math.inf
-                row += 1
+        values = [value if value == value else math.inf for value in f.tolist()]
+        if len(values) < self.climbers:  # those given up are as bad as failures
+            told, rows, values = iter(values), iter(x), []
+            row = next(rows)
+            for wanted in state.pending:
+                here = row is not None and (row == wanted).all()
+                values.append(next(told) if here else math.inf)
+                row = next(rows, None) if here else row
         state.tell(values)
         return state
 
@@ -98,17 +100,19 @@ def options_of(family: Family) -> NDArray[np.intp]:
 class Level:
     """Points of the pyramid, and the groups of variables that belong together among them."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: NDArray[np.intp]) -> None:
         self.points: list[Points] = []
+        self._pairs = Pairs(options)
         self._tree: list[Group] | None = None
 
     def add(self, x: Points) -> None:
         self.points.append(x.copy())
+        self._pairs.add(x)
         self._tree = None
 
-    def tree(self, options: NDArray[np.intp], stream: Stream) -> list[Group]:
+    def tree(self, stream: Stream) -> list[Group]:
         if self._tree is None:
-            self._tree = tree(np.array(self.points), options, stream)
+            self._tree = self._pairs.tree(stream)
         return self._tree
 
 
@@ -137,7 +141,7 @@ class Pyramid:
     def begin(self, key: int) -> None:
         """With the key of its random numbers."""
         self.stream = Stream(key)
-        self._individuals = [individual(self, self.stream) for _ in range(self.climbers)]
+        self._individuals = [individual(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
         self.pending = np.array([self._next(i, None) for i in range(self.climbers)])
 
     def tell(self, values: list[float]) -> None:
@@ -154,8 +158,7 @@ class Pyramid:
             try:
                 x = self._individuals[i].send(value)  # type: ignore[arg-type]
             except StopIteration:
-                assert self.stream is not None
-                self._individuals[i] = individual(self, self.stream)
+                self._individuals[i] = individual(self, self.stream, None)  # type: ignore[arg-type]
                 x = next(self._individuals[i])
                 self.rests = True
             value = self._values.get(x.tobytes())
@@ -168,7 +171,7 @@ class Pyramid:
         if x.tobytes() not in self.members:
             self.members.add(x.tobytes())
             if level == len(self.levels):
-                self.levels.append(Level())
+                self.levels.append(Level(self.options))
             self.levels[level].add(x)
 
     @property
@@ -197,19 +200,16 @@ class Pyramid:
         return other
 
 
-def individual(pyramid: Pyramid, stream: Stream) -> Individual:
-    """From a random point to the top of the pyramid."""
-    x = pyramid.x0
-    pyramid.x0, x = None, None if x is None else x.copy()
-    if x is None:
-        words = (stream.words(pyramid.family.words) >> np.uint64(32)).astype(np.uint32)
-        x = pyramid.family.draw(pyramid.first, words[None])[0]
+def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individual:
+    """From x0, or else a random point, to the top of the pyramid."""
+    words = (stream.words(pyramid.family.words) >> np.uint64(32)).astype(np.uint32)
+    x = pyramid.family.draw(pyramid.first, words[None])[0] if x0 is None else x0.copy()
     f = yield x
     f = yield from climb(x, f, pyramid, stream)
     pyramid.join(0, x)
     for i, level in enumerate(pyramid.levels):  # which may grow meanwhile
         before = f
-        f = yield from cross(x, f, level, pyramid.options, stream)
+        f = yield from cross(x, f, level, stream)
         if f < before:
             pyramid.join(i + 1, x)
 
@@ -235,11 +235,9 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
                 return f
 
 
-def cross(
-    x: Points, f: float, level: Level, options: NDArray[np.intp], stream: Stream
-) -> Generator[Points, float, float]:
+def cross(x: Points, f: float, level: Level, stream: Stream) -> Generator[Points, float, float]:
     """Takes over groups, the smallest first, each from some member of the level where it differs."""
-    groups = level.tree(options, stream)
+    groups = level.tree(stream)
     donors = np.array(level.points)
     sizes = np.array([len(group) for group in groups], dtype=np.intp)
     for i in np.lexsort((stream.words(len(groups)), sizes)).tolist():

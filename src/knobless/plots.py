@@ -26,6 +26,8 @@ from .families import Array
 from .result import History, Result, Row
 from .trace import Marginal, Step, Trace, improvements
 
+__all__ = ["best", "eps", "hitting_times", "lam", "marginals", "panel", "snr", "theta", "values"]
+
 BLUE, ORANGE, GREY, INK, PALE = "#1f5fa8", "#e07b1a", "#8a8f98", "#22262b", "#e6ebf2"
 MAP = LinearSegmentedColormap.from_list("theta", ["#f3f6fa", "#a9c7e8", "#1f5fa8", "#0d2a52"])
 NAMES = 40  # on an axis, at most

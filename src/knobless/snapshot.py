@@ -11,9 +11,8 @@ bytes: data, never code.
 from __future__ import annotations
 
 import json
-import math
 import os
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,21 +21,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .adaptation import Signal
+from .algorithm import Algorithm
 from .candidates import GIVEN_UP, OUT, TOLD, Iteration
 from .describe import algorithm_of, difference, parsed, space_data
-from .families import Array, Points
-from .igo import IGO, State
+from .families import Points
 from .packing import Packing
 from .space import Space
+from .states import count, floats, listed, octets, state_data, state_of, text, whole
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 FORMAT = "knobless snapshot"
-VERSION = 1
+VERSION = 2  # 1 had the loop's state alone
 LARGEST = 2**30  # bytes of a file
-MOST = 2**53  # of a count
 
 
 class SnapshotError(ValueError):
@@ -76,14 +74,11 @@ def _settle(folder: Path) -> None:
 
 
 def _state_data(opt: Optimizer) -> dict[str, Any]:
-    packing, state, memory = Packing(opt.space), opt._state, opt._memory
+    packing, memory = Packing(opt.space), opt._memory
     late = [[id, each.iteration, each.position] for id, each in opt._late.items()]
     codes = np.array([each.code for each in opt._late.values()]) if late else opt._guests[:0]
     return {
-        "theta": _text(state.theta),
-        "s": _text(state.signal.s),
-        "gamma": float(state.signal.gamma),
-        "lam_r": float(state.signal.lam_r),
+        "algorithm": state_data(opt.algorithm, opt._state, packing),
         "guests": _packed(packing, opt._guests),
         "iteration": _iteration_data(packing, opt._iteration, opt._guests),
         "recent": [_iteration_data(packing, each, opt._guests) for each in opt._recent],
@@ -107,27 +102,23 @@ def _iteration_data(packing: Packing, iteration: Iteration, none: Points) -> dic
         "size": iteration.size,
         "guests": iteration.guests,
         "codes": _packed(packing, codes),
-        "f": _text(iteration._f),
+        "f": text(iteration._f),
         "fate": b64encode(bytes(iteration._fate)).decode(),
     }
 
 
 def _best_data(packing: Packing, best: tuple[float, int, Points]) -> dict[str, Any]:
     value, id, code = best
-    return {"value": _text(np.array([value])), "id": id, "code": _packed(packing, code[None])}
+    return {"value": text(np.array([value])), "id": id, "code": _packed(packing, code[None])}
 
 
 def _memory_data(values: dict[bytes, float], out: dict[bytes, list[int]]) -> dict[str, Any]:
     return {
         "points": b64encode(b"".join(values)).decode(),
-        "values": _text(np.array([*values.values()])),
+        "values": text(np.array([*values.values()])),
         "out": b64encode(b"".join(out)).decode(),
         "waiting": [*out.values()],
     }
-
-
-def _text(values: Array) -> str:
-    return b64encode(values.astype("<f8").tobytes()).decode()
 
 
 def _packed(packing: Packing, codes: Points) -> str:
@@ -137,7 +128,7 @@ def _packed(packing: Packing, codes: Points) -> str:
 # Reading.
 
 
-def load(made: type[Optimizer], path: str | os.PathLike[str], space: Any, algorithm: IGO | None) -> Optimizer:
+def load(made: type[Optimizer], path: str | os.PathLike[str], space: Any, algorithm: Algorithm | None) -> Optimizer:
     """The optimizer that was saved."""
     path, space = Path(path), Space.of(space)
     with _explained(path):
@@ -151,7 +142,7 @@ def load(made: type[Optimizer], path: str | os.PathLike[str], space: Any, algori
         algorithm = algorithm_of(identity.get("algorithm"), space.family) if algorithm is None else algorithm
         if algorithm is None:
             raise SnapshotError(f"{path}: the algorithm has parts of its user's own; pass it to load(algorithm=)")
-        batch, deterministic = _count(identity, "batch", least=1), identity.get("deterministic")
+        batch, deterministic = count(identity, "batch", least=1), identity.get("deterministic")
         opt = made(space, algorithm, None, 0, batch, deterministic)  # type: ignore[arg-type]
         differs = difference(identity.get("algorithm"), opt._identity("minimize")["algorithm"], "algorithm")
         if differs:
@@ -181,35 +172,25 @@ def _restore(opt: Optimizer, packing: Packing, data: dict[str, Any]) -> None:
     from .optimizer import WORDS, Late
 
     family = opt.algorithm.family
-    theta, s = _floats(data, "theta"), _floats(data, "s")
-    gamma, lam_r = _finite(data, "gamma"), _finite(data, "lam_r")
-    if theta.shape != opt._state.theta.shape or s.shape != opt._state.signal.s.shape:
-        raise ValueError(f"theta: expected {len(opt._state.theta)} parameters, got {len(theta)}")
-    with np.errstate(all="ignore"):
-        moved = family.move(theta, np.zeros(len(theta)))
-        if not (np.abs(moved - theta) <= 1e-9).all() or not math.isfinite(family.entropy(theta)):
-            raise ValueError("theta: expected parameters of a distribution")
-        if not np.isfinite(s).all() or gamma < 0.0 or lam_r < 0.0:
-            raise ValueError("expected a signal of finite numbers")
-    opt._state = State(theta, Signal(s, gamma, lam_r))
+    opt._state = state_of(opt.algorithm, data["algorithm"], packing, opt._x0)
     if opt.lam * family.words > WORDS:
         raise ValueError(f"lam_r: {opt.lam} samples are more than a snapshot may ask for")
     opt._guests = _codes(packing, data, "guests")
     opt._iteration = _iteration_of(packing, _dict(data, "iteration"))
-    recent = [_iteration_of(packing, each) for each in _list(data, "recent")]
+    recent = [_iteration_of(packing, each) for each in listed(data, "recent")]
     opt._recent, opt._kept = deque(recent), sum(each.drawn for each in recent)
-    late, codes = _list(data, "late"), _codes(packing, data, "late_codes")
+    late, codes = listed(data, "late"), _codes(packing, data, "late_codes")
     opt._late = {
-        _whole(id): Late(_whole(nit), _whole(position), code)
+        whole(id): Late(whole(nit), whole(position), code)
         for (id, nit, position), code in zip(late, codes, strict=True)
     }
-    opt._again = [_whole(id) for id in _list(data, "again")]
+    opt._again = [whole(id) for id in listed(data, "again")]
     best = data.get("best")
     if best is not None:
-        opt._best = float(_floats(best, "value")[0]), _whole(best["id"], least=-1), _codes(packing, best, "code")[0]
+        opt._best = float(floats(best, "value")[0]), whole(best["id"], least=-1), _codes(packing, best, "code")[0]
     if opt._memory is not None:
         opt._memory.fill(*_memory_of(_dict(data, "memory"), opt._memory.width))
-    opt._stale, opt.nit, opt.nfev, opt.failures = (_count(data, k) for k in ("stale", "nit", "nfev", "failures"))
+    opt._stale, opt.nit, opt.nfev, opt.failures = (count(data, k) for k in ("stale", "nit", "nfev", "failures"))
     opt.failure = data.get("failure")
     if not isinstance(opt.failure, str | None):
         raise ValueError(f"failure: expected text, got {opt.failure!r:.100}")
@@ -223,9 +204,9 @@ def _restore(opt: Optimizer, packing: Packing, data: dict[str, Any]) -> None:
 def _iteration_of(packing: Packing, data: Any) -> Iteration:
     if not isinstance(data, dict):
         raise ValueError("expected an iteration")
-    iteration = Iteration(_count(data, "first"), _count(data, "size", least=1), _count(data, "guests"))
-    codes, f = _codes(packing, data, "codes"), _floats(data, "f")
-    fate = bytearray(_bytes(data, "fate"))
+    iteration = Iteration(count(data, "first"), count(data, "size", least=1), count(data, "guests"))
+    codes, f = _codes(packing, data, "codes"), floats(data, "f")
+    fate = bytearray(octets(data, "fate"))
     if len(fate) != len(codes) or not len(f) <= len(codes) or not set(fate) <= {OUT, TOLD, GIVEN_UP}:
         raise ValueError("expected what became of each candidate")
     if len(codes):
@@ -236,11 +217,11 @@ def _iteration_of(packing: Packing, data: Any) -> Iteration:
 
 
 def _memory_of(data: dict[str, Any], width: int) -> tuple[dict[bytes, float], dict[bytes, list[int]]]:
-    points, out = (_chunks(_bytes(data, name), width) for name in ("points", "out"))
-    waiting = [[_whole(id) for id in each] for each in _list(data, "waiting")]
+    points, out = (_chunks(octets(data, name), width) for name in ("points", "out"))
+    waiting = [[whole(id) for id in each] for each in listed(data, "waiting")]
     if not all(waiting):
         raise ValueError("waiting: expected somebody")
-    values = _floats(data, "values").tolist()
+    values = floats(data, "values").tolist()
     return dict(zip(points, values, strict=True)), dict(zip(out, waiting, strict=True))
 
 
@@ -269,41 +250,5 @@ def _dict(data: Any, name: str) -> dict[str, Any]:
     return data[name]
 
 
-def _list(data: Any, name: str) -> list[Any]:
-    if not isinstance(data[name], list):
-        raise ValueError(f"{name}: expected a list")
-    return data[name]
-
-
-def _count(data: Any, name: str, least: int = 0) -> int:
-    try:
-        return _whole(data[name], least)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
-def _whole(value: Any, least: int = 0) -> int:
-    if type(value) is not int or not least <= value <= MOST:
-        raise ValueError(f"expected an integer of at least {least}, got {value!r:.100}")
-    return value
-
-
-def _finite(data: Any, name: str) -> float:
-    value = data[name]
-    if type(value) is not float or not math.isfinite(value):
-        raise ValueError(f"{name}: expected a finite number, got {value!r:.100}")
-    return value
-
-
-def _bytes(data: Any, name: str) -> bytes:
-    if not isinstance(data[name], str):
-        raise ValueError(f"{name}: expected bytes")
-    return b64decode(data[name], validate=True)
-
-
-def _floats(data: Any, name: str) -> Array:
-    return np.frombuffer(_bytes(data, name), dtype="<f8").astype(float)
-
-
 def _codes(packing: Packing, data: Any, name: str) -> Points:
-    return packing.unpack(_bytes(data, name))
+    return packing.unpack(octets(data, name))

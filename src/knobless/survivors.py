@@ -36,6 +36,9 @@ class Nobody:
         return None
 
 
+NOBODY = Nobody()
+
+
 @dataclass(frozen=True)
 class LastBest:
     """The best point of the last iteration, the first of equals: it lives for one iteration only.

@@ -87,9 +87,7 @@ class Team:
         return TeamState(states, idle.index(min(idle)) if member.rests(after) else turn, idle, best, owner)
 
     def hear(self, state: TeamState, x: Points, f: float) -> TeamState:
-        members = tuple(
-            member.hear(each, x, f) for member, each in zip(self.members, state.members, strict=True)
-        )
+        members = tuple(member.hear(each, x, f) for member, each in zip(self.members, state.members, strict=True))
         return state._replace(members=members)
 
     def rests(self, state: TeamState) -> bool:

@@ -17,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .adaptation import SNR
+from .algorithm import Algorithm
 from .candidates import GIVEN_UP, TOLD
 from .families import Array, Bernoulli, Categorical, Points, Product, slices
-from .igo import IGO
 from .journal import COLUMNS, Event, Record, _explained, read
 from .optimizer import Optimizer
 from .space import Space
 from .variables import Binary, Choice, Variable
+
+__all__ = ["Trace"]
 
 ROWS = 2048  # iterations kept, at most
 SHADES = 400  # of these, the ones of which θ is kept
@@ -166,7 +168,7 @@ class Trace:
         with read(run) as record:
             return cls(record)
 
-    def _begun(self, record: Record, algorithm: IGO) -> Optimizer:
+    def _begun(self, record: Record, algorithm: Algorithm) -> Optimizer:
         """Before the first evaluation, and looked at after each iteration from then on."""
         with _explained(record.path):
             opt = Optimizer.folded(record.space, algorithm, record.identity, (), record.sign)
@@ -242,6 +244,7 @@ class Trace:
 
     @property
     def sayings(self) -> list[Saying]:
+        """What failures said, each once."""
         return [Saying(text, times, first) for text, (_, times, first) in self._sayings.items()]
 
     @property
@@ -250,6 +253,7 @@ class Trace:
         return np.cumsum(np.array(self.fates, dtype=np.int64) == TOLD)
 
     def codes(self, since: int = 0) -> Points:
+        """The points as codes, from the row `since` on."""
         return self._packing.unpack(bytes(self._codes[since * self._packing.width :]))
 
     @property
@@ -267,6 +271,7 @@ class Trace:
 
     @property
     def mode(self) -> Points | None:
+        """The code of the most probable point; None where θ is not known."""
         return None if self._opt is None else self._opt.algorithm.family.mode(self._opt._state.theta)
 
     @property
@@ -295,11 +300,12 @@ class Trace:
     @property
     def alpha(self) -> float | None:
         """The signal-to-noise ratio that is kept, if any is."""
-        adaptation = None if self.algorithm is None else self.algorithm.adaptation
+        adaptation = getattr(self.algorithm, "adaptation", None)
         return adaptation.alpha if isinstance(adaptation, SNR) else None
 
     @property
     def improvements(self) -> Steps:
+        """Where the best value so far changes."""
         return improvements(self.calls, np.array(self.values), self.sign)
 
     @property

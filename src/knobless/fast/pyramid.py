@@ -148,10 +148,10 @@ def _turn(p, i, codes):
 @njit(error_model="numpy")
 def _begin(p, codes):
     """A random point, or the one that was given to begin with."""
+    words = _words(p, p.x.size)
     if p.counts[INDIVIDUALS] == 0 and p.x0.size:
         p.x[:] = p.x0
     else:
-        words = _words(p, p.x.size)
         for i in range(p.x.size):
             p.x[i] = np.int8(np.uint32(words[i] >> np.uint64(32)) < p.first[i])
     p.keys[POINT] = key_of(p.x, codes)
@@ -191,7 +191,7 @@ def _join(p, level, table):
 
 @njit(error_model="numpy")
 def _distances(p, level, order):
-    """`linkage.distances`, for variables in this order."""
+    """`Pairs.distances`, for variables in this order."""
     m, n = p.levels[level, SIZE], p.x.size
     h = p.terms
     blocks = (m + 63) // 64
@@ -243,16 +243,15 @@ def _nearest(row):
 
 @njit(error_model="numpy")
 def _tree(p, level):
-    """`linkage.tree`, with the joins of `linkage.joined`; groups are numbered as there, the single ones first."""
+    """`Pairs.tree`, with the joins of `linkage.joined`; groups are numbered as there, the single ones first."""
     n = p.x.size
     leaves, spans = p.leaves[level], p.spans[level]
+    order = np.argsort(_words(p, n))  # of equal words, which 64 bits hardly give, NumPy would take the first first
     if n > MOST:
         for i in range(n):
-            leaves[i] = spans[i, 0] = i
-            spans[i, 1] = i + 1
+            leaves[i], spans[i, 0], spans[i, 1] = order[i], i, i + 1
         p.levels[level, GROUPS] = n
         return
-    order = np.argsort(_words(p, n))  # of equal words, which 64 bits hardly give, NumPy would take the first first
     distance = _distances(p, level, order)
     left, right = np.empty(n - 1, dtype=np.int64), np.empty(n - 1, dtype=np.int64)
     length, useful = np.ones(2 * n - 1, dtype=np.int64), np.ones(2 * n - 1, dtype=np.bool_)

@@ -114,8 +114,6 @@ class Run:
             run._remember(opt._memory.contents()[0])
         if run._p3 is not None:
             # A pyramid is what it was told: asked again, it is where the optimizer's is.
-            if opt._x0 is not None:
-                run._pyramid = run._pyramid._replace(x0=opt._x0.copy())
             told = state.members[0].told if isinstance(state, TeamState) else state.told
             run._step(math.inf, len(told), math.nan, math.inf)
         counts[shared.NFEV], counts[shared.NIT], counts[shared.FAILURES] = opt.nfev, opt.nit, opt.failures

@@ -7,15 +7,22 @@ what is read here.
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
-from .text import MOST, Lines, Path
+from .text import MOST, Lines, Source, unpacked_name
 
 Clauses = list[tuple[int, ...]]
 
+EXACT = 2.0**53  # beyond it not every whole number is a float
 
-def read(path: Path) -> tuple[Clauses, list[float] | None, int | None]:
-    """The clauses, their weights if they have any (inf for a hard clause), and n if it is declared."""
-    lines = Lines(path)
+
+def read(source: Source, headless: bool = False) -> tuple[Clauses, list[float] | None, int | None]:
+    """The clauses, their weights if they have any (inf for a hard clause), and n if it is declared.
+
+    A file without a p line is one of 2022 if it is called .wcnf, or if `headless` says that it may be.
+    """
+    lines = Lines(source)
+    headless = headless or unpacked_name(lines.path).endswith(".wcnf")
     reader: Reader | None = None
     ended = False
     for words in lines:
@@ -32,7 +39,7 @@ def read(path: Path) -> tuple[Clauses, list[float] | None, int | None]:
             reader = headed(lines, words)
         else:
             if reader is None:
-                if not lines.path.removesuffix(".gz").endswith(".wcnf"):
+                if not headless:
                     lines.fail(f"expected 'p cnf VARIABLES CLAUSES' before the first clause, got {words[0][:30]!r}")
                 reader = Reader(lines, weighted=True)
             for word in words:
@@ -46,11 +53,11 @@ def headed(lines: Lines, words: list[str]) -> Reader:
     """A reader that knows what the p line declares."""
     match words[1:]:
         case ["cnf", n, m]:
-            weighted, top = False, math.inf
+            weighted, top = False, None
         case ["wcnf", n, m]:
-            weighted, top = True, math.inf
-        case ["wcnf", n, m, least]:
-            weighted, top = True, lines.real("top", least)
+            weighted, top = True, None
+        case ["wcnf", n, m, top]:
+            weighted = True
         case _:
             expected = "'p cnf VARIABLES CLAUSES' or 'p wcnf VARIABLES CLAUSES TOP'"
             lines.fail(f"expected {expected}, got {' '.join(words)[:60]!r}")
@@ -67,9 +74,11 @@ class Reader:
     """Takes one word after the other; without a p line (n and m are None) a clause may be hard by its h."""
 
     def __init__(
-        self, lines: Lines, weighted: bool, n: int | None = None, m: int | None = None, top: float = math.inf
+        self, lines: Lines, weighted: bool, n: int | None = None, m: int | None = None, top: str | None = None
     ) -> None:
-        self.lines, self.weighted, self.n, self.m, self.top = lines, weighted, n, m, top
+        self.lines, self.weighted, self.n, self.m = lines, weighted, n, m
+        self.top = math.inf if top is None else lines.real("top", top)
+        self.exact_top = Decimal(top) if top is not None and self.top >= EXACT else None
         self.largest = MOST if n is None else n
         self.most = MOST if m is None else m
         self.clauses: Clauses = []
@@ -93,6 +102,8 @@ class Reader:
         weight = self.lines.real("weight", word)
         if weight < 0.0:
             self.lines.fail(f"weight: expected a number of at least 0, got {word!r}")
+        if weight == self.top and self.exact_top is not None:  # as floats; as they are written, it may be less
+            return weight if Decimal(word) < self.exact_top else math.inf
         return weight if weight < self.top else math.inf
 
     def finish(self) -> tuple[Clauses, list[float] | None, int | None]:

@@ -16,7 +16,7 @@ from knobless._checks import positive_int, real
 from knobless.families import Array
 
 from .problem import BLOCK, Bits, Flat, Problem, frozen, in_blocks, weigh
-from .text import MOST, Lines, Path
+from .text import MOST, Lines, Source
 
 MOST_DENSE = 5_000  # variables of a QUBO, whose matrix is dense
 Terms = tuple[NDArray[np.intp], NDArray[np.intp], Array]
@@ -44,14 +44,14 @@ class Qubo(Problem):
         object.__setattr__(self, "optimum", None if optimum is None else real("Qubo: optimum", optimum))
 
     @classmethod
-    def read(cls, path: Path, optimum: float | None = None) -> Self:
+    def read(cls, source: Source, optimum: float | None = None) -> Self:
         """A Biq Mac file, or a qbsolv file (.qubo), which is told by its p line. Both are to be minimised.
 
         Biq Mac: `n m`, then m lines `i j q` counted from 1, an off-diagonal q standing for Q_ij and for Q_ji,
         so that it counts twice. qbsolv: `p qubo 0 n DIAGONAL OFFDIAGONAL`, then as many lines `i j q` counted from 0,
         each counting once. An entry given twice is an error. Lines that begin with c or # are comments.
         """
-        return cls(_read_matrix(Lines(path)), optimum)
+        return cls(_read_matrix(Lines(source)), optimum)
 
     def __repr__(self) -> str:
         return f"Qubo(n={self.n}, {np.count_nonzero(self.matrix)} entries)"
@@ -124,12 +124,12 @@ class MaxCut(Problem):
         object.__setattr__(self, "optimum", None if optimum is None else real("MaxCut: optimum", optimum))
 
     @classmethod
-    def read(cls, path: Path, optimum: float | None = None) -> Self:
+    def read(cls, source: Source, optimum: float | None = None) -> Self:
         """A file as rudy writes it, G-set's and Biq Mac's: `n m`, then m lines `i j w`, vertices counted from 1.
 
         A line `i j` is an edge of weight 1. Lines that begin with c or # are comments.
         """
-        lines = Lines(path)
+        lines = Lines(source)
         edges: list[tuple[int, int]] = []
         weights: list[float] = []
         n = m = -1

@@ -21,7 +21,7 @@ from knobless.families import Array
 
 from . import dimacs
 from .problem import NO_REALS, Bits, Flat, Problem, in_blocks, weigh
-from .text import Path
+from .text import Source
 
 Clauses = tuple[tuple[int, ...], ...]
 
@@ -77,15 +77,15 @@ class MaxSat(Problem):
         return found
 
     @classmethod
-    def read(cls, path: Path, optimum: float | None = None) -> Self:
+    def read(cls, source: Source, optimum: float | None = None) -> Self:
         """A DIMACS file: `p cnf`, `p wcnf` with or without a top, or the MaxSAT Evaluation's of 2022, without a p line.
 
         A clause ends at its 0 and may take several lines. Lines that begin with c are comments, and a line `%` ends
         the clauses, as in SATLIB, where a 0 follows it that is no clause. In `p wcnf` files a weight of
         at least top is hard; in those of 2022, which are told by their name, .wcnf, a clause that begins with h is.
-        Files that end in .gz are unpacked.
+        It may be packed by gzip, xz or bzip2, and be an open binary file instead of a name.
         """
-        clauses, weights, n = dimacs.read(path)
+        clauses, weights, n = dimacs.read(source)
         return cls(clauses, weights, n, optimum)
 
     @classmethod
@@ -131,7 +131,8 @@ class MaxSat(Problem):
             return groups, NO_REALS
         weights = np.array(self.weights)
         hard = np.isinf(weights)
-        weights[hard] = 1.0 + weights[~hard].sum()
+        soft = weights[~hard].sum()
+        weights[hard] = max(1.0 + soft, soft * (1.0 + 2.0**-20) if soft >= 2.0**53 else 0.0)  # there, 1 more is nothing
         return groups, weights[order]
 
     @cached_property

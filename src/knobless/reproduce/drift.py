@@ -47,7 +47,7 @@ def start(setting: str, n: int, number: int, cap: float, stop: Event) -> Run:
     algorithm = ALGORITHMS[EPSILON](n)
     scout = Run(objective, algorithm, seed(NAME, "scout", n, number))
     finish(scout, cap, stop)
-    theta, (s, gamma, _) = algorithm.init()
+    theta, (s, gamma, _), _ = algorithm.init()
     return Run(objective, algorithm, seed(NAME, setting, n, number), State(theta, Signal(s, gamma, scout.lam_r)))
 
 

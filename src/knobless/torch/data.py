@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
+__all__ = ["Data", "digits", "fetch_mnist", "fetch_mnist_openml", "mnist"]
+
 Bytes = NDArray[np.uint8]
 Folder = str | os.PathLike[str]
 

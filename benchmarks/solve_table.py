@@ -1,0 +1,155 @@
+"""`knobless solve` on instances whose best values are known: SATLIB, Biq Mac and G-set.
+
+    python benchmarks/solve_table.py --data FOLDER [--budget 100000] [--seeds 5] [--fresh] [--out docs/peers/solve]
+
+FOLDER has the files, and BEST_KNOWN.json: under the name of each the `value` that is best known, as the format has it.
+A finished run is a row of runs.csv at once, and the same command goes on where it was stopped; `--fresh` begins anew:
+say so after the algorithm has changed. At the end come table.csv, a row an instance, table.md and meta.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from knobless.reproduce.experiment import Table, machine, write_csv
+from knobless.solve import SUFFIXES, Format, Instance, load, solve
+
+SETS = ("satlib", "biqmac", "gset")
+HEAD = """# `knobless solve` beside the best values known
+
+{budget:,} evaluations a run at most, {seeds} runs an instance (seeds 0 to {last}), each on one core; a SAT run ends
+where all clauses are satisfied. For SAT a gap is the number of unsatisfied clauses, else how far the value is from the
+best one known, in per cent of it. Seconds are those of a run without the start of the command, on a machine that had
+other work as well: an order of magnitude.
+"""
+
+
+def instances(data: Path) -> dict[str, tuple[Path, float]]:
+    """By name the file, and the best value known."""
+    known = json.loads((data / "BEST_KNOWN.json").read_text(encoding="utf-8"))
+    found = {}
+    for name in sorted(name for name in known if name.startswith(SETS)):
+        where = data / name
+        where = where if where.exists() else next(data.rglob(where.name))  # SATLIB's lie in folders by size
+        found[str(where.relative_to(data))] = where, known[name]["value"]
+    return found
+
+
+def read(path: Path) -> Instance:
+    return load(str(path), None if path.suffix in SUFFIXES else Format.MC)  # rudy's names do not tell
+
+
+def gap(format: str, value: float, best: float) -> float:
+    """Unsatisfied clauses, or per cent; below 0 if it is better than what is known."""
+    worse = best - value if format == Format.MC else value - best
+    return worse if format == Format.CNF else 100.0 * worse / abs(best)
+
+
+def measure(found: dict[str, tuple[Path, float]], table: Table, budget: int, seeds: int) -> None:
+    todo = [
+        (name, seed) for name in found for seed in range(seeds) if table.get((name, str(budget), str(seed))) is None
+    ]
+    if todo:
+        solve(read(found[todo[0][0]][0]), 100, 0)  # so that loading the compiled engine is in nobody's seconds
+    for name, seed in tqdm(todo, unit="run"):
+        path, best = found[name]
+        instance = read(path)
+        answer = solve(instance, budget, seed)
+        table.add(
+            {"instance": name, "budget": budget, "seed": seed, "format": instance.format, "n": instance.problem.n}
+            | {"value": answer.value, "best_known": best, "gap": gap(instance.format, answer.value or 0, best)}
+            | {"nfev": answer.result.nfev, "seconds": f"{answer.seconds:.3f}"}
+        )
+
+
+def summed(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several runs in one row."""
+    gaps = [float(run["gap"]) for run in runs]
+    return {
+        "runs": len(runs),
+        "met": sum(each <= 0.0 for each in gaps),
+        "gap_least": f"{min(gaps):.3g}",
+        "gap_median": f"{statistics.median(gaps):.3g}",
+        "gap_greatest": f"{max(gaps):.3g}",
+        "seconds_median": f"{statistics.median(float(run['seconds']) for run in runs):.2f}",
+    }
+
+
+def row(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """An instance: the value of the middle run, and of the best."""
+    runs = sorted(runs, key=lambda run: float(run["gap"]))
+    first, middle = runs[0], runs[len(runs) // 2]
+    facts = {"instance": name, "format": first["format"], "n": first["n"], "best_known": first["best_known"]}
+    return facts | {"value_best": first["value"], "value_median": middle["value"]} | summed(runs)
+
+
+def markdown(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    lines = [list(columns), *(list(map(str, each)) for each in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def report(runs: list[dict[str, Any]], out: Path, budget: int, seeds: int) -> None:
+    by_name, by_set = defaultdict(list), defaultdict(list)
+    for run in runs:
+        by_name[run["instance"]].append(run)
+        by_set[str(Path(run["instance"]).parent)].append(run)
+    rows = [row(name, each) for name, each in by_name.items()]
+    write_csv(out / "table.csv", rows)
+    sets = []
+    for name, each in by_set.items():
+        s, sizes = summed(each), sorted({int(run["n"]) for run in each})
+        n = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else sizes[0]
+        gaps = " / ".join(s[f"gap_{which}"] for which in ("least", "median", "greatest"))
+        sets.append((name, each[0]["format"], n, f"{s['met']} of {s['runs']}", gaps, s["seconds_median"]))
+    columns = ("instance", "n", "best known", "best run", "median run", "met", "median gap", "seconds")
+    each = [
+        (
+            *(r[key] for key in ("instance", "n", "best_known", "value_best", "value_median")),
+            f"{r['met']} of {r['runs']}",
+            *(r[key] for key in ("gap_median", "seconds_median")),
+        )
+        for r in rows
+    ]
+    head = ("set", "format", "n", "runs that met the best known", "gap: least / median / greatest", "seconds, median")
+    text = HEAD.format(budget=budget, seeds=seeds, last=seeds - 1)
+    text += "\n" + markdown(head, sets) + "\n## Each instance\n\n" + markdown(columns, each)
+    (out / "table.md").write_text(text, encoding="utf-8")
+    meta = machine() | {"budget": budget, "seeds": seeds, "instances": len(rows)}
+    (out / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--budget", type=int, default=100_000)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--out", type=Path, default=Path("docs/peers/solve"))
+    options = parser.parse_args()
+    if options.fresh:
+        (options.out / "runs.csv").unlink(missing_ok=True)
+    found = instances(options.data)
+    results = ("format", "n", "value", "best_known", "gap", "nfev", "seconds")
+    table = Table(options.out / "runs.csv", ("instance", "budget", "seed"), results)
+    measure(found, table, options.budget, options.seeds)
+    runs = [
+        dict(run)
+        for name in found
+        for seed in range(options.seeds)
+        if (run := table.get((name, str(options.budget), str(seed)))) is not None
+    ]
+    report(runs, options.out, options.budget, options.seeds)
+    print((options.out / "table.md").read_text(encoding="utf-8").split("\n## ")[0])
+
+
+if __name__ == "__main__":
+    main()

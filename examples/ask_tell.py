@@ -1,0 +1,35 @@
+"""Ask and tell by hand: when evaluations are not yours to call, come late, fail, or never come back.
+
+It prints:
+
+    asked for 8, told 6, one failed, one lost
+    after 60 iterations: 2.0 euros, valves 1 and 4 open
+"""
+
+import numpy as np
+
+import knobless as kl
+
+PRICE = np.array([5, -1, 4, 3, -1, 6, 2, 4, 3, 5])
+
+
+def laboratory(x):
+    """What the plant costs a day; stands for something that a person measures."""
+    return 4.0 + PRICE @ x
+
+
+opt = kl.Optimizer(kl.Binary(10), batch=8, rng=0)
+
+batch = opt.ask()
+opt.tell(batch[5], laboratory(batch[5].x))  # in any order
+opt.tell(batch[:5], [laboratory(candidate.x) for candidate in batch[:5]])
+opt.tell(batch[6], RuntimeError("the pump broke"))  # ranks worst
+opt.give_up(batch[7])  # nobody will ever know: the iteration goes on without it
+print(f"asked for {len(batch)}, told {opt.nfev - opt.failures}, one failed, one lost")
+
+while opt.nit < 60:
+    batch = opt.ask()
+    opt.tell(batch, [laboratory(candidate.x) for candidate in batch])
+
+valves = " and ".join(map(str, np.flatnonzero(opt.best.x)))
+print(f"after {opt.nit} iterations: {opt.best.fun} euros, valves {valves} open")

@@ -1,0 +1,31 @@
+"""A noisy function: the best value seen is luck, the most probable point is what to take.
+
+It prints:
+
+    possible:         7.9
+    luckiest:         measured 35.2, in truth 6.6
+    most probable:    7.5
+"""
+
+import numpy as np
+
+import knobless as kl
+
+rng = np.random.default_rng(5)
+EFFECT = rng.normal(size=30)  # of each switch, unknown to the search
+
+
+def gain(x):
+    """The truth."""
+    return float(EFFECT @ x)
+
+
+def measured(x):
+    """What can be seen of it."""
+    return gain(x) + 8.0 * rng.standard_normal()
+
+
+result = kl.maximize(measured, kl.Binary(30), budget=10_000, rng=0)
+print(f"possible:         {EFFECT[EFFECT > 0].sum():.1f}")
+print(f"luckiest:         measured {result.fun:.1f}, in truth {gain(result.x):.1f}")
+print(f"most probable:    {gain(result.mode):.1f}")

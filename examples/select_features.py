@@ -1,0 +1,26 @@
+"""Feature selection: which of 53 columns a classifier needs, when 40 of them are noise. Needs scikit-learn.
+
+It prints:
+
+    kept 9 of the 13 real columns and 20 of the 40 others
+    right on new data: 0.96, with all columns 0.96
+"""
+
+import numpy as np
+from sklearn.datasets import load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.model_selection import train_test_split
+
+from knobless.sklearn import FeatureSelector
+
+X, y = load_wine(return_X_y=True)
+X = np.hstack([X, np.random.default_rng(0).normal(size=(len(X), 40))])
+X, test, y, expected = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
+
+model = LinearDiscriminantAnalysis()
+selector = FeatureSelector(model, n_iter=150, cv=3, random_state=0).fit(X, y)
+chosen = selector.get_support()
+
+print(f"kept {chosen[:13].sum()} of the 13 real columns and {chosen[13:].sum()} of the 40 others")
+print(f"right on new data: {model.fit(X[:, chosen], y).score(test[:, chosen], expected):.2f}", end=", ")
+print(f"with all columns {model.fit(X, y).score(test, expected):.2f}")

@@ -1,0 +1,50 @@
+"""The small examples run as they stand and print what their first lines say.
+
+`python tests/test_examples.py` writes what they print into them anew; look at the difference before committing it.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent / "examples"
+OTHERS = {"dask_cluster.py", "demo.py", "joint_training.py"}  # pictures and clusters, with tests of their own
+EXAMPLES = sorted(path for path in FOLDER.glob("*.py") if path.name not in OTHERS)
+PRINTS = re.compile(r"(?<=It prints:\n\n)(?:    .*\n)+(?=\"\"\")")
+EXTRAS = ("sklearn", "optuna")
+
+
+def printed(path, folder):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", path], cwd=folder, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return "".join(f"    {line}\n" for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_prints_what_it_says(path, tmp_path):
+    text = path.read_text(encoding="utf-8")
+    for extra in EXTRAS:
+        if re.search(rf"^(from|import) {extra}\b", text, re.MULTILINE):
+            pytest.importorskip(extra)
+    assert printed(path, tmp_path) == PRINTS.search(text)[0]
+    if any(tmp_path.iterdir()):  # what it left there must not change what it prints
+        assert printed(path, tmp_path) == PRINTS.search(text)[0]
+
+
+def test_they_are_small():
+    assert len(EXAMPLES) >= 8
+    for path in EXAMPLES:
+        assert len(path.read_text(encoding="utf-8").splitlines()) < 40, path.name
+
+
+if __name__ == "__main__":
+    for path in EXAMPLES:
+        with tempfile.TemporaryDirectory() as folder:
+            shown = printed(path, folder)
+        path.write_text(PRINTS.sub(lambda _, shown=shown: shown, path.read_text(encoding="utf-8")), encoding="utf-8")
