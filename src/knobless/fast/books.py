@@ -7,7 +7,7 @@ that lasts is in arrays, and arrays that belong together are a named tuple, whic
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import from_dtype, njit, types
@@ -97,7 +97,7 @@ MEMORY_TYPE = types.NamedTuple((TABLE, LONG_WORDS), Memory)
 
 
 @njit(error_model="numpy")
-def word(key: Any, count: Any) -> Any:
+def word(key, count):
     """Word number `count`, from 1 on, of a `Stream`."""
     z = np.uint64(count) * GOLDEN + key
     z = (z ^ (z >> np.uint64(30))) * FIRST
@@ -106,7 +106,7 @@ def word(key: Any, count: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def key_of(x: Any, codes: Any) -> Any:
+def key_of(x, codes):
     """By which a point is known."""
     key = np.uint64(0)
     for i in range(x.size):
@@ -115,7 +115,7 @@ def key_of(x: Any, codes: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def find(table: Any, key: Any) -> Any:
+def find(table, key):
     """Where the point with this key is, or would be."""
     last = np.uint64(table.size - 1)
     place = word(key, 0) & last
@@ -125,7 +125,7 @@ def find(table: Any, key: Any) -> Any:
 
 
 @njit(types.void(TABLE, TABLE), cache=True, error_model="numpy")
-def move(table: Any, larger: Any) -> None:
+def move(table, larger):
     """All that is in a table to a larger one."""
     for i in range(table.size):
         if table[i].seen:
@@ -136,7 +136,7 @@ def move(table: Any, larger: Any) -> None:
 
 
 @njit(types.float64(MEMORY_TYPE, BITS), cache=True, error_model="numpy")
-def recall(memory: Any, x: Any) -> Any:
+def recall(memory, x):
     """The value of a point; inf where there is none."""
     entry = memory.table[find(memory.table, key_of(x, memory.codes))]
     return entry.value if entry.seen else math.inf
@@ -146,7 +146,7 @@ def recall(memory: Any, x: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def pay(f: Any, ints: Any, data: Any, x: Any, counts: Any, reals: Any, best_x: Any) -> Any:
+def pay(f, ints, data, x, counts, reals, best_x):
     """Evaluates; NaN is a failure."""
     value = reals[SIGN] * f(x, ints, data)
     counts[NFEV] += 1
@@ -160,7 +160,7 @@ def pay(f: Any, ints: Any, data: Any, x: Any, counts: Any, reals: Any, best_x: A
 
 
 @njit(error_model="numpy")
-def keep(table: Any, place: Any, key: Any, value: Any, counts: Any) -> None:
+def keep(table, place, key, value, counts):
     """Remembers what was paid for."""
     table[place].key = key
     table[place].value = value
@@ -169,14 +169,14 @@ def keep(table: Any, place: Any, key: Any, value: Any, counts: Any) -> None:
 
 
 @njit(types.void(MEMORY_TYPE, BITS, types.float64, INTS), cache=True, error_model="numpy")
-def store(memory: Any, x: Any, value: Any, counts: Any) -> None:
+def store(memory, x, value, counts):
     """Remembers what was paid for elsewhere."""
     key = key_of(x, memory.codes)
     keep(memory.table, find(memory.table, key), key, value, counts)
 
 
 @njit(error_model="numpy")
-def met(counts: Any, reals: Any, limits: Any) -> Any:
+def met(counts, reals, limits):
     """Which limit is met, if any."""
     if reals[BEST] <= limits.target:  # with NaN for no target, never
         return TARGET
@@ -186,7 +186,7 @@ def met(counts: Any, reals: Any, limits: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def emptied(counts: Any, n: Any) -> Any:
+def emptied(counts, n):
     """Whether there is nothing left to look at, or nothing that comes up."""
     if n < 62 and counts[KNOWN] >> n:
         return EXHAUSTED
@@ -194,7 +194,7 @@ def emptied(counts: Any, n: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def credit(counts: Any, reals: Any, idle: Any, lead_x: Any, member: Any, x: Any, value: Any, later: Any) -> None:
+def credit(counts, reals, idle, lead_x, member, x, value, later):
     """The best point that a member was told, and how many it was told after it: who is better than all leads."""
     if value < reals[LEAD]:
         reals[LEAD] = value

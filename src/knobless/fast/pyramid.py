@@ -115,8 +115,8 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> Pyramid:
 
 def roomier(pyramid: Pyramid) -> Pyramid:
     """The same with room for twice as many levels and blocks."""
-    *state, levels, leaves, spans, columns, chain, masks = pyramid
-    return Pyramid(*state, *(_longer(array, 8) for array in (levels, leaves, spans, columns, chain, masks)))
+    growing = ("levels", "leaves", "spans", "columns", "chain", "masks")
+    return pyramid._replace(**{name: _longer(getattr(pyramid, name)) for name in growing})
 
 
 def with_terms(pyramid: Pyramid) -> Pyramid:
@@ -124,8 +124,8 @@ def with_terms(pyramid: Pyramid) -> Pyramid:
     return pyramid._replace(terms=entropy_terms(int(pyramid.levels[pyramid.counts[LEVEL], SIZE])))
 
 
-def _longer(array: NDArray[Any], least: int) -> NDArray[Any]:
-    more = np.empty((max(least, len(array)), *array.shape[1:]), dtype=array.dtype)
+def _longer(array: NDArray[Any]) -> NDArray[Any]:
+    more = np.empty((max(4, len(array)), *array.shape[1:]), dtype=array.dtype)
     return np.concatenate([array, more])
 
 
@@ -441,8 +441,7 @@ def _run(f, ints, reals, books, memory, p, limits):
     counts, (table, codes) = p.counts, memory
     spent, shared, idle, best_x, lead_x = books
     answers = 0
-    why = met(spent, shared, limits)
-    while why == GOING:
+    while True:
         if not counts[WANTS]:
             if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
                 return ROOM
@@ -457,10 +456,11 @@ def _run(f, ints, reals, books, memory, p, limits):
                 continue
             counts[ANSWERED] = 0
             counts[WANTS] = 1
+        why = met(spent, shared, limits)
+        if why != GOING or spent[NIT] >= limits.iterations or answers >= ANSWERS:
+            return why
         if counts[RESTS] and idle[PYRAMID] > idle[LOOP]:
             return TURN
-        if spent[NIT] >= limits.iterations or answers >= ANSWERS:
-            return GOING
         why = emptied(spent, p.x.size)
         if why != GOING:
             return why
@@ -472,7 +472,6 @@ def _run(f, ints, reals, books, memory, p, limits):
         else:
             keep(table, place, p.keys[POINT], pay(f, ints, reals, p.x, spent, shared, best_x), spent)
             spent[STALE] = 0
-            why = met(spent, shared, limits)
         table[place].seen |= ASKED
         value = table[place].value
         idle[PYRAMID] += 1
@@ -480,7 +479,6 @@ def _run(f, ints, reals, books, memory, p, limits):
         spent[NIT] += 1
         counts[WANTS] = counts[RESTS] = 0
         _answer(p, value, codes)
-    return why
 
 
 _PYRAMID = types.NamedTuple(

@@ -153,22 +153,27 @@ class Run:
 
     @property
     def nfev(self) -> int:
+        """Evaluations so far."""
         return int(self._books.counts[shared.NFEV])
 
     @property
     def nit(self) -> int:
+        """Iterations so far."""
         return int(self._books.counts[shared.NIT])
 
     @property
     def best(self) -> float:
+        """The least value so far."""
         return float(self._books.reals[shared.BEST])
 
     @property
     def best_x(self) -> NDArray[np.int8]:
+        """Where it was."""
         return self._books.best_x
 
     @property
     def failures(self) -> int:
+        """Evaluations that gave NaN."""
         return int(self._books.counts[shared.FAILURES])
 
     @property
@@ -178,10 +183,12 @@ class Run:
 
     @property
     def lam_r(self) -> float:
+        """λ_r, before it is rounded."""
         return float(self._loop.scalars[engine.LAM_R])
 
     @property
     def theta(self) -> Array:
+        """The loop's; of P3 alone, how often each bit is one among its members."""
         if self._igo is not None:
             return self._loop.theta
         first, members = self._family.initial(), int(self._pyramid.counts[pyramid.MEMBERS])
