@@ -7,7 +7,8 @@ that lasts is in arrays, and arrays that belong together are a named tuple, whic
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import from_dtype, njit, types
@@ -94,6 +95,12 @@ BOOKS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS), Books)
 LIMITS = types.NamedUniTuple(types.float64, 4, Limits)
 TABLE = from_dtype(ENTRY)[::1]
 MEMORY_TYPE = types.NamedTuple((TABLE, LONG_WORDS), Memory)
+
+
+def compiled(function: Callable[..., int], state: Any) -> Any:
+    """An engine with this type of state, compiled or taken from the cache on disk."""
+    signature = types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, BOOKS, MEMORY_TYPE, state, LIMITS)
+    return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
 
 
 @njit(error_model="numpy")

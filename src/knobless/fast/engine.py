@@ -14,6 +14,7 @@ the objective. And nothing is allocated inside the loop.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,17 +31,14 @@ from .books import (
     BEST,
     BEST_AT,
     BITS,
-    BOOKS,
     BUDGET,
     FAILURES,
     GOING,
     INTS,
     KNOWN,
     LEAD,
-    LIMITS,
     LOOP,
     MEMORY,
-    MEMORY_TYPE,
     NEVER,
     NFEV,
     NIT,
@@ -56,6 +54,7 @@ from .books import (
     TARGET,
     TURN,
     WORDS,
+    compiled,
     credit,
     emptied,
     find,
@@ -148,7 +147,7 @@ def loop(plan: Plan, state: State, rng: np.random.Generator, uniforms: Words | N
         np.zeros(n, dtype=np.int8) if kept is None else kept.x.copy(),
         a,
         b,
-        np.empty((0, n), dtype=np.uint32) if uniforms is None else np.ascontiguousarray(uniforms),
+        np.empty((0, n), dtype=np.uint32) if uniforms is None else np.ascontiguousarray(uniforms, dtype=np.uint32),
         np.empty(n, dtype=np.uint32),
         np.empty(n),
         *_buffers(ROWS, n),
@@ -428,9 +427,8 @@ _LOOP = types.NamedTuple(
     Loop,
 )
 
-run: Any = njit(
-    types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, BOOKS, MEMORY_TYPE, _LOOP, LIMITS),
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-)(_run)
+
+@cache
+def run() -> Any:
+    """Compiled when it is needed for the first time."""
+    return compiled(_run, _LOOP)

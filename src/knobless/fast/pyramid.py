@@ -11,6 +11,7 @@ each group is a stretch.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,18 +25,14 @@ from knobless.p3 import P3, SKIPPED
 from .books import (
     ASKED,
     BITS,
-    BOOKS,
     GOING,
     INTS,
     KNOWN,
-    LIMITS,
     LONG_WORDS,
     LOOP,
     MEMBER,
     MEMORY,
-    MEMORY_TYPE,
     NIT,
-    OBJECTIVE,
     PYRAMID,
     REALS,
     ROOM,
@@ -43,6 +40,7 @@ from .books import (
     TERMS,
     TURN,
     WORDS,
+    compiled,
     credit,
     emptied,
     find,
@@ -489,9 +487,8 @@ _PYRAMID = types.NamedTuple(
     Pyramid,
 )
 
-run: Any = njit(
-    types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, BOOKS, MEMORY_TYPE, _PYRAMID, LIMITS),
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-)(_run)
+
+@cache
+def run() -> Any:
+    """Compiled when it is needed for the first time."""
+    return compiled(_run, _PYRAMID)

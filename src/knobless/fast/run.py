@@ -83,6 +83,7 @@ class Run:
             raise TypeError(f"algorithm: expected one over bits, by rank, that is compiled, got {algorithm!r}")
         self._p3, self._igo = members
         self._family = algorithm.family
+        self._first = self._family.initial()
         n = self._family.variables
         objective.check(n)
         self.objective = objective
@@ -126,18 +127,22 @@ class Run:
         return run
 
     def hand_over(self, opt: Optimizer) -> None:
-        """Brings the optimizer to where this run is."""
+        """Brings the optimizer to where this run is, as far as can be looked at between iterations."""
         last = Iteration(self.nfev, 0)
+        if not opt.deterministic:
+            rows = int(self._loop.counts[engine.LAST])
+            last = Iteration(self.nfev, rows)
+            last.settle(last.extend(self.x[:rows].copy()), self._loop.values[:rows].copy(), TOLD)
+        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last)
+
+    def leave(self, opt: Optimizer) -> None:
+        """The same at the end of the run, with what was remembered of the most probable point."""
+        self.hand_over(opt)
         if opt._memory is not None:
             mode = self._family.mode(self.theta)
             value = shared.recall(self._memory, mode)
             if value < math.inf:
                 opt._memory.store(mode, value)
-        elif self._igo is not None:
-            rows = int(self._loop.counts[engine.LAST])
-            last = Iteration(self.nfev, rows)
-            last.settle(last.extend(self.x[:rows].copy()), self._loop.values[:rows].copy(), TOLD)
-        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last)
 
     def _remember(self, values: dict[bytes, float]) -> None:
         """What an optimizer knows."""
@@ -191,7 +196,7 @@ class Run:
         """The loop's; of P3 alone, how often each bit is one among its members."""
         if self._igo is not None:
             return self._loop.theta
-        first, members = self._family.initial(), int(self._pyramid.counts[pyramid.MEMBERS])
+        first, members = self._first, int(self._pyramid.counts[pyramid.MEMBERS])
         if not members:
             return first
         return self._family.move(first, (self._pyramid.ones / members - first) * (members / (members + 1)))
@@ -206,7 +211,7 @@ class Run:
         counts, reals, idle, _, lead_x = self._books
         lead = float(reals[shared.LEAD])
         best = Kept(lead_x.copy(), lead) if lead < math.inf else None
-        members = Seen(self._family.initial()), engine.state_of(self._loop)
+        members = Seen(self._first), engine.state_of(self._loop)
         return TeamState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
 
     def go(
@@ -227,9 +232,9 @@ class Run:
         limits = shared.Limits(float(budget), float(until), float(target), float(stall))
         on = self.objective.address, self.objective.ints, self.objective.reals, self._books, self._memory
         if self._turn == PYRAMID:
-            why: int = pyramid.run(*on, self._pyramid, limits)
+            why: int = pyramid.run()(*on, self._pyramid, limits)
         else:
-            why = engine.run(*on, self._loop, limits)
+            why = engine.run()(*on, self._loop, limits)
         match why:
             case shared.TURN:
                 self._turn = int(self._books.idle.argmin())
