@@ -277,12 +277,13 @@ def _tree(p, level):
                 continue
             distance[k, j] = math.inf
             distance[k, i] = row[k]
-            if k == i or nearest[k] == i or nearest[k] == j:
-                nearest[k] = _nearest(distance[k])
-                least[k] = distance[k, nearest[k]]
-            elif row[k] < least[k] or (row[k] == least[k] and i < nearest[k]):
+            # Also if i was the nearest, or j: whatever else is as near comes later. Few rows are looked through again.
+            if k != i and (row[k] < least[k] or (row[k] == least[k] and i <= nearest[k])):
                 nearest[k] = i
                 least[k] = row[k]
+            elif k == i or nearest[k] == i or nearest[k] == j:
+                nearest[k] = _nearest(distance[k])
+                least[k] = distance[k, nearest[k]]
     # Stretches of leaves, from the whole down to the single ones.
     start = np.zeros(2 * n - 1, dtype=np.int64)
     for join in range(n - 2, -1, -1):
