@@ -207,6 +207,8 @@ class _Run:
             status = Status.TARGET if self._reached() else Status.CALLBACK
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
+        if self.engine is not None:
+            self.engine.leave(self.opt)
         return status
 
     def _iterate(self) -> Status | None:

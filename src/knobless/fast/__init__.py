@@ -11,8 +11,8 @@
 
 `minimize` finds by itself that an objective is compiled: one that `objective` has made, or one of
 `knobless.problems`. Below it lies `Run`, which takes a run further iteration by iteration; `trials` runs many at
-once, in threads, for compiled code holds no interpreter lock. The algorithm is the core's, but the random
-numbers come from streams of its own, so that a seed gives another run here than there.
+once, in threads, for compiled code holds no interpreter lock. The algorithms are the core's: the loop, P3, and the team
+of both. P3 takes the core's way; the loop draws from streams of its own, so that a seed gives another run than there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numba import njit, types
@@ -31,25 +31,20 @@ from numba.core.errors import NumbaError
 from numba.experimental.function_type import _get_wrapper_address
 from numpy.typing import NDArray
 
-from knobless.adaptation import Signal
-from knobless.candidates import TOLD, Iteration
 from knobless.families import Array
 from knobless.fast.kernels import KERNELS
-from knobless.igo import IGO, State
+from knobless.igo import IGO
 from knobless.optimizer import Optimizer
-from knobless.result import Status
 from knobless.variables import Binary
 
-from . import engine
-from .engine import BUDGET, ROOM, STALL, STARVED, TARGET, Plan, plan_of
+from .books import BITS, OBJECTIVE
+from .engine import plan_of
+from .run import Run, members_of
 
 __all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", "successor", "trials"]
 
 NO_INTS = np.empty(0, dtype=np.int64)
 NO_REALS = np.empty(0)
-ENDS = {BUDGET: Status.BUDGET, TARGET: Status.TARGET, STALL: Status.STALL}
-SLICE = 4096  # iterations between two looks at the interpreter
-ROWS = 256  # of the sample buffer at first; it grows with λ
 
 
 class Address(types.WrapperAddressProtocol):
@@ -57,13 +52,13 @@ class Address(types.WrapperAddressProtocol):
 
     def __init__(self, function: Any) -> None:
         self._function = function  # kept alive with its code
-        self._address: int = _get_wrapper_address(function, engine.OBJECTIVE)  # type: ignore[no-untyped-call]
+        self._address: int = _get_wrapper_address(function, OBJECTIVE)  # type: ignore[no-untyped-call]
 
     def __wrapper_address__(self) -> int:
         return self._address
 
     def signature(self) -> Any:
-        return engine.OBJECTIVE
+        return OBJECTIVE
 
 
 class Objective:
@@ -113,7 +108,7 @@ def objective(function: Callable[..., float]) -> Objective:
         raise TypeError(f"objective: expected a function of one argument, the bits, got one of {count}")
     used = inspect.getclosurevars(function)
     plain = all(inspect.ismodule(v) or callable(v) for v in (*used.globals.values(), *used.nonlocals.values()))
-    inner = _compiled(function, types.float64(engine.BITS), cached=plain)
+    inner = _compiled(function, types.float64(BITS), cached=plain)
 
     def outer(x, ints, reals):  # type: ignore[no-untyped-def]
         try:
@@ -122,7 +117,7 @@ def objective(function: Callable[..., float]) -> Objective:
             return np.nan
 
     outer.__name__, outer.__doc__ = function.__name__, function.__doc__
-    return Objective(njit(engine.OBJECTIVE, nogil=True)(outer))
+    return Objective(njit(OBJECTIVE, nogil=True)(outer))
 
 
 def _compiled(function: Callable[..., float], signature: Any, cached: bool = True) -> Any:
@@ -137,7 +132,7 @@ def _compiled(function: Callable[..., float], signature: Any, cached: bool = Tru
 
 @cache
 def _kernel(name: str) -> Any:
-    return _compiled(KERNELS[name], engine.OBJECTIVE)
+    return _compiled(KERNELS[name], OBJECTIVE)
 
 
 def compiled(fun: Any) -> Objective | None:
@@ -161,137 +156,10 @@ def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | N
     It is called with the number of evaluations at which there was the last improvement.
     """
     made = compiled(fun)
-    if made is None or opt.deterministic or not isinstance(opt.space.sole, Binary) or plan_of(opt.algorithm) is None:
+    if made is None or not isinstance(opt.space.sole, Binary) or members_of(opt.algorithm, opt.deterministic) is None:
         return None
     made.check(opt.space.sole.n)
     return lambda improved_at: Run.after(made, opt, sign, improved_at)
-
-
-_run: Any = engine.run  # numba's annotations know nothing of what a compiled function takes
-
-
-class Run:
-    """A run of an algorithm over bits on a compiled objective.
-
-    `go` takes it further; between two calls everything may be looked at. It begins where `state` is, and
-    maximizes where `sign` is −1. `uniforms`, rows of 32-bit integers, take the place of the random streams:
-    then it draws what the core draws from them.
-    """
-
-    def __init__(
-        self,
-        objective: Objective,
-        algorithm: IGO,
-        rng: Any = None,
-        state: State | None = None,
-        sign: float = 1.0,
-        uniforms: NDArray[np.uint32] | None = None,
-    ) -> None:
-        plan = plan_of(algorithm)
-        if plan is None:
-            raise TypeError(f"algorithm: expected one over bits, by rank, that is compiled, got {algorithm!r}")
-        n = algorithm.family.dim
-        objective.check(n)
-        self._plan: Plan = plan
-        self._numbers = np.array(plan, dtype=float)
-        self.objective = objective
-        theta, (s, gamma, lam_r), _ = algorithm.init() if state is None else state
-        self.theta, self._s = theta.copy(), s.copy()
-        self._scalars = np.array([gamma, lam_r, math.inf, sign])
-        self._counts = np.zeros(6, dtype=np.int64)
-        self._streams = np.random.default_rng(rng).integers(1, 2**32, (2, n), dtype=np.uint32)  # zeros would stay so
-        self._fed = np.empty((0, n), dtype=np.uint32) if uniforms is None else np.ascontiguousarray(uniforms)
-        self._gradient = np.empty(n)
-        self._thresholds = np.empty(n, dtype=np.uint32)
-        self.best_x = np.zeros(n, dtype=np.int8)
-        self._make_room(ROWS)
-
-    @classmethod
-    def after(cls, objective: Objective, opt: Optimizer, sign: float, improved_at: int) -> Self:
-        """A run that goes on where an optimizer is, between two iterations."""
-        run = cls(objective, opt.algorithm, opt.rng, opt.state, sign)
-        run._scalars[engine.BEST] = opt.lowest
-        run._counts[[engine.NFEV, engine.NIT, engine.FAILURES]] = opt.nfev, opt.nit, opt.failures
-        run._counts[engine.BEST_AT] = improved_at
-        return run
-
-    def hand_over(self, opt: Optimizer) -> None:
-        """Brings the optimizer to where this run is."""
-        rows = int(self._counts[engine.LAST])
-        last = Iteration(self.nfev, rows)
-        last.settle(last.extend(self.x[:rows].copy()), self.values[:rows].copy(), TOLD)
-        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last)
-
-    def _make_room(self, rows: int) -> None:
-        self.x = np.empty((rows, self.theta.size), dtype=np.int8)
-        self.values, self._w = np.empty(rows), np.empty(rows)
-        self._order = np.empty(rows, dtype=np.int64)
-
-    @property
-    def nfev(self) -> int:
-        """Evaluations so far."""
-        return int(self._counts[engine.NFEV])
-
-    @property
-    def nit(self) -> int:
-        """Iterations so far."""
-        return int(self._counts[engine.NIT])
-
-    @property
-    def best(self) -> float:
-        """The least value so far."""
-        return float(self._scalars[engine.BEST])
-
-    @property
-    def failures(self) -> int:
-        """Evaluations that gave NaN."""
-        return int(self._counts[engine.FAILURES])
-
-    @property
-    def lam_r(self) -> float:
-        """λ_r, before it is rounded."""
-        return float(self._scalars[engine.LAM_R])
-
-    @property
-    def state(self) -> State:
-        """As the core has it."""
-        return State(self.theta.copy(), Signal(self._s.copy(), float(self._scalars[engine.GAMMA]), self.lam_r))
-
-    def go(
-        self, budget: float = math.inf, iterations: float = math.inf, target: float = math.nan, stall: float = math.inf
-    ) -> Status | None:
-        """Goes on until it has spent `budget` evaluations or done `iterations` more, or met target or stall.
-
-        In slices, so that a Ctrl-C is heard.
-        """
-        until = self.nit + iterations
-        while True:
-            why = _run(
-                self.objective.address,
-                self.objective.ints,
-                self.objective.reals,
-                self._numbers,
-                self.theta,
-                self._s,
-                self._scalars,
-                self._counts,
-                *self._streams,
-                self._fed,
-                self.x,
-                self.values,
-                self._w,
-                self._order,
-                self._gradient,
-                self._thresholds,
-                self.best_x,
-                (float(budget), float(min(until, self.nit + SLICE)), float(target), float(stall)),
-            )
-            if why == STARVED:
-                raise ValueError(f"uniforms: expected more rows than the {len(self._fed)} given")
-            if why in ENDS or self.nit >= until:
-                return ENDS.get(why)
-            if why == ROOM:
-                self._make_room(max(2 * len(self.x), round(self.lam_r), int(self._plan.lam_min)))
 
 
 def trials(

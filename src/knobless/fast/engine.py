@@ -14,30 +14,66 @@ the objective. And nothing is allocated inside the loop.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, types
+from numpy.typing import NDArray
 
-from knobless.adaptation import SNR, Fixed, samples, steps
-from knobless.families import Bernoulli
-from knobless.igo import IGO
+from knobless.adaptation import SNR, Fixed, Signal, samples, steps
+from knobless.families import Array, Bernoulli, Words
+from knobless.igo import IGO, State
 from knobless.preferences import Quartiles, Truncation
+from knobless.survivors import BestSoFar, Kept, LastBest, Nobody
 
-BITS = types.int8[::1]
-INTS = types.int64[::1]
-REALS = types.float64[::1]
-WORDS = types.uint32[::1]
-OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that belong to it
+from .books import (
+    BEST,
+    BEST_AT,
+    BITS,
+    BUDGET,
+    FAILURES,
+    GOING,
+    INTS,
+    KNOWN,
+    LEAD,
+    LOOP,
+    MEMORY,
+    NEVER,
+    NFEV,
+    NIT,
+    OBJECTIVE,
+    OWNER,
+    PYRAMID,
+    REALS,
+    ROOM,
+    SIGN,
+    STALE,
+    STALL,
+    STARVED,
+    TARGET,
+    TURN,
+    WORDS,
+    compiled,
+    credit,
+    emptied,
+    find,
+    keep,
+    key_of,
+    met,
+)
 
-# Why `run` returned.
-GOING, BUDGET, TARGET, STALL, ROOM, STARVED = range(6)
+__all__ = ["OBJECTIVE", "Loop", "Plan", "loop", "plan_of", "roomier", "run", "state_of"]
 
 FEW = 32  # values whose ranks are counted rather than sorted
+ROWS = 256  # of the sample buffer at first; it grows with λ
 
-# Where it keeps its scalars.
-GAMMA, LAM_R, BEST, SIGN = range(4)
-NFEV, NIT, BEST_AT, FAILURES, FED, LAST = range(6)
+# Rules of survivors.
+NOBODY, LAST_BEST, BEST_SO_FAR = range(3)
+
+# Where a `Loop` keeps its scalars.
+GAMMA, LAM_R, KEPT = range(3)  # KEPT is the value of the survivor, inf if there is none
+FED, LAST = range(2)
 
 
 class Plan(NamedTuple):
@@ -51,6 +87,7 @@ class Plan(NamedTuple):
     lam_min: float
     lam_max: float
     margin: float
+    survivors: float  # by the number of their rule
 
 
 def plan_of(algorithm: Any) -> Plan | None:
@@ -64,13 +101,75 @@ def plan_of(algorithm: Any) -> Plan | None:
             pass
         case _:
             return None
-    margin = algorithm.family.margin
+    rules = {Nobody: NOBODY, LastBest: LAST_BEST, BestSoFar: BEST_SO_FAR}
+    if type(algorithm.survivors) not in rules:
+        return None
+    last = algorithm.family.margin, rules[type(algorithm.survivors)]
     match algorithm.adaptation:
         case Fixed(lam=lam, eps=eps):
-            return Plan(mu, False, True, eps, 1.0, lam, lam, margin)
+            return Plan(mu, False, True, eps, 1.0, lam, lam, *last)
         case SNR(spend=spend) as snr if spend in (samples, steps):
-            return Plan(mu, True, spend is samples, snr.eps, snr.alpha, snr.lam_min, snr.lam_max, margin)
+            return Plan(mu, True, spend is samples, snr.eps, snr.alpha, snr.lam_min, snr.lam_max, *last)
     return None
+
+
+class Loop(NamedTuple):
+    """The state of an IGO over bits, and the buffers of an iteration."""
+
+    plan: Plan
+    theta: Array
+    s: Array
+    scalars: Array
+    counts: NDArray[np.int64]
+    kept: NDArray[np.int8]  # the survivor
+    a: Words  # the streams of the bits
+    b: Words
+    fed: Words  # rows of uniforms to draw from instead, if there are any
+    t: Words
+    gradient: Array
+    x: NDArray[np.int8]
+    values: Array  # these three with a place more, for the survivor
+    w: Array
+    order: NDArray[np.int64]
+
+
+def loop(plan: Plan, state: State, rng: np.random.Generator, uniforms: Words | None) -> Loop:
+    """The loop where the core has this state."""
+    theta, (s, gamma, lam_r), kept = state
+    n = len(theta)
+    a, b = rng.integers(1, 2**32, (2, n), dtype=np.uint32)  # zeros would stay so
+    return Loop(
+        Plan(*map(float, plan)),
+        theta.copy(),
+        s.copy(),
+        np.array([gamma, lam_r, math.inf if kept is None else kept.f]),
+        np.zeros(2, dtype=np.int64),
+        np.zeros(n, dtype=np.int8) if kept is None else kept.x.copy(),
+        a,
+        b,
+        np.empty((0, n), dtype=np.uint32) if uniforms is None else np.ascontiguousarray(uniforms, dtype=np.uint32),
+        np.empty(n, dtype=np.uint32),
+        np.empty(n),
+        *_buffers(ROWS, n),
+    )
+
+
+def roomier(loop: Loop) -> Loop:
+    """The same with buffers for as many samples as it is about to draw."""
+    rows = max(2 * len(loop.x), round(loop.scalars[LAM_R]), int(loop.plan.lam_min))
+    return Loop(*loop[:-4], *_buffers(rows, len(loop.theta)))
+
+
+def _buffers(rows: int, n: int) -> tuple[NDArray[np.int8], Array, Array, NDArray[np.int64]]:
+    x = np.empty((rows, n), dtype=np.int8)
+    return x, np.empty(rows + 1), np.empty(rows + 1), np.empty(rows + 1, dtype=np.int64)
+
+
+def state_of(loop: Loop) -> State:
+    """As the core has it."""
+    gamma, lam_r, f = loop.scalars.tolist()
+    kept = Kept(loop.kept.copy(), f) if f < math.inf else None
+    return State(loop.theta.copy(), Signal(loop.s.copy(), gamma, lam_r), kept)
 
 
 @njit(error_model="numpy")
@@ -149,24 +248,25 @@ def _add_row(gradient, x, w):
 
 
 @njit(error_model="numpy")
-def _learn(theta, s, gradient, total, eps, beta, scale, margin):
-    """Lines 11 and 12: s with θ as it was, then θ."""
+def _learn(theta, s, gradient, total, kept, own, eps, beta, scale, margin):
+    """Lines 11 and 12: s with θ as it was, then θ; the survivor pulls θ by its `own` share and says nothing to s."""
     top = 1.0 - margin
     for i in range(theta.size):
         p = theta[i]
         g = gradient[i] - total * p
         s[i] = (1.0 - beta) * s[i] + scale * (g / math.sqrt((1.0 - p) * p))
-        p += eps * g
+        p += eps * (g + own * (kept[i] - p))
         p = margin if p < margin else p
         theta[i] = top if p > top else p
 
 
 @njit(error_model="numpy")
-def _move(theta, gradient, total, eps, margin):
+def _move(theta, gradient, total, kept, own, eps, margin):
     """Line 11 alone, where nothing is adapted."""
     top = 1.0 - margin
     for i in range(theta.size):
-        p = theta[i] + eps * (gradient[i] - total * theta[i])
+        p = theta[i]
+        p += eps * (gradient[i] - total * p + own * (kept[i] - p))
         p = margin if p < margin else p
         theta[i] = top if p > top else p
 
@@ -180,66 +280,104 @@ def _squared(s):
 
 
 @njit(error_model="numpy")
-def _tell(theta, s, scalars, x, f, w, order, gradient, lam, plan):
-    """Lines 4 to 15: `IGO.tell`."""
-    mu, adaptive, on_samples, eps, alpha, lam_min, lam_max, margin = plan
-    if not _prefer(w, order, f, lam, int(mu)):  # lines 7-9
+def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
+    """Lines 4 to 15: `IGO.tell`, but for the next survivor."""
+    mu, adaptive, on_samples, eps, alpha, lam_min, lam_max, margin, _ = plan
+    ranked = lam
+    if scalars[KEPT] < math.inf:
+        f[lam] = scalars[KEPT]
+        ranked += 1
+    if not _prefer(w, order, f, ranked, int(mu)):  # lines 7-9
         return
+    own = w[lam] / ranked if ranked > lam else 0.0
     gradient[:] = 0.0
     total = 0.0
     squares = 0.0
     for k in range(lam):  # line 10
-        each = w[k] / lam
+        each = w[k] / ranked
         total += each
         squares += each * each
         if each != 0.0:
             _add_row(gradient, x[k], each)
     if not adaptive:
-        _move(theta, gradient, total, eps, margin)
+        _move(theta, gradient, total, kept, own, eps, margin)
         return
     if not on_samples:
         eps *= lam_min / scalars[LAM_R]
     beta = eps
     gain = beta * (2.0 - beta)
     noise = math.sqrt(theta.size * squares)
-    _learn(theta, s, gradient, total, eps, beta, math.sqrt(gain) / noise, margin)  # lines 11, 12
+    _learn(theta, s, gradient, total, kept, own, eps, beta, math.sqrt(gain) / noise, margin)  # lines 11, 12
     scalars[GAMMA] = (1.0 - beta) ** 2 * scalars[GAMMA] + gain  # line 13
     lam_r = scalars[LAM_R] * math.exp(beta * (scalars[GAMMA] - _squared(s) / alpha))  # line 14
     scalars[LAM_R] = min(max(lam_r, lam_min), lam_max)
 
 
-def _run(f, ints, reals, plan, theta, s, scalars, counts, a, b, u, x, values, w, order, gradient, t, best_x, limits):
-    """Iterations until one of the limits (evaluations, iterations, target, stall) is met; returns which.
+@njit(error_model="numpy")
+def _share(books, scalars, kept, x, f, lam, rule):
+    """Who survives, and what `Team.tell` does: whoever led lately leads, and the loop hears of another's lead."""
+    counts, reals, idle, _, lead_x = books
+    best = 0
+    for k in range(1, lam):
+        best = k if f[k] < f[best] else best
+    if rule == LAST_BEST or (rule == BEST_SO_FAR and f[best] <= scalars[KEPT]):
+        scalars[KEPT] = f[best]  # inf is nobody
+        kept[:] = x[best]
+    idle[LOOP] += lam
+    credit(counts, reals, idle, lead_x, LOOP, x[best], f[best], lam - 1 - best)
+    if rule and counts[OWNER] != LOOP and reals[LEAD] < math.inf:
+        scalars[KEPT] = reals[LEAD]
+        kept[:] = lead_x
+
+
+def _run(f, ints, reals, books, memory, loop, limits):
+    """Iterations until one of the limits is met or it is another's turn; returns which.
 
     All that lasts is in the arrays, so that a run goes on where it stopped between two iterations.
     """
+    counts, shared, idle, best_x, _ = books
+    plan, theta, s, scalars, own, kept, a, b, fed, t, gradient, x, values, w, order = loop
+    table, codes = memory
+    remembers, together = table.size > 0, plan.survivors or idle[PYRAMID] < NEVER
+    key = place = np.uint64(0)
+    # Not in the arrays, where each evaluation would wait for the last to be written.
+    nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], shared[BEST], shared[SIGN]
     budget, iterations, target, stall = limits
-    plan = (plan[0], plan[1], plan[2], plan[3], plan[4], plan[5], plan[6], plan[7])
-    nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], scalars[BEST], scalars[SIGN]
-    why = GOING
-    if best <= target:  # with NaN for no target, never
-        why = TARGET
-    elif nfev - best_at >= stall:
-        why = STALL
-    elif nfev >= budget:
-        why = BUDGET
+    why = met(counts, shared, limits)
     while why == GOING and counts[NIT] < iterations:
-        lam = round(scalars[LAM_R]) if plan[2] else int(plan[5])  # line 15
+        lam = round(scalars[LAM_R]) if plan.on_samples else int(plan.lam_min)  # line 15
         if lam > x.shape[0]:
             why = ROOM
             break
-        if u.shape[0] and counts[FED] + lam > u.shape[0]:
+        if fed.shape[0] and own[FED] + lam > fed.shape[0]:
             why = STARVED
             break
+        if remembers:
+            why = MEMORY if 2 * (counts[KNOWN] + lam) > table.size else emptied(counts, x.shape[1])
+            if why != GOING:
+                break
         _thresholds(t, theta)
         k = 0
-        while k < lam and why == GOING:  # line 3
-            if u.shape[0]:
-                _draw_fed(x[k], t, u[counts[FED]])
-                counts[FED] += 1
+        before = nfev
+        while k < lam and (why == GOING or remembers):  # line 3
+            if fed.shape[0]:
+                _draw_fed(x[k], t, fed[own[FED]])
+                own[FED] += 1
             else:
                 _draw(x[k], t, a, b)
+            if remembers:
+                key = key_of(x[k], codes)
+                place = find(table, key)
+                if table[place].seen:
+                    value = table[place].value
+                    values[k] = value if value == value else math.inf
+                    k += 1
+                    continue
+                if why != GOING:  # but if all that is left of it is known, the iteration closes
+                    break
             value = sign * f(x[k], ints, reals)
+            if remembers:
+                keep(table, place, key, value, counts)
             if value != value:
                 counts[FAILURES] += 1
                 value = math.inf
@@ -256,33 +394,41 @@ def _run(f, ints, reals, plan, theta, s, scalars, counts, a, b, u, x, values, w,
                 why = STALL
             if why == GOING and nfev >= budget:
                 why = BUDGET
-        counts[LAST] = k
+        own[LAST] = k
         if k == lam:
-            _tell(theta, s, scalars, x, values, w, order, gradient, lam, plan)
+            _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
-    counts[NFEV], counts[BEST_AT], scalars[BEST] = nfev, best_at, best
+            counts[STALE] = 0 if nfev > before else counts[STALE] + lam
+            if together:  # the paper's loop, alone, does not ask who was best
+                _share(books, scalars, kept, x, values, lam, plan.survivors)
+                if why == GOING and idle[LOOP] >= idle[PYRAMID]:
+                    why = TURN
+    counts[NFEV], counts[BEST_AT], shared[BEST] = nfev, best_at, best
     return why
 
 
-_ARRAYS = (
-    types.float64[::1],  # plan
-    types.float64[::1],  # theta
-    types.float64[::1],  # s
-    types.float64[::1],  # scalars
-    types.int64[::1],  # counts
-    WORDS,  # a
-    WORDS,  # b
-    types.uint32[:, ::1],  # u
-    types.int8[:, ::1],  # x
-    types.float64[::1],  # values
-    types.float64[::1],  # w
-    types.int64[::1],  # order
-    types.float64[::1],  # gradient
-    WORDS,  # t
-    BITS,  # best_x
-    types.UniTuple(types.float64, 4),  # limits
+_LOOP = types.NamedTuple(
+    (
+        *(
+            types.NamedUniTuple(types.float64, 9, Plan),
+            REALS,
+            REALS,
+            REALS,
+            INTS,
+            BITS,
+            WORDS,
+            WORDS,
+            types.uint32[:, ::1],
+            WORDS,
+            REALS,
+        ),
+        *(types.int8[:, ::1], REALS, REALS, INTS),
+    ),
+    Loop,
 )
 
-run = njit(
-    types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, *_ARRAYS), cache=True, nogil=True, error_model="numpy"
-)(_run)
+
+@cache
+def run() -> Any:
+    """Compiled when it is needed for the first time."""
+    return compiled(_run, _LOOP)

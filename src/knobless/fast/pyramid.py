@@ -1,0 +1,495 @@
+"""P3 on bits, compiled: `p3.py` and `linkage.py` again, with one climber, as plain loops for numba.
+
+One specification, two implementations: with the same key, this one asks for the same points in the same order. What is
+a coroutine there is a `PHASE` here: `_proceed` goes on to the next point that is wanted, `_answer` takes its value.
+
+A level is kept by columns, one bit a member, in blocks of 64 members: a word of a block tells of one variable in all of
+them. So pairs are counted, and members that differ found, 64 at a time. A tree is an order of the variables in which
+each group is a stretch.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, types
+from numpy.typing import NDArray
+
+from knobless.families import Array, Words, threshold
+from knobless.linkage import MOST, UNIT, entropy_terms
+from knobless.p3 import P3, SKIPPED
+
+from .books import (
+    ASKED,
+    BITS,
+    GOING,
+    INTS,
+    KNOWN,
+    LONG_WORDS,
+    LOOP,
+    MEMBER,
+    MEMORY,
+    NIT,
+    PYRAMID,
+    REALS,
+    ROOM,
+    STALE,
+    TERMS,
+    TURN,
+    WORDS,
+    compiled,
+    credit,
+    emptied,
+    find,
+    keep,
+    key_of,
+    met,
+    pay,
+    word,
+)
+from .kernels import _population
+
+ANSWERS = 2**16  # in one call, so that a Ctrl-C is heard
+
+# Where an individual is: it begins, has begun, climbs, has climbed, enters a level, crosses there.
+BEGIN, BEGUN, CLIMB, CLIMBED, ENTER, CROSS = range(6)
+
+# Where a `Pyramid` keeps what.
+PHASE, COUNT, NEXT, STEPS, UP, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS, WANTS, ANSWERED, RESTS, INDIVIDUALS = range(14)
+F, BEFORE, PATIENCE = range(3)
+STREAM, POINT = range(2)
+HEAD, TAIL, SIZE, GROUPS = range(4)
+
+
+class Pyramid(NamedTuple):
+    """The state of P3 over bits."""
+
+    counts: NDArray[np.int64]
+    reals: Array
+    keys: NDArray[np.uint64]  # of the stream, and of x in the memory
+    first: Words  # thresholds of the random point that an individual begins with
+    x0: NDArray[np.int8]  # that the very first begins with, or nothing
+    x: NDArray[np.int8]
+    changed: NDArray[np.int64]  # bits of x that were turned to see whether that is better
+    order: NDArray[np.int64]  # in which bits are turned, or groups taken over
+    ones: NDArray[np.int64]  # of each bit among all members
+    terms: Array  # `entropy_terms` for the next tree: computed by NumPy, because other logarithms may round otherwise
+    levels: NDArray[np.int64]  # a row a level: its first block and the last, members, groups; −1 where there is no tree
+    leaves: NDArray[np.int64]
+    spans: NDArray[np.int64]
+    columns: NDArray[np.uint64]  # a row a block
+    chain: NDArray[np.int64]  # the next block of the level
+    masks: NDArray[np.uint64]  # of members that differ, block by block
+
+
+def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> Pyramid:
+    """One that has not begun, with the key of its random numbers."""
+    n = algorithm.family.variables
+    none = np.empty(0, dtype=np.int64)
+    return roomier(
+        Pyramid(
+            np.zeros(14, dtype=np.int64),
+            np.array([math.inf, math.inf, n * math.log(n) if n > 1 else 1.0]),
+            np.array([key, 0], dtype=np.uint64),
+            threshold(algorithm.family.initial()),
+            np.empty(0, dtype=np.int8) if x0 is None else x0.copy(),
+            np.zeros(n, dtype=np.int8),
+            np.empty(n, dtype=np.int64),
+            np.empty(2 * n, dtype=np.int64),
+            np.zeros(n, dtype=np.int64),
+            np.empty(0),
+            none.reshape(0, 4),
+            none.reshape(0, n),
+            none.reshape(0, 2 * n, 2),
+            none.astype(np.uint64).reshape(0, n),
+            none,
+            none.astype(np.uint64),
+        )
+    )
+
+
+def roomier(pyramid: Pyramid) -> Pyramid:
+    """The same with room for twice as many levels and blocks."""
+    growing = ("levels", "leaves", "spans", "columns", "chain", "masks")
+    return pyramid._replace(**{name: _longer(getattr(pyramid, name)) for name in growing})
+
+
+def with_terms(pyramid: Pyramid) -> Pyramid:
+    """The same with the table for the tree that it is about to make."""
+    return pyramid._replace(terms=entropy_terms(int(pyramid.levels[pyramid.counts[LEVEL], SIZE])))
+
+
+def _longer(array: NDArray[Any]) -> NDArray[Any]:
+    more = np.empty((max(4, len(array)), *array.shape[1:]), dtype=array.dtype)
+    return np.concatenate([array, more])
+
+
+@njit(error_model="numpy")
+def _words(p, size):
+    """The next words of the stream."""
+    words = np.empty(size, dtype=np.uint64)
+    for i in range(size):
+        words[i] = word(p.keys[STREAM], p.counts[COUNT] + 1 + i)
+    p.counts[COUNT] += size
+    return words
+
+
+@njit(error_model="numpy")
+def _turn(p, i, codes):
+    p.x[i] ^= 1
+    p.keys[POINT] ^= codes[i]
+
+
+@njit(error_model="numpy")
+def _begin(p, codes):
+    """A random point, or the one that was given to begin with."""
+    words = _words(p, p.x.size)
+    if p.counts[INDIVIDUALS] == 0 and p.x0.size:
+        p.x[:] = p.x0
+    else:
+        for i in range(p.x.size):
+            p.x[i] = np.int8(np.uint32(words[i] >> np.uint64(32)) < p.first[i])
+    p.keys[POINT] = key_of(p.x, codes)
+    p.counts[INDIVIDUALS] += 1
+
+
+@njit(error_model="numpy")
+def _join(p, level, table):
+    """x becomes a member, if it is none."""
+    place = find(table, p.keys[POINT])
+    if table[place].seen & MEMBER:
+        return
+    table[place].seen |= MEMBER
+    counts = p.counts
+    if level == counts[LEVELS]:
+        p.levels[level, SIZE] = 0
+        counts[LEVELS] += 1
+    about = p.levels[level]
+    bit = np.uint64(about[SIZE] % 64)
+    if bit == 0:
+        block = counts[BLOCKS]
+        p.columns[block] = 0
+        if about[SIZE]:
+            p.chain[about[TAIL]] = block
+        else:
+            about[HEAD] = block
+        about[TAIL] = block
+        counts[BLOCKS] += 1
+    column = p.columns[about[TAIL]]
+    for i in range(p.x.size):
+        column[i] |= np.uint64(p.x[i]) << bit
+        p.ones[i] += p.x[i]
+    about[SIZE] += 1
+    about[GROUPS] = -1
+    counts[MEMBERS] += 1
+
+
+@njit(error_model="numpy")
+def _distances(p, level, order):
+    """`Pairs.distances`, for variables in this order."""
+    m, n = p.levels[level, SIZE], p.x.size
+    h = p.terms
+    blocks = (m + 63) // 64
+    columns = np.empty((blocks, n), dtype=np.uint64)
+    block = p.levels[level, HEAD]
+    for b in range(blocks):
+        for i in range(n):
+            columns[b, i] = p.columns[block, order[i]]
+        block = p.chain[block]
+    ones = np.zeros(n, dtype=np.int64)
+    for b in range(blocks):
+        for i in range(n):
+            ones[i] += np.int64(_population(columns[b, i]))
+    alone = np.empty(n)
+    for i in range(n):
+        alone[i] = h[m - ones[i]] + h[ones[i]]
+    distance = np.empty((n, n))
+    both = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        both[:] = 0
+        for b in range(blocks):
+            mine = columns[b, i]
+            for j in range(i + 1, n):
+                both[j] += np.int64(_population(mine & columns[b, j]))
+        distance[i, i] = math.inf
+        for j in range(i + 1, n):
+            h11, h10, h01 = h[both[j]], h[ones[i] - both[j]], h[ones[j] - both[j]]
+            h00 = h[m - ones[i] - ones[j] + both[j]]
+            # Each sum in the order of the core, which is another for the other side.
+            distance[i, j] = _distance(alone[i] + alone[j], (h00 + h10) + (h01 + h11))
+            distance[j, i] = _distance(alone[i] + alone[j], (h00 + h01) + (h10 + h11))
+    return distance
+
+
+@njit(error_model="numpy")
+def _distance(alone, joint):
+    return np.rint(UNIT * (2.0 - (alone / joint if joint > 0.0 else 2.0)))
+
+
+@njit(error_model="numpy")
+def _nearest(row):
+    """The first of equals."""
+    at = 0
+    for k in range(1, row.size):
+        if row[k] < row[at]:
+            at = k
+    return at
+
+
+@njit(error_model="numpy")
+def _tree(p, level):
+    """`Pairs.tree`, with the joins of `linkage.joined`; groups are numbered as there, the single ones first."""
+    n = p.x.size
+    leaves, spans = p.leaves[level], p.spans[level]
+    order = np.argsort(_words(p, n))  # of equal words, which 64 bits hardly give, NumPy would take the first first
+    if n > MOST:
+        for i in range(n):
+            leaves[i], spans[i, 0], spans[i, 1] = order[i], i, i + 1
+        p.levels[level, GROUPS] = n
+        return
+    distance = _distances(p, level, order)
+    left, right = np.empty(n - 1, dtype=np.int64), np.empty(n - 1, dtype=np.int64)
+    length, useful = np.ones(2 * n - 1, dtype=np.int64), np.ones(2 * n - 1, dtype=np.bool_)
+    place = np.arange(n)
+    nearest, least = np.empty(n, dtype=np.int64), np.empty(n)
+    for i in range(n):
+        nearest[i] = _nearest(distance[i])
+        least[i] = distance[i, nearest[i]]
+    for join in range(n - 1):
+        i = _nearest(least)
+        j = nearest[i]
+        a, b = place[i], place[j]
+        if least[i] <= 0.0:
+            useful[a] = useful[b] = False
+        left[join], right[join] = a, b
+        length[n + join] = length[a] + length[b]
+        place[i] = n + join
+        row = distance[i]
+        for k in range(n):
+            row[k] = np.rint((length[a] * row[k] + length[b] * distance[j, k]) / (length[a] + length[b]))
+        row[i] = math.inf  # row j stands for nobody any more: it is infinitely far from everyone
+        least[j] = math.inf
+        for k in range(n):
+            if least[k] == math.inf and k != i:
+                continue
+            distance[k, j] = math.inf
+            distance[k, i] = row[k]
+            # Also if i was the nearest, or j: whatever else is as near comes later. Few rows are looked through again.
+            if k != i and (row[k] < least[k] or (row[k] == least[k] and i <= nearest[k])):
+                nearest[k] = i
+                least[k] = row[k]
+            elif k == i or nearest[k] == i or nearest[k] == j:
+                nearest[k] = _nearest(distance[k])
+                least[k] = distance[k, nearest[k]]
+    # Stretches of leaves, from the whole down to the single ones.
+    start = np.zeros(2 * n - 1, dtype=np.int64)
+    for join in range(n - 2, -1, -1):
+        start[left[join]] = start[n + join]
+        start[right[join]] = start[n + join] + length[left[join]]
+    for i in range(n):
+        leaves[start[i]] = order[i]
+    groups = 0
+    for g in range(2 * n - 2):  # all but the whole
+        if useful[g]:
+            spans[groups, 0], spans[groups, 1] = start[g], start[g] + length[g]
+            groups += 1
+    p.levels[level, GROUPS] = groups
+
+
+@njit(error_model="numpy")
+def _smallest_first(p, level):
+    """The order in which groups are taken over, random among those of a size."""
+    groups, spans = p.levels[level, GROUPS], p.spans[level]
+    shuffled = np.argsort(_words(p, groups))
+    place = np.zeros(p.x.size + 2, dtype=np.int64)
+    for g in range(groups):
+        place[spans[g, 1] - spans[g, 0] + 1] += 1
+    for size in range(1, place.size):
+        place[size] += place[size - 1]
+    for g in shuffled:
+        size = spans[g, 1] - spans[g, 0]
+        p.order[place[size]] = g
+        place[size] += 1
+
+
+@njit(error_model="numpy")
+def _take_over(p, level, group, codes):
+    """Takes a group over from a random member that differs there; returns whether there is one."""
+    leaves, x = p.leaves[level], p.x
+    begin, end = p.spans[level, group]
+    left, block, found = p.levels[level, SIZE], p.levels[level, HEAD], 0
+    every = ~np.uint64(0)
+    while left > 0:
+        members = every if left >= 64 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
+        column = p.columns[block]
+        differ = np.uint64(0)
+        for k in range(begin, end):
+            i = leaves[k]
+            differ |= (column[i] ^ (np.uint64(0) - np.uint64(x[i]))) & members
+            if differ == members:
+                break
+        p.masks[block] = differ
+        found += np.int64(_population(differ))
+        left -= 64
+        block = p.chain[block]
+    if not found:
+        return False
+    p.counts[COUNT] += 1
+    chosen = np.int64(((word(p.keys[STREAM], p.counts[COUNT]) >> np.uint64(32)) * np.uint64(found)) >> np.uint64(32))
+    block = p.levels[level, HEAD]
+    while chosen >= np.int64(_population(p.masks[block])):
+        chosen -= np.int64(_population(p.masks[block]))
+        block = p.chain[block]
+    differ = p.masks[block]
+    for _ in range(chosen):
+        differ &= differ - np.uint64(1)
+    column, lowest = p.columns[block], differ & (np.uint64(0) - differ)
+    changed = 0
+    for k in range(begin, end):
+        i = leaves[k]
+        if np.int8(column[i] & lowest != 0) != x[i]:
+            _turn(p, i, codes)
+            p.changed[changed] = i
+            changed += 1
+    p.counts[CHANGED] = changed
+    return True
+
+
+@njit(error_model="numpy")
+def _proceed(p, codes, table):
+    """On to the next point that is wanted: x. At most one member joins on the way."""
+    counts, n = p.counts, p.x.size
+    while True:
+        if counts[PHASE] == CLIMB:
+            if counts[NEXT] == n:
+                p.order[:n] = np.argsort(_words(p, n))
+                counts[NEXT] = 0
+            i = p.order[counts[NEXT]]
+            counts[NEXT] += 1
+            _turn(p, i, codes)
+            p.changed[0] = i
+            counts[CHANGED] = 1
+            return GOING
+        if counts[PHASE] == CROSS:
+            level = counts[LEVEL]
+            while counts[NEXT] < p.levels[level, GROUPS]:
+                group = p.order[counts[NEXT]]
+                counts[NEXT] += 1
+                if _take_over(p, level, group, codes):
+                    return GOING
+            if p.reals[F] < p.reals[BEFORE]:
+                _join(p, level + 1, table)
+            counts[LEVEL] += 1
+            counts[PHASE] = ENTER if counts[LEVEL] < counts[LEVELS] else BEGIN
+        elif counts[PHASE] == ENTER:
+            level = counts[LEVEL]
+            if p.levels[level, GROUPS] < 0:
+                if n <= MOST and p.terms.size != p.levels[level, SIZE] + 1:
+                    return TERMS
+                _tree(p, level)
+            _smallest_first(p, level)
+            p.reals[BEFORE] = p.reals[F]
+            counts[NEXT] = 0
+            counts[PHASE] = CROSS
+        elif counts[PHASE] == CLIMBED:
+            _join(p, 0, table)
+            counts[LEVEL] = 0
+            counts[PHASE] = ENTER
+        else:
+            counts[RESTS] = counts[INDIVIDUALS] > 0
+            _begin(p, codes)
+            counts[PHASE] = BEGUN
+            return GOING
+
+
+@njit(error_model="numpy")
+def _answer(p, value, codes):
+    """The value of x: what was turned stays so if that is no worse."""
+    counts, reals = p.counts, p.reals
+    if value != value:
+        value = math.inf
+    if counts[PHASE] == BEGUN:
+        reals[F] = value
+        counts[STEPS] = counts[UP] = 0
+        counts[NEXT] = p.x.size
+        counts[PHASE] = CLIMB
+        return
+    better = value < reals[F]
+    if value <= reals[F]:
+        reals[F] = value
+    else:
+        for k in range(counts[CHANGED]):
+            _turn(p, p.changed[k], codes)
+    if counts[PHASE] == CLIMB:
+        counts[STEPS] += 1
+        if better:
+            counts[UP] = counts[STEPS]
+        if counts[STEPS] - counts[UP] >= max(reals[PATIENCE], counts[UP]):
+            counts[PHASE] = CLIMBED
+
+
+def _run(f, ints, reals, books, memory, p, limits):
+    """Points, each an iteration, until one of the limits is met or it is another's turn; returns which.
+
+    What P3 has asked for before is answered at once, up to `SKIPPED` times in a row. What only others have asked for
+    costs nothing either, but is an iteration: as in the shell.
+    """
+    counts, (table, codes) = p.counts, memory
+    spent, shared, idle, best_x, lead_x = books
+    answers = 0
+    while True:
+        if not counts[WANTS]:
+            if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
+                return ROOM
+            why = _proceed(p, codes, table)
+            if why != GOING:
+                return why
+            answers += 1
+            place = find(table, p.keys[POINT])
+            if table[place].seen & ASKED and counts[ANSWERED] < SKIPPED - 1:
+                counts[ANSWERED] += 1
+                _answer(p, table[place].value, codes)
+                continue
+            counts[ANSWERED] = 0
+            counts[WANTS] = 1
+        why = met(spent, shared, limits)
+        if why != GOING or spent[NIT] >= limits.iterations or answers >= ANSWERS:
+            return why
+        if counts[RESTS] and idle[PYRAMID] > idle[LOOP]:
+            return TURN
+        why = emptied(spent, p.x.size)
+        if why != GOING:
+            return why
+        if 2 * (spent[KNOWN] + 1) > table.size:
+            return MEMORY
+        place = find(table, p.keys[POINT])
+        if table[place].seen:
+            spent[STALE] += 1
+        else:
+            keep(table, place, p.keys[POINT], pay(f, ints, reals, p.x, spent, shared, best_x), spent)
+            spent[STALE] = 0
+        table[place].seen |= ASKED
+        value = table[place].value
+        idle[PYRAMID] += 1
+        credit(spent, shared, idle, lead_x, PYRAMID, p.x, value, 0)
+        spent[NIT] += 1
+        counts[WANTS] = counts[RESTS] = 0
+        _answer(p, value, codes)
+
+
+_PYRAMID = types.NamedTuple(
+    (
+        *(INTS, REALS, LONG_WORDS, WORDS, BITS, BITS, INTS, INTS, INTS, REALS),
+        *(types.int64[:, ::1], types.int64[:, ::1], types.int64[:, :, ::1], types.uint64[:, ::1], INTS, LONG_WORDS),
+    ),
+    Pyramid,
+)
+
+
+@cache
+def run() -> Any:
+    """Compiled when it is needed for the first time."""
+    return compiled(_run, _PYRAMID)

@@ -1,0 +1,251 @@
+"""A compiled run: the loop, P3, or both in turns, between two looks at the interpreter.
+
+What is looked at or enlarged is done here; what is done for every point is in `engine.py` and `pyramid.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knobless.adaptation import Signal
+from knobless.candidates import TOLD, Iteration
+from knobless.families import Array, Bernoulli
+from knobless.igo import IGO
+from knobless.optimizer import Optimizer
+from knobless.p3 import P3
+from knobless.result import Status
+from knobless.survivors import Kept
+from knobless.team import Team, TeamState
+
+from . import books as shared
+from . import engine, pyramid
+from .books import LOOP, PYRAMID
+
+if TYPE_CHECKING:
+    from . import Objective
+
+ENDS = {
+    shared.BUDGET: Status.BUDGET,
+    shared.TARGET: Status.TARGET,
+    shared.STALL: Status.STALL,
+    shared.EXHAUSTED: Status.EXHAUSTED,
+    shared.CONVERGED: Status.CONVERGED,
+}
+SLICE = 4096  # iterations between two looks at the interpreter
+
+
+def members_of(algorithm: Any, deterministic: bool) -> tuple[P3 | None, IGO | None] | None:
+    """The algorithm as what can be compiled of it; None if that is not all."""
+    match algorithm:
+        case IGO() if engine.plan_of(algorithm):
+            return None, algorithm
+        case P3(family=Bernoulli(), climbers=1) if deterministic:
+            return algorithm, None
+        case Team(members=(P3() as p3, IGO() as igo)) if members_of(p3, deterministic) and engine.plan_of(igo):
+            return p3, igo
+    return None
+
+
+class Seen(NamedTuple):
+    """What one may look at in the state of a compiled P3, which only its run can go on from."""
+
+    theta: Array
+    signal: Signal = Signal(np.empty(0), 0.0, 1.0)
+
+    def copy(self) -> Seen:
+        return self
+
+
+class Run:
+    """A run of an algorithm over bits on a compiled objective.
+
+    `go` takes it further; between two calls everything may be looked at. It begins where `state` is, and
+    maximizes where `sign` is −1. With `deterministic`, no point is paid for twice. `uniforms`, rows of 32-bit integers,
+    take the place of the random streams: then it draws what the core draws from them.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        algorithm: Any,
+        rng: Any = None,
+        state: Any = None,
+        sign: float = 1.0,
+        uniforms: NDArray[np.uint32] | None = None,
+        deterministic: bool = False,
+    ) -> None:
+        members = members_of(algorithm, deterministic)
+        if members is None:
+            raise TypeError(f"algorithm: expected one over bits, by rank, that is compiled, got {algorithm!r}")
+        self._p3, self._igo = members
+        self._family = algorithm.family
+        self._first = self._family.initial()
+        n = self._family.variables
+        objective.check(n)
+        self.objective = objective
+        self._books = shared.books(n, sign)
+        self._memory = shared.memory(n) if deterministic else shared.no_memory()
+        state = algorithm.init() if state is None else state
+        states = state.members if isinstance(state, TeamState) else (state, state)
+        rng = np.random.default_rng(rng)
+        self._turn = LOOP
+        if self._p3 is not None:
+            stream = states[0].stream
+            key = int(rng.integers(2**63)) if stream is None else stream.key
+            self._pyramid = pyramid.pyramid(self._p3, key, states[0].x0)
+            self._books.idle[PYRAMID] = 0
+            self._turn = PYRAMID
+        if self._igo is not None:
+            plan = engine.plan_of(self._igo)
+            assert plan is not None
+            self._loop = engine.loop(plan, states[-1], rng, uniforms)
+            self._books.idle[LOOP] = 0
+
+    @classmethod
+    def after(cls, objective: Objective, opt: Optimizer, sign: float, improved_at: int) -> Self:
+        """A run that goes on where an optimizer is, between two iterations."""
+        state = opt.state
+        run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.deterministic)
+        counts, reals, idle, _, lead_x = run._books
+        if opt._memory is not None:
+            run._remember(opt._memory.contents()[0])
+        if run._p3 is not None:
+            # A pyramid is what it was told: asked again, it is where the optimizer's is.
+            told = state.members[0].told if isinstance(state, TeamState) else state.told
+            run._step(math.inf, len(told), math.nan, math.inf)
+        counts[shared.NFEV], counts[shared.NIT], counts[shared.FAILURES] = opt.nfev, opt.nit, opt.failures
+        counts[shared.STALE], counts[shared.BEST_AT] = 0, improved_at
+        reals[shared.BEST] = opt.lowest
+        if isinstance(state, TeamState):
+            run._turn, idle[:], counts[shared.OWNER] = state.turn, state.idle, state.owner
+            if state.best is not None:
+                lead_x[:], reals[shared.LEAD] = state.best
+        return run
+
+    def hand_over(self, opt: Optimizer) -> None:
+        """Brings the optimizer to where this run is, as far as can be looked at between iterations."""
+        last = Iteration(self.nfev, 0)
+        if not opt.deterministic:
+            rows = int(self._loop.counts[engine.LAST])
+            last = Iteration(self.nfev, rows)
+            last.settle(last.extend(self.x[:rows].copy()), self._loop.values[:rows].copy(), TOLD)
+        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last)
+
+    def leave(self, opt: Optimizer) -> None:
+        """The same at the end of the run, with what was remembered of the most probable point."""
+        self.hand_over(opt)
+        if opt._memory is not None:
+            mode = self._family.mode(self.theta)
+            value = shared.recall(self._memory, mode)
+            if value < math.inf:
+                opt._memory.store(mode, value)
+
+    def _remember(self, values: dict[bytes, float]) -> None:
+        """What an optimizer knows."""
+        for key, value in values.items():
+            if 2 * (self._books.counts[shared.KNOWN] + 1) > len(self._memory.table):
+                self._grow()
+            shared.store(self._memory, np.frombuffer(key, dtype=np.int8).copy(), value, self._books.counts)
+
+    def _grow(self) -> None:
+        larger = np.zeros(2 * len(self._memory.table), dtype=shared.ENTRY)
+        shared.move(self._memory.table, larger)
+        self._memory = self._memory._replace(table=larger)
+
+    @property
+    def nfev(self) -> int:
+        """Evaluations so far."""
+        return int(self._books.counts[shared.NFEV])
+
+    @property
+    def nit(self) -> int:
+        """Iterations so far."""
+        return int(self._books.counts[shared.NIT])
+
+    @property
+    def best(self) -> float:
+        """The least value so far."""
+        return float(self._books.reals[shared.BEST])
+
+    @property
+    def best_x(self) -> NDArray[np.int8]:
+        """Where it was."""
+        return self._books.best_x
+
+    @property
+    def failures(self) -> int:
+        """Evaluations that gave NaN."""
+        return int(self._books.counts[shared.FAILURES])
+
+    @property
+    def x(self) -> NDArray[np.int8]:
+        """The samples of the last iteration of the loop, in its first rows."""
+        return self._loop.x
+
+    @property
+    def lam_r(self) -> float:
+        """λ_r, before it is rounded."""
+        return float(self._loop.scalars[engine.LAM_R])
+
+    @property
+    def theta(self) -> Array:
+        """The loop's; of P3 alone, how often each bit is one among its members."""
+        if self._igo is not None:
+            return self._loop.theta
+        first, members = self._first, int(self._pyramid.counts[pyramid.MEMBERS])
+        if not members:
+            return first
+        return self._family.move(first, (self._pyramid.ones / members - first) * (members / (members + 1)))
+
+    @property
+    def state(self) -> Any:
+        """As the core has it, but for a `Pyramid`, of which it is what one may look at."""
+        if self._p3 is None:
+            return engine.state_of(self._loop)
+        if self._igo is None:
+            return Seen(self.theta)
+        counts, reals, idle, _, lead_x = self._books
+        lead = float(reals[shared.LEAD])
+        best = Kept(lead_x.copy(), lead) if lead < math.inf else None
+        members = Seen(self._first), engine.state_of(self._loop)
+        return TeamState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
+
+    def go(
+        self, budget: float = math.inf, iterations: float = math.inf, target: float = math.nan, stall: float = math.inf
+    ) -> Status | None:
+        """Goes on until it has spent `budget` evaluations or done `iterations` more, or met target or stall.
+
+        In slices, so that a Ctrl-C is heard.
+        """
+        until = self.nit + iterations
+        while True:
+            why = self._step(budget, min(until, self.nit + SLICE), target, stall)
+            if why in ENDS or (why in (shared.GOING, shared.TURN) and self.nit >= until):
+                return ENDS.get(why)
+
+    def _step(self, budget: float, until: float, target: float, stall: float) -> int:
+        """One call of whose turn it is; makes room where there was none."""
+        limits = shared.Limits(float(budget), float(until), float(target), float(stall))
+        on = self.objective.address, self.objective.ints, self.objective.reals, self._books, self._memory
+        if self._turn == PYRAMID:
+            why: int = pyramid.run()(*on, self._pyramid, limits)
+        else:
+            why = engine.run()(*on, self._loop, limits)
+        match why:
+            case shared.TURN:
+                self._turn = int(self._books.idle.argmin())
+            case shared.MEMORY:
+                self._grow()
+            case shared.TERMS:
+                self._pyramid = pyramid.with_terms(self._pyramid)
+            case shared.ROOM if self._turn == PYRAMID:
+                self._pyramid = pyramid.roomier(self._pyramid)
+            case shared.ROOM:
+                self._loop = engine.roomier(self._loop)
+            case shared.STARVED:
+                raise ValueError(f"uniforms: expected more rows than the {len(self._loop.fed)} given")
+        return why

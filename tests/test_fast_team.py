@@ -1,0 +1,272 @@
+"""P3, survivors and the team compiled: fed the same random numbers they ask for the same points in the same order."""
+
+import math
+import signal
+import threading
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import knobless as kl
+from knobless import problems
+from knobless.families import uniforms
+
+numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
+
+from knobless import fast  # noqa: E402
+from knobless.fast import pyramid  # noqa: E402
+from knobless.fast.books import OBJECTIVE  # noqa: E402
+
+
+@numba.njit(OBJECTIVE)
+def noise(x, ints, reals):
+    """Looks random, has ties and failures, and is the same each time."""
+    h = np.uint64(ints[0])
+    for i in range(x.size):
+        h = (h ^ np.uint64(x[i])) * np.uint64(0x100000001B3)
+        h ^= h >> np.uint64(29)
+    value = float(h % np.uint64(1000))
+    if value < 20:
+        return np.nan
+    return math.inf if value < 40 else value
+
+
+def noisy(seed):
+    return fast.Objective(noise, np.array([seed]))
+
+
+@cache
+def noting(kernel, size):
+    """The kernel, which has `size` integers, with a protocol behind these."""
+
+    @numba.njit(OBJECTIVE)
+    def noted(x, ints, reals):
+        at = ints[size]
+        ints[size] += 1
+        for i in range(x.size):
+            ints[size + 1 + at * x.size + i] = x[i]
+        return kernel(x, ints[:size], reals)
+
+    return noted
+
+
+class Noted:
+    """An objective that notes what it was asked for, called from compiled code or from Python."""
+
+    def __init__(self, problem, n, calls):
+        inner = fast.compiled(problem)
+        self.n, self.size = n, inner.ints.size
+        ints = np.concatenate([inner.ints, np.zeros(1 + calls * n, dtype=int)])
+        self.objective = fast.Objective(noting(inner.function, self.size), ints, inner.reals)
+
+    def take(self):
+        """What it was asked for since the last time."""
+        ints = self.objective.ints
+        calls, ints[self.size] = int(ints[self.size]), 0
+        return ints[self.size + 1 : self.size + 1 + calls * self.n].reshape(calls, self.n).copy()
+
+
+SEVERAL = {
+    "OneMax": (problems.OneMax(20), 20),
+    "LeadingOnes": (problems.LeadingOnes(17), 17),
+    "Traps": (problems.Traps(30, 5), 30),
+    "MaxSat": (problems.MaxSat.random(70, 290, 0), 70),
+    "IsingRing": (problems.IsingRing(24), 24),
+    "NK": (problems.NK(100, 4, 0), 100),
+    "noise": (noisy(3), 13),
+}
+CALLS = 1000
+
+
+@pytest.fixture(params=SEVERAL, scope="module")
+def noted(request):
+    problem, n = SEVERAL[request.param]
+    return Noted(problem, n, CALLS)
+
+
+def algorithms(n):
+    family = kl.Bernoulli(n)
+    return {
+        "p3": kl.p3(family),
+        "team": kl.team(family),
+        "survivor": kl.pbil_survivor(family),
+        "best so far": replace(kl.pbil_lambda(family), survivors=kl.BestSoFar()),
+        "paper": kl.pbil_lambda(family),
+        "greedy team": kl.Team((kl.P3(family), replace(kl.pbil_lambda(family), survivors=kl.BestSoFar()))),
+        "deaf team": kl.Team((kl.P3(family), kl.cga(family))),
+    }
+
+
+def both(noted, algorithm, seed, **limits):
+    """The same run interpreted and compiled: the result and the run, and what each has asked for."""
+    n = noted.n
+    space = kl.Binary(n)
+    result = kl.minimize(
+        lambda x: noted.objective(x), space, algorithm=algorithm, deterministic=True, rng=seed, **limits
+    )
+    interpreted = noted.take()
+    rng = np.random.default_rng(seed)
+    if not isinstance(algorithm, kl.IGO):
+        rng.integers(2**63)  # the key of P3's numbers
+    fed = uniforms(rng, 3_000_000 // n, n)
+    run = fast.Run(noted.objective, algorithm, seed, uniforms=fed, deterministic=True)
+    status = run.go(**limits)
+    assert (status, run.nfev, run.nit) == (result.status, result.nfev, result.nit)
+    assert run.failures == result.failures
+    np.testing.assert_array_equal(noted.take(), interpreted)
+    np.testing.assert_array_equal(run.best_x, result.x)
+    np.testing.assert_array_equal(algorithm.family.mode(run.theta), result.mode)
+    return result, run
+
+
+@pytest.mark.parametrize("name", algorithms(2))
+def test_the_same_points_in_the_same_order(noted, name):
+    algorithm = algorithms(noted.n)[name]
+    result, run = both(noted, algorithm, 1, budget=300 if isinstance(algorithm, kl.IGO) else CALLS)
+    assert run.best == result.fun
+
+
+def test_long_runs_of_p3_build_the_same_pyramid():
+    noted = Noted(noisy(0), 14, 5000)
+    _, run = both(noted, kl.p3(kl.Bernoulli(14)), 0, budget=5000)
+    assert run._pyramid.levels[0, pyramid.SIZE] > 128  # three blocks, and more in all than there was room for at first
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+@pytest.mark.parametrize("name", ["p3", "team", "survivor", "paper"])
+def test_small_spaces_come_to_their_end(n, name):
+    for seed in range(2):
+        noted = Noted(noisy(seed), n, 100)
+        result, _ = both(noted, algorithms(n)[name], seed, budget=10**4)
+        assert result.status in (kl.Status.EXHAUSTED, kl.Status.CONVERGED)
+
+
+@pytest.mark.parametrize("name", ["p3", "team", "survivor"])
+def test_limits_are_met_to_the_evaluation(name):
+    noted = Noted(problems.Traps(20, 5), 20, 20_000)
+    algorithm = algorithms(20)[name]
+    for budget in (1, 2, 7, 50, 333):
+        assert both(noted, algorithm, 5, budget=budget)[1].nfev == budget
+    for seed in range(3):
+        result, _ = both(noted, algorithm, seed, budget=5000, target=4)
+        assert result.status is kl.Status.TARGET
+        result, _ = both(noted, algorithm, seed, budget=5000, stall=77)
+        assert result.status is kl.Status.STALL
+
+
+def test_a_run_goes_on_where_it_stopped():
+    algorithm = kl.team(kl.Bernoulli(40))
+    once, often = (fast.Run(fast.compiled(problems.Traps(40)), algorithm, 5, deterministic=True) for _ in range(2))
+    once.go(iterations=9000)
+    for i in range(90):
+        often.go(iterations=100)
+        assert often.nit == 100 * (i + 1)
+    np.testing.assert_array_equal(once.theta, often.theta)
+    assert (once.nfev, once.best, once.lam_r) == (often.nfev, often.best, often.lam_r)
+
+
+class Watched(problems.Traps):
+    """Counts the calls from Python."""
+
+    calls = 0
+
+    def costs(self, x):
+        type(self).calls += len(x)
+        return super().costs(x)
+
+
+def interpreted(problem, **given):
+    return kl.minimize(lambda x: problem(x), problem.space, **given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"x0": np.arange(30) % 2},
+        {"known": [(np.ones(30), 0.0), (np.zeros(30), 7.0)]},
+        {"target": 3.0},
+        {"stall": 200},
+    ],
+    ids=["plain", "x0", "known", "target", "stall"],
+)
+def test_minimize_with_p3_is_the_same_run_compiled_or_not(given):
+    problem = Watched(30)
+    given = {"budget": 1500, "algorithm": kl.p3(problem.space), "deterministic": True, "rng": 3, **given}
+    Watched.calls = 0
+    infos = []
+    result = kl.minimize(problem, problem.space, callback=infos.append, **given)
+    assert Watched.calls < 5 < result.nfev  # the first iteration is the interpreter's
+    other = interpreted(problem, **given)
+    for name in ("x", "mode"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(other, name))
+    for name in ("fun", "mode_fun", "nfev", "nit", "status", "failures"):
+        assert getattr(result, name) == getattr(other, name)
+    assert [row[:4] for row in result.history] == [row[:4] for row in other.history]
+    np.testing.assert_allclose([row.entropy for row in result.history], [row.entropy for row in other.history])
+    assert [info.iteration for info in infos] == list(range(1, result.nit + 1))
+
+
+def test_minimize_takes_the_team_compiled():
+    problem = Watched(60)
+    Watched.calls = 0
+    result = kl.minimize(problem, problem.space, budget=10**6, target=0, deterministic=True, rng=0)
+    assert result.success
+    assert result.x.all()
+    assert Watched.calls < 5 < result.nfev
+    assert result.history[-1].nfev == result.nfev
+    result = kl.maximize(problem, problem.space, budget=5000, deterministic=True, rng=0)
+    assert result.fun == problem(result.x) == 60
+
+
+@pytest.mark.parametrize("given", [{}, {"x0": np.ones(12, dtype=int)}, {"known": [(np.ones(12), -5.0)]}])
+def test_a_team_that_has_seen_everything_ends(given):
+    result = kl.minimize(noisy(1), kl.Binary(12), budget=10**6, deterministic=True, rng=0, **given)
+    assert result.status is kl.Status.EXHAUSTED
+    assert result.nfev == 2**12 - ("known" in given)
+    values = [noisy(1)(x) for x in np.array(np.meshgrid(*[[0, 1]] * 12)).reshape(12, -1).T.copy()]
+    assert result.fun == (-5.0 if "known" in given else np.nanmin(values))
+    assert result.failures == np.isnan(values).sum() - ("known" in given and math.isnan(noisy(1)(np.ones(12))))
+    assert result.mode_fun is not None
+
+
+def test_what_fails_always_ends():
+    @fast.objective
+    def broken(x):
+        return np.nan
+
+    result = kl.minimize(broken, kl.Binary(30), budget=10**6, deterministic=True, rng=0)
+    assert result.status is kl.Status.FAILED
+    assert result.x is None
+    assert result.failures == result.nfev
+
+
+def test_many_at_once_are_left_to_the_interpreter():
+    Watched.calls = 0
+    kl.minimize(Watched(30), kl.Binary(30), budget=200, batch=4, deterministic=True, rng=0)
+    assert Watched.calls == 200
+    with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
+        fast.Run(fast.compiled(problems.OneMax(9)), kl.p3(kl.Bernoulli(9)))  # it would pay again for what it knows
+
+
+def test_ctrl_c_is_heard_while_p3_climbs():
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    result = kl.minimize(problems.NK(300, 3, 0), kl.Binary(300), budget=10**9, deterministic=True, rng=0)
+    assert result.status is kl.Status.INTERRUPTED
+    assert 10 < result.nfev < 10**9
+
+
+def test_more_bits_than_pairs_are_counted_for():
+    noted = Noted(problems.OneMax(2100), 2100, 400)
+    x0 = np.ones(2100, dtype=np.int8)
+    algorithm = kl.p3(kl.Bernoulli(2100))
+    run = fast.Run(noted.objective, algorithm, 0, algorithm.init(x0=x0), deterministic=True)
+    state = algorithm.init(x0=x0)
+    state.begin(int(np.random.default_rng(0).integers(2**63)))
+    for _ in range(400):
+        state = algorithm.tell(state, state.pending, np.array([2100.0 - state.pending.sum()]))
+    run.go(budget=400)
+    assert int(run._pyramid.counts[pyramid.COUNT]) == state.stream.count
