@@ -58,7 +58,9 @@ ANSWERS = 2**16  # in one call, so that a Ctrl-C is heard
 BEGIN, BEGUN, CLIMB, CLIMBED, ENTER, CROSS = range(6)
 
 # Where a `Pyramid` keeps what.
-PHASE, COUNT, NEXT, STEPS, UP, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS, WANTS, ANSWERED, RESTS, INDIVIDUALS = range(14)
+PHASE, COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS, WANTS, ANSWERED, RESTS, INDIVIDUALS = (
+    range(15)
+)
 F, BEFORE, PATIENCE = range(3)
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
@@ -91,7 +93,7 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> Pyramid:
     none = np.empty(0, dtype=np.int64)
     return roomier(
         Pyramid(
-            np.zeros(14, dtype=np.int64),
+            np.zeros(15, dtype=np.int64),
             np.array([math.inf, math.inf, n * math.log(n) if n > 1 else 1.0]),
             np.array([key, 0], dtype=np.uint64),
             threshold(algorithm.family.initial()),
@@ -365,6 +367,10 @@ def _proceed(p, codes, table):
     while True:
         if counts[PHASE] == CLIMB:
             if counts[NEXT] == n:
+                if not counts[MOVED]:  # all neighbours are worse
+                    counts[PHASE] = CLIMBED
+                    continue
+                counts[MOVED] = 0
                 p.order[:n] = np.argsort(_words(p, n))
                 counts[NEXT] = 0
             i = p.order[counts[NEXT]]
@@ -414,12 +420,14 @@ def _answer(p, value, codes):
     if counts[PHASE] == BEGUN:
         reals[F] = value
         counts[STEPS] = counts[UP] = 0
+        counts[MOVED] = 1
         counts[NEXT] = p.x.size
         counts[PHASE] = CLIMB
         return
     better = value < reals[F]
     if value <= reals[F]:
         reals[F] = value
+        counts[MOVED] = 1
     else:
         for k in range(counts[CHANGED]):
             _turn(p, p.changed[k], codes)
