@@ -206,9 +206,14 @@ def test_what_is_printed_is_true_of_the_point_that_is_printed(tmp_path_factory, 
     found = json.loads(data.stdout)
     assert len(data.stdout.splitlines()) == 1
     hard, value = worth(x)
+    none, some = ("UNKNOWN", 0), ("SATISFIABLE", 10)
+    if any("Every point" in line for line in lines["c"]):
+        none, some = ("UNSATISFIABLE", 20), ("OPTIMUM FOUND", 30)
+        least = min(worth(list(point)) for point in itertools.product([0, 1], repeat=n))
+        assert kind not in ("cnf", "wcnf") or (hard, value) == least
     verdict, code = {
-        "cnf": ("SATISFIABLE", 10) if value == 0 else ("UNKNOWN", 0),
-        "wcnf": ("UNKNOWN", 0) if hard else ("SATISFIABLE", 10) if value else ("OPTIMUM FOUND", 30),
+        "cnf": ("SATISFIABLE", 10) if value == 0 else none,
+        "wcnf": none if hard else some if value else ("OPTIMUM FOUND", 30),
         "mc": (None, 0),
         "qubo": (None, 0),
     }[kind]
@@ -250,12 +255,28 @@ def test_a_target_is_a_value_and_no_broken_hard_clause_meets_it(target, at_most)
         assert (answer.result.status == kl.Status.TARGET) == (target >= 7)
 
 
+@pytest.mark.parametrize(
+    ("name", "formula", "verdict", "code"),
+    [
+        ("a.cnf", "p cnf 2 4\n1 2 0\n1 -2 0\n-1 2 0\n-1 -2 0\n", "UNSATISFIABLE", 20),
+        ("a.wcnf", "h 1 0\nh -1 0\n1 2 0\n", "UNSATISFIABLE", 20),
+        ("a.wcnf", "h 1 2 0\n3 -1 0\n2 -2 0\n", "OPTIMUM FOUND", 30),
+    ],
+)
+def test_a_look_at_every_point_is_a_proof(name, formula, verdict, code):
+    instance = load(name, data=formula.encode())
+    answer = solve(instance, budget=100, seed=0)
+    assert (answer.verdict, answer.code) == (verdict, code)
+    assert solve(instance, budget=1, seed=0).verdict in ("UNKNOWN", "SATISFIABLE")
+
+
 def test_the_target_of_a_cut_is_the_cut():
     ring = load("a.mc", data=b"4 4\n1 2\n2 3\n3 4\n1 4\n")
     answer = solve(ring, budget=10_000, seed=0, target=4)
     assert (answer.result.status, answer.value) == (kl.Status.TARGET, 4)
     assert answer.result.nfev < 10_000
-    assert solve(ring, budget=100, seed=0).result.nfev == 100
+    assert solve(ring, budget=100, seed=0).result.status == kl.Status.EXHAUSTED
+    assert solve(ring, budget=10, seed=0).result.nfev == 10
     with pytest.raises(ValueError, match="target"):
         solve(ring, budget=100, seed=0, target=math.nan)
 

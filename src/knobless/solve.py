@@ -46,9 +46,10 @@ SUFFIXES = {f".{each}": each for each in Format} | {".sparse": Format.QUBO}  # a
 
 
 class Verdict(StrEnum):
-    """What a solver may claim. Only a cost of nothing at all proves itself."""
+    """What a solver may claim. A cost of nothing at all proves itself, and so does a look at every point."""
 
     SATISFIABLE = "SATISFIABLE"
+    UNSATISFIABLE = "UNSATISFIABLE"
     OPTIMUM = "OPTIMUM FOUND"
     UNKNOWN = "UNKNOWN"
 
@@ -180,6 +181,7 @@ class Answer:
     @property
     def verdict(self) -> Verdict | None:
         """None where the format knows none."""
+        all_seen = self.result.status is Status.EXHAUSTED
         match self.instance.format, self.value:
             case ((Format.MC | Format.QUBO), _):
                 return None
@@ -188,15 +190,16 @@ class Answer:
             case Format.WCNF, 0:
                 return Verdict.OPTIMUM
             case Format.WCNF, float() | int():
-                return Verdict.SATISFIABLE
-        return Verdict.UNKNOWN
+                return Verdict.OPTIMUM if all_seen else Verdict.SATISFIABLE
+        return Verdict.UNSATISFIABLE if all_seen else Verdict.UNKNOWN
 
     @property
     def code(self) -> int:
         """The exit code, as solvers of SAT and MaxSAT have it."""
         if self.result.status is Status.INTERRUPTED:
             return 130
-        return {Verdict.SATISFIABLE: 10, Verdict.OPTIMUM: 30}.get(self.verdict or Verdict.UNKNOWN, 0)
+        codes = {Verdict.SATISFIABLE: 10, Verdict.UNSATISFIABLE: 20, Verdict.OPTIMUM: 30}
+        return codes.get(self.verdict or Verdict.UNKNOWN, 0)
 
     def lines(self) -> Iterator[str]:
         """As solvers print: remarks, the value, the verdict, and the point."""
