@@ -70,7 +70,7 @@ class IGO:
             return state
         theta, signal, before = state
         kept = self.survivors(before, x, f)
-        w = self.preference(f if before is None else np.append(f, before.f))  # lines 4-6
+        w = self.preference(f if before is None else np.concatenate((f, (before.f,))))  # lines 4-6
         if not np.count_nonzero(w != w[0]):  # lines 7-9
             return state if kept is before else State(theta, signal, kept)
         share = w / len(w)

@@ -91,8 +91,7 @@ def joined(distance: Array, names: NDArray[np.intp]) -> list[Group]:
         distance[j] = distance[:, j] = np.inf
         size[i] += size[j]
         least[j] = np.inf
-        stale = (nearest == i) | (nearest == j)
-        stale[i] = True
+        stale = ((nearest == i) & (row > least)) | (nearest == j)  # as far from the two as from the one: still nearest
         stale &= least < np.inf
         stale[i] = True
         changed = np.flatnonzero(stale)

@@ -429,7 +429,7 @@ class Optimizer:
     def _count(self, ids: Sequence[int], f: Array, errors: list[str]) -> None:
         """Evaluations, failures, and the best of them; of equals the one with the lowest id, (iteration, index)."""
         self.nfev += len(f)
-        lowest = np.minimum.reduce(f) if len(f) else math.inf
+        lowest = f.item() if len(f) == 1 else np.minimum.reduce(f) if len(f) else math.inf
         if lowest != lowest:  # NaN is among them
             self.failures += int(np.count_nonzero(f != f))
             self.failure = self.failure or (errors[0] if errors else "the objective returned NaN")

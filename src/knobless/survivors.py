@@ -64,5 +64,7 @@ class BestSoFar:
 
 def _best(x: Points, f: Array) -> Kept | None:
     """None where every evaluation failed; NaN is a failure."""
-    i = int(np.where(f == f, f, np.inf).argmin())
+    i = int(f.argmin())
+    if f[i] != f[i]:
+        i = int(np.where(f == f, f, np.inf).argmin())
     return Kept(x[i].copy(), float(f[i])) if f[i] < np.inf else None
