@@ -7,7 +7,8 @@ size: the pyramid grows with the search.
 
 One thing differs from the original, whose climbers stop where no single change is better. Here they also step to
 neighbours that are equal, and go on for as long again as it took to get there, at least N ln N steps for N neighbours:
-as long as it takes to draw each of them, unless all of these are worse. A plateau is then crossed rather than taken for a peak.
+as long as it takes to draw each of them, unless all of these are worse. A plateau is then crossed rather than taken for
+a peak.
 
 An individual is a coroutine: it yields the points it wants to know and is sent their values. What it asks twice is
 answered from memory. So P3 is for objectives where equal points have equal values.
