@@ -110,7 +110,7 @@ def beside_the_core(algorithm, space, rng, trials, rounds, losses=rough, sizes=(
             np.testing.assert_array_equal(points, core.draw(row))
             core.tell(points, values)
         search.tell(x, torch.tensor(f))
-        theta, signal = zip(*(core.state for core in cores), strict=True)
+        theta, signal, _ = zip(*(core.state for core in cores), strict=True)
         average, gamma, lam_r = zip(*signal, strict=True)
         np.testing.assert_allclose(search.theta, theta, rtol=0, atol=1e-12)
         np.testing.assert_allclose(search.s, average, rtol=0, atol=1e-10)

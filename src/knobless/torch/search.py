@@ -74,6 +74,7 @@ class Search(nn.Module):
             raise TypeError(f"algorithm: expected one without survivors, got {self.algorithm.survivors!r}")
         rows = 1 if trials is None else positive_int("trials", trials)
         self._lead = () if trials is None else (rows,)
+        self._words = family.words  # looked up here: torch.compile does not enter the lock of a cached property
         state = self.algorithm.init()
         capacity = most_samples(self.algorithm.adaptation)
         spend(self.algorithm.adaptation, torch.ones(1))  # TypeError now if it cannot be done
@@ -120,7 +121,7 @@ class Search(nn.Module):
 
     def ask(self, k: int = 1) -> Tensor:
         """k architectures from P_θ in each trial."""
-        u = uniforms(self.key, self.drawn, positive_int("k", k), self.algorithm.family.words)
+        u = uniforms(self.key, self.drawn, positive_int("k", k), self._words)
         self.drawn += k
         return self._shaped(self.draw(u))
 
