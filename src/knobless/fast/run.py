@@ -99,9 +99,8 @@ class Run:
             self._pyramid = pyramid.pyramid(self._p3, key, states[0].x0)
             self._books.idle[PYRAMID] = 0
             self._turn = PYRAMID
-        if self._igo is not None:
-            plan = engine.plan_of(self._igo)
-            assert plan is not None
+        plan = None if self._igo is None else engine.plan_of(self._igo)
+        if plan is not None:
             self._loop = engine.loop(plan, states[-1], rng, uniforms)
             self._books.idle[LOOP] = 0
 
