@@ -90,15 +90,14 @@ def joined(distance: Array, names: NDArray[np.intp]) -> list[Group]:
         distance[i] = distance[:, i] = row
         distance[j] = distance[:, j] = np.inf
         size[i] += size[j]
-        least[j] = np.inf
-        stale = ((nearest == i) & (row > least)) | (nearest == j)  # as far from the two as from the one: still nearest
-        stale &= least < np.inf
+        # The two together are nearer to nobody than the nearer of them was. So only those to whom one of them was
+        # nearest must look again, unless both were as near; and rounding may have made them the first of equals.
+        least[j], nearest[j] = np.inf, -1
+        stale = (nearest == j) | ((nearest == i) & (row > least))
         stale[i] = True
-        changed = np.flatnonzero(stale)
-        nearest[changed] = distance[changed].argmin(axis=1)
-        least[changed] = distance[changed, nearest[changed]]
-        nearer = (row < least) | ((row == least) & (i < nearest))
-        nearer &= (least < np.inf) & ~stale
-        nearest[nearer] = i
-        least[nearer] = row[nearer]
+        changed = stale.nonzero()[0]
+        found = distance[changed].argmin(axis=1)
+        nearest[changed] = found
+        least[changed] = distance[changed, found]
+        nearest[(row == least) & (nearest > i)] = i
     return [group for group, keep in zip(groups[:-1], useful[:-1], strict=True) if keep]

@@ -391,7 +391,7 @@ class Optimizer:
             return ids, codes
         self._stale = len(ids) - 1 - new[-1] if new else self._stale + len(ids)
         if known:
-            self._iteration.settle(known, np.array(values), TOLD)
+            self._iteration.settle(known if len(known) < len(ids) else ids, np.array(values), TOLD)
         self._close()
         return [ids[row] for row in new], codes[new]
 
