@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+ALL = 2**64 - 1
 
 Words = NDArray[np.uint64]
 
@@ -36,8 +37,12 @@ class Stream:
         return z
 
     def below(self, n: int) -> int:
-        """One of 0 to n − 1, for n below 2³²."""
-        return int(self.words(1)[0] >> np.uint64(32)) * n >> 32
+        """One of 0 to n − 1, for n below 2³², by the next word; in plain integers, faster for a single one."""
+        self.count += 1
+        z = (self.count * int(GOLDEN) + self.key) & ALL
+        z = ((z ^ (z >> 30)) * int(FIRST)) & ALL
+        z = ((z ^ (z >> 27)) * int(SECOND)) & ALL
+        return ((z ^ (z >> 31)) >> 32) * n >> 32
 
     def permutation(self, n: int) -> NDArray[np.intp]:
         """0 to n − 1 in a random order."""
