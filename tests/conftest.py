@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from knobless import Axis, Bernoulli, Categorical, Gaussian, Product
+from knobless.adaptation import Signal
 
 settings.register_profile("knobless", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile(
@@ -136,3 +137,20 @@ def directions(family, size=1.0):
     """A direction in which θ may move, read-only."""
     each = st.lists(st.floats(-size, size), min_size=family.dim, max_size=family.dim)
     return each.map(lambda phi: frozen(free(family) @ np.array(phi)))
+
+
+class Spy:
+    """An adaptation that keeps what the loop told it."""
+
+    def __init__(self):
+        self.told = []
+
+    def start(self, zero):
+        return Signal(zero, 0.0, 2.0)
+
+    def spend_at(self, signal):
+        return 2, 0.5
+
+    def step(self, signal, z, noise):
+        self.told.append((z.copy(), noise))
+        return 0.5, signal

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from conftest import FAMILIES, frozen, log_density, support, thetas
+from conftest import FAMILIES, Spy, frozen, log_density, support, thetas
 from knobless import (
     IGO,
     SNR,
@@ -196,23 +196,6 @@ def test_a_flat_objective_changes_nothing(family, recipe, value):
 
 
 # The signal
-
-
-class Spy:
-    """An adaptation that keeps what the loop told it."""
-
-    def __init__(self):
-        self.told = []
-
-    def start(self, zero):
-        return Signal(zero, 0.0, 2.0)
-
-    def spend_at(self, signal):
-        return 2, 0.5
-
-    def step(self, signal, z, noise):
-        self.told.append((z.copy(), noise))
-        return 0.5, signal
 
 
 SMALL = {

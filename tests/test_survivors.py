@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from conftest import FAMILIES, frozen, support, thetas
+from conftest import FAMILIES, Spy, frozen, support, thetas
 from knobless import (
     IGO,
     SNR,
@@ -34,7 +34,6 @@ from knobless import (
     pbil_lambda,
     pbil_survivor,
 )
-from knobless.adaptation import Signal
 
 PREFERENCES = {"quartiles": Quartiles(), "best": Truncation(1), "values": Values()}
 every_preference = pytest.mark.parametrize("preference", PREFERENCES.values(), ids=PREFERENCES)
@@ -91,23 +90,6 @@ def test_what_is_kept_is_a_copy(rule):
 
 
 # The signal
-
-
-class Spy:
-    """An adaptation that keeps what the loop told it."""
-
-    def __init__(self):
-        self.told = []
-
-    def start(self, zero):
-        return Signal(zero, 0.0, 2.0)
-
-    def spend_at(self, signal):
-        return 2, 0.5
-
-    def step(self, signal, z, noise):
-        self.told.append((z.copy(), noise))
-        return 0.5, signal
 
 
 SMALL = {
