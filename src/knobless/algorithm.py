@@ -32,7 +32,7 @@ class AnyState(Protocol):
 
 @runtime_checkable
 class Algorithm(Protocol):
-    """A way to search; S is its state, which `tell` may use up."""
+    """A way to search. A state that was told is used up: what `tell` returns takes its place."""
 
     @property
     def family(self) -> Family:
