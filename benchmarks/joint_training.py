@@ -10,6 +10,9 @@ without compiler or graph.
 The floor is what cannot be avoided: each weight is read for the way up and for the way back, and read and written, with
 its momentum, by the update; these bytes over the bandwidth of a large copy, measured here. Beside it stands what the
 same number of kernels would take if they did nothing. Without MNIST, noise is trained on, which takes as long.
+
+Last comes how far losses and gradients are from those of float64, ours, by hand and in fused kernels, beside plain
+PyTorch's: speed must not be bought with exactness.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from torch.nn.functional import cross_entropy
 from knobless import Binary
 from knobless.joint.networks import Activations, Network, linear, repeated, rows
 from knobless.joint.runs import ACTIVATIONS, LAYERS
-from knobless.joint.training import DECAY, MOMENTUM, Setting, Training, pixels
+from knobless.joint.training import DECAY, MOMENTUM, Setting, Training, gradients, pixels
 from knobless.torch import Search
 from knobless.torch.data import Data, mnist
 
@@ -93,6 +96,12 @@ def logits(network: Network, W: list[Tensor], x: Tensor, masks: Tensor) -> Tenso
     return linear(X, last, b_last).view(*masks.shape[:2], x.shape[1], -1)
 
 
+def losses_of(scores: Tensor, y: Tensor) -> Tensor:
+    """The mean over the mini-batch, [R, A]."""
+    each = cross_entropy(scores.flatten(0, 2), y[:, None].expand(scores.shape[:3]).flatten(), reduction="none")
+    return each.view(scores.shape[:3]).mean(-1)
+
+
 def plain(setting: Setting, data: Data, trials: int, device: str = "cuda") -> Callable[[], None]:
     """A step of the loop that one would write, for trials as one batch."""
     network, bits = setting.network, Binary(setting.network.n)
@@ -108,9 +117,7 @@ def plain(setting: Setting, data: Data, trials: int, device: str = "cuda") -> Ca
         batch = torch.randint(len(images), (trials, setting.batch), device=device)
         x, y = pixels(images[batch]), labels[batch]
         masks = search.ask(2)
-        scores = logits(network, W, x, masks)
-        each = cross_entropy(scores.flatten(0, 2), y[:, None].expand(scores.shape[:3]).flatten(), reduction="none")
-        losses = each.view(scores.shape[:3]).mean(-1)
+        losses = losses_of(logits(network, W, x, masks), y)
         optimizer.zero_grad()
         losses.mean(1).sum().backward()  # of each trial the mean; trials have no weights in common
         if setting.clip < float("inf"):
@@ -141,6 +148,44 @@ def milliseconds_of(step: Callable[[], None], updates: int) -> float:
     for _ in range(20):
         step()
     return 1e3 * min(seconds(lambda: [step() for _ in range(updates)]) for _ in range(3)) / updates
+
+
+Found = tuple[Tensor, list[Tensor]]  # losses [R, A], and gradients
+
+
+def by_hand(network: Network, W: list[Tensor], x: Tensor, y: Tensor, masks: Tensor) -> Found:
+    losses, factors = network.backprop(W, x, y, masks)
+    return losses, list(gradients(factors))
+
+
+def by_autograd(network: Network, W: list[Tensor], x: Tensor, y: Tensor, masks: Tensor) -> Found:
+    W = [w.clone().requires_grad_() for w in W]
+    losses = losses_of(logits(network, W, x, masks), y)
+    return losses.detach(), list(torch.autograd.grad(losses.mean(1).sum(), W))
+
+
+def off(found: Found, exact: Found) -> tuple[float, float]:
+    """The largest error of a loss, and that of the whole gradient, in norm; both relative."""
+    losses = (found[0].double() - exact[0]) / exact[0]
+    pairs = list(zip(found[1], exact[1], strict=True))
+    error = sum((mine.double() - true).square().sum() for mine, true in pairs)
+    return losses.abs().max().item(), (error / sum(true.square().sum() for _, true in pairs)).sqrt().item()
+
+
+def exactness(setting: Setting, data: Data) -> dict[str, tuple[float, float]]:
+    """At the first weights of all trials, with random architectures."""
+    network, some = setting.network, torch.Generator().manual_seed(0)
+    each = [network.parameters(torch.Generator().manual_seed(trial)) for trial in range(TRIALS)]
+    W = [torch.stack(same).cuda() for same in zip(*each, strict=True)]
+    batch = torch.randint(len(data.train_x), (TRIALS, setting.batch), generator=some).numpy()
+    x, y = pixels(torch.tensor(data.train_x[batch])).cuda(), torch.tensor(data.train_y[batch]).long().cuda()
+    masks = torch.randint(2, (TRIALS, 2, network.n), generator=some, dtype=torch.int8).cuda()
+    exact = by_autograd(network, [w.double() for w in W], x.double(), y, masks)
+    torch.set_float32_matmul_precision("high")
+    found = {"ours, TF32": off(by_hand(network, W, x, y, masks), exact)}
+    found["plain, TF32"] = off(by_autograd(network, W, x, y, masks), exact)
+    torch.set_float32_matmul_precision("highest")
+    return found | {"plain, single precision": off(by_autograd(network, W, x, y, masks), exact)}
 
 
 def noise() -> Data:
@@ -180,6 +225,10 @@ def main() -> None:
             f"| {replayed:.2f} | {simple_alone:.2f} | {eager:.2f} | {count} | {1e3 * count * each:.3f} |",
             flush=True,
         )
+    print("\n| relative error of | the losses | the gradient |\n|---|---|---|")
+    for name, setting in SETTINGS.items():
+        for way, errors in exactness(setting, data).items():
+            print(f"| {name}: {way} |", " | ".join(f"{error:.1e}" for error in errors), "|", flush=True)
 
 
 if __name__ == "__main__":
