@@ -95,6 +95,9 @@ class Memory:
         return (ids, f) if len(all_ids) == len(ids) else (all_ids, np.array(all_f))  # the same, if there were no twins
 
     def _keys_of(self, codes: Points) -> list[bytes]:
-        seen = np.ascontiguousarray(codes if self._plain else self._space.visible(codes))
-        data, width = seen.tobytes(), seen.itemsize * seen.shape[1]
+        seen = codes if self._plain else self._space.visible(codes)
+        data = seen.tobytes()
+        if len(seen) == 1:
+            return [data]
+        width = seen.itemsize * seen.shape[1]
         return [data[i : i + width] for i in range(0, len(data), width)]

@@ -239,7 +239,7 @@ class Optimizer:
     @property
     def exhausted(self) -> bool:
         """Whether `ask` has nothing left to hand out: `complete`, or θ yields no new point any more."""
-        return self.complete or self._stale >= STALE
+        return self._stale >= STALE or self.complete
 
     @property
     def info(self) -> Info:
@@ -274,7 +274,7 @@ class Optimizer:
         ids = ids_of(candidates)
         if isinstance(candidates, Candidate):
             values = [values]
-        elif type(values) is not list and isinstance(values, Iterator):  # which would be gone after the first look
+        elif not isinstance(values, (list, np.ndarray)) and isinstance(values, Iterator):  # gone after the first look
             values = list(values)
         f, errors = values_of(values, len(ids))
         self._expect(ids)
@@ -376,9 +376,9 @@ class Optimizer:
         """Draws until k points are new, or all of an iteration are looked at and some are new."""
         ids: Sequence[int] = ()
         codes = self._guests[:0]
-        while (not ids if k is None else len(ids) < k) and not self.exhausted:
-            left = None if k is None else k - len(ids)
-            more, fresh = self._met(memory, left if left is None else min(left, self._undrawn or left))
+        while len(ids) < (1 if k is None else k) and not self.exhausted:
+            left = None if k is None else min(k - len(ids), self._undrawn or k - len(ids))
+            more, fresh = self._met(memory, left)
             ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)
         return Batch(self.space, ids, codes)
 

@@ -140,7 +140,8 @@ class Pyramid:
         self.rests = False  # whether an individual has just come to its end
         self._values: dict[bytes, float] = {}
         self._individuals: list[Individual] = []
-        self.pending: Points = np.empty((0, family.variables), dtype=family.mode(theta).dtype)
+        self._type = family.mode(theta).dtype
+        self._want([])
 
     def begin(self, key: int) -> None:
         """With the key of its random numbers."""
@@ -152,17 +153,16 @@ class Pyramid:
         """The values of what is pending."""
         self.rests = False
         self.told += values
-        for x, value in zip(self.pending, values, strict=True):
-            self._values[x.tobytes()] = value
+        self._values.update(zip(self._wanted, values, strict=True))
         self._want([self._next(i, value) for i, value in enumerate(values)])
 
-    def _want(self, points: list[Points]) -> None:
-        """These are pending; read-only, because they are handed out as they are."""
-        self.pending = points[0][None] if len(points) == 1 else np.array(points)
-        self.pending.flags.writeable = False
+    def _want(self, points: list[bytes]) -> None:
+        """These are pending, and handed out as they are: nobody can write to them."""
+        self._wanted = points
+        self.pending: Points = np.frombuffer(b"".join(points), self._type).reshape(-1, self.family.variables)
 
-    def _next(self, i: int, value: float | None) -> Points:
-        """What climber i wants to know next, if its last point had this value."""
+    def _next(self, i: int, value: float | None) -> bytes:
+        """The point that climber i wants to know next, if its last one had this value."""
         for _ in range(SKIPPED):
             try:
                 x = self._individuals[i].send(value)  # type: ignore[arg-type]
@@ -170,10 +170,11 @@ class Pyramid:
                 self._individuals[i] = individual(self, self.stream, None)  # type: ignore[arg-type]
                 x = next(self._individuals[i])
                 self.rests = True
-            value = self._values.get(x.tobytes())
+            point = x.tobytes()
+            value = self._values.get(point)
             if value is None:
                 break
-        return x.copy()
+        return point
 
     def join(self, level: int, x: Points) -> None:
         """A point is a member once."""
