@@ -26,17 +26,21 @@ class Pairs:
     """How often any two options occur together in a population, which grows."""
 
     def __init__(self, options: NDArray[np.intp]) -> None:
-        self.options = options
-        self.starts = np.cumsum(options) - options  # of the options of each variable
+        # The first options of all variables come first, then the second ones, and so on, in each block the variables
+        # with most options first: so that those which still have an option are the first of them, and sums are fast.
+        self.place = np.empty(len(options), dtype=np.intp)
+        self.place[(-options).argsort(kind="stable")] = np.arange(len(options))
+        self.blocks = [int((options > option).sum()) for option in range(options.max())]
+        self.starts = np.cumsum([0, *self.blocks[:-1]])
         self.size = 0
-        total = int(options.sum())
+        total = sum(self.blocks)
         self.counts = np.zeros((total, total) if total <= MOST else (0, 0), dtype=np.int32)
 
     def add(self, x: Points) -> None:
         """One more point."""
         self.size += 1
         if len(self.counts):
-            shown = self.starts + x
+            shown = self.starts[x] + self.place
             self.counts[shown[:, None], shown] += 1
 
     def tree(self, stream: Stream) -> list[Group]:
@@ -45,21 +49,28 @@ class Pairs:
         Groups that are always taken over alike, because each tells the other, are one. Beyond `MOST` options in all
         there are only single ones.
         """
-        order = stream.permutation(len(self.options))
+        order = stream.permutation(len(self.place))
         if not len(self.counts):
             return list(order[:, None])
-        return joined(self.distances()[order[:, None], order], order)
+        return joined(self.distances(order), order)
 
-    def distances(self) -> Array:
-        """Of each variable to each other one, inf to itself."""
-        n, starts = len(self.options), self.starts
+    def distances(self, variables: Group) -> Array:
+        """Of each of these to each other one, inf to itself."""
         h = entropy_terms(self.size)[self.counts]
-        alone = np.add.reduceat(h.diagonal(), starts)
-        joint = np.add.reduceat(np.add.reduceat(h, starts, axis=0), starts, axis=1)
-        told = np.divide(alone[:, None] + alone, joint, out=np.full((n, n), 2.0), where=joint > 0.0)
+        alone = self._over_options(h.diagonal())
+        joint = self._over_options(self._over_options(h).T)
+        told = np.divide(alone[:, None] + alone, joint, out=np.full(joint.shape, 2.0), where=joint > 0.0)
         distance = np.rint(UNIT * (2.0 - told))
         np.fill_diagonal(distance, np.inf)
-        return distance
+        places = self.place[variables]
+        return distance[places[:, None], places]
+
+    def _over_options(self, h: Array) -> Array:
+        """The sum for each variable, along the first axis."""
+        total = h[: len(self.place)].copy()
+        for start, size in zip(self.starts[1:].tolist(), self.blocks[1:], strict=True):
+            total[:size] += h[start : start + size]
+        return total
 
 
 def entropy_terms(m: int) -> Array:
@@ -73,7 +84,7 @@ def joined(distance: Array, names: NDArray[np.intp]) -> list[Group]:
     n = len(distance)
     groups: list[Group] = list(names[:, None])
     useful = [True] * n
-    place, size = list(range(n)), np.ones(n)  # of the group that each row stands for
+    place, size = list(range(n)), [1.0] * n  # of the group that each row stands for
     rows = np.arange(n)
     nearest = distance.argmin(axis=1)
     least = distance[rows, nearest]
@@ -85,11 +96,15 @@ def joined(distance: Array, names: NDArray[np.intp]) -> list[Group]:
         groups.append(np.concatenate([groups[place[i]], groups[place[j]]]))
         useful.append(True)
         place[i] = len(groups) - 1
-        row = np.rint((size[i] * distance[i] + size[j] * distance[j]) / (size[i] + size[j]))
-        row[i] = np.inf  # row j stands for nobody any more: it is infinitely far from everyone
-        distance[i] = distance[:, i] = row
-        distance[j] = distance[:, j] = np.inf
+        row = distance[i]
+        row *= size[i]
+        row += size[j] * distance[j]
         size[i] += size[j]
+        row /= size[i]
+        np.rint(row, out=row)
+        row[i] = np.inf
+        distance[:, i] = row
+        distance[:, j] = np.inf  # row j stands for nobody any more: it is infinitely far from everyone
         # The two together are nearer to nobody than the nearer of them was. So only those to whom one of them was
         # nearest must look again, unless both were as near; and rounding may have made them the first of equals.
         least[j], nearest[j] = np.inf, -1
