@@ -107,7 +107,8 @@ class Iteration:
         if len(f) == self.missing == self.drawn and fate == TOLD and ids == range(self.first, self.first + self.drawn):
             self._f, self._fate, self.missing = f, bytearray([TOLD]) * len(f), 0  # the usual case: all of it at once
             return
-        self._f = np.concatenate([self._f, np.full(self.drawn - len(self._f), math.nan)])
+        if len(self._f) < self.drawn:
+            self._f = np.concatenate([self._f, np.full(self.drawn - len(self._f), math.nan)])
         for id, value in zip(ids, f.tolist(), strict=True):
             self._f[id - self.first] = value
             self._fate[id - self.first] = fate

@@ -393,7 +393,7 @@ class Optimizer:
         if known:
             self._iteration.settle(known if len(known) < len(ids) else ids, np.array(values), TOLD)
         self._close()
-        return [ids[row] for row in new], codes[new]
+        return ([ids[row] for row in new], codes[new]) if new else ((), codes[:0])
 
     def _ask_again(self, k: int | None) -> Batch:
         """What was out when another process ended, and new ones if that is not enough."""

@@ -159,7 +159,7 @@ class Pyramid:
     def _want(self, points: list[bytes]) -> None:
         """These are pending, and handed out as they are: nobody can write to them."""
         self._wanted = points
-        self.pending: Points = np.frombuffer(b"".join(points), self._type).reshape(-1, self.family.variables)
+        self.pending: Points = np.frombuffer(b"".join(points), self._type).reshape(-1, len(self.options))
 
     def _next(self, i: int, value: float | None) -> bytes:
         """The point that climber i wants to know next, if its last one had this value."""
@@ -254,7 +254,7 @@ def cross(x: Points, f: float, level: Level, stream: Stream) -> Generator[Points
     for i in np.lexsort((stream.words(len(groups)), sizes)).tolist():
         group = groups[i]
         old = x[group]
-        theirs = donors[:, group]
+        theirs = donors.take(group, axis=1)
         differ = (theirs != old).any(axis=1).nonzero()[0]
         if not len(differ):
             continue
