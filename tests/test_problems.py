@@ -603,6 +603,9 @@ def test_broken_and_missing_files(tmp_path):
     latin = tmp_path / "latin.cnf"
     latin.write_bytes(b"c M\xfcller\np cnf 2 1\n1 2 0\n")
     assert MaxSat.read(latin).n == 2
+    for pack in (bytes, gzip.compress):  # a byte-order mark
+        latin.write_bytes(pack(b"\xef\xbb\xbfp cnf 2 1\n1 2 0\n"))
+        assert MaxSat.read(latin).n == 2
 
 
 # The compiled kernels

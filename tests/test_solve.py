@@ -447,3 +447,9 @@ def test_wrong_options(options, tmp_path):
     assert done.exit_code == 2
     assert "Error" in done.stderr
     assert not [line for line in done.stdout.splitlines() if not line.startswith("c ")]
+
+
+def test_a_wrong_target_is_said_before_the_file_is_read(tmp_path):
+    done = CliRunner().invoke(app, ["solve", str(tmp_path / "none.mc"), "--budget", "9", "--target", "nan"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "target: expected" in done.stderr

@@ -7,6 +7,7 @@ a file declares are capped before anything is made of them: a typing error, or a
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -66,6 +67,8 @@ class Lines:
             try:
                 for line in file if packing is None else packing.open(file):
                     self.number += 1
+                    if self.number == 1:
+                        line = line.removeprefix(codecs.BOM_UTF8)  # as some editors begin a file
                     # latin-1: any byte may stand in a comment, and no digits but 0 to 9 are read as numbers
                     if words := line.decode("latin-1").split():
                         yield words
