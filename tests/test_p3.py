@@ -130,7 +130,7 @@ def test_several_climbers_are_their_plain_transcription(family, options, f):
     """Each climbs and crosses by the rules, in one pyramid and with one memory."""
     rounds = 4 if len(options) == 1 else 300
     x0 = tuple(k - 1 for k in options)
-    seen, _ = asked(kl.P3(family, climbers=3), 4, f, rounds, np.array(x0, dtype=family.mode(family.initial()).dtype))
+    seen, _ = asked(kl.P3(family, climbers=3), 4, f, rounds, np.array(x0))  # of whatever type
     assert seen[0][0] == x0
     assert seen == oracle_p3.together(options, key_of(4), f, rounds, 3, x0)
 
@@ -165,6 +165,16 @@ def test_each_bit_is_looked_at_once_where_they_add_up(start, seed):
     seen, _ = asked(kl.P3(kl.Bernoulli(n)), seed, lambda x: n - sum(x), n + 1, np.array(start, dtype=np.int8))
     assert seen[0] == (tuple(start),)
     assert ((1,) * n,) in seen
+
+
+def test_every_option_is_a_neighbour_however_many_there_are():
+    algorithm, rng, k = kl.P3(kl.Categorical(1, 20_000)), np.random.default_rng(0), 20_000
+    state, seen = algorithm.init(x0=np.array([15_000])), set()
+    while not state.levels:
+        x = algorithm.ask(state, rng)
+        seen.add(int(x[0, 0]))
+        state = algorithm.tell(state, x, np.array([float(x[0, 0] != 15_000)]))
+    assert seen == set(range(k))
 
 
 def test_a_plateau_is_crossed():

@@ -449,7 +449,8 @@ def test_wrong_options(options, tmp_path):
     assert not [line for line in done.stdout.splitlines() if not line.startswith("c ")]
 
 
-def test_a_wrong_target_is_said_before_the_file_is_read(tmp_path):
-    done = CliRunner().invoke(app, ["solve", str(tmp_path / "none.mc"), "--budget", "9", "--target", "nan"])
+@pytest.mark.parametrize("option", ["target", "timeout"])
+def test_a_wrong_number_is_said_before_the_file_is_read(option, tmp_path):
+    done = CliRunner().invoke(app, ["solve", str(tmp_path / "none.mc"), "--budget", "9", f"--{option}", "nan"])
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "target: expected" in done.stderr
+    assert f"{option}: expected" in done.stderr

@@ -4,8 +4,8 @@ Variables whose values go together in good points are likely to work together. T
 groups of variables that are nearest (unweighted average linkage, UPGMA). The distance of two variables is 2 − (H(a) +
 H(b)) / H(a, b), with entropies of the population: 0 where each tells the other, 1 where neither tells anything.
 
-Distances are whole numbers in units of 2⁻³⁰, and ties are broken by a random order of the variables: so that the
-compiled engine, whose sums are in another order, joins the same groups.
+Distances are whole numbers in units of 2⁻³⁰, so that what rounding makes of a tie remains one, and ties are broken by a
+random order of the variables.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ class Pairs:
     """How often any two options occur together in a population, which grows."""
 
     def __init__(self, options: NDArray[np.intp]) -> None:
+        total, n = int(options.sum()), len(options)
+        self.size = 0
+        self.counts = np.zeros((total, total) if total <= MOST else (0, 0), dtype=np.int32)
         # The first options of all variables come first, then the second ones, and so on, in each block the variables
         # with most options first: so that those which still have an option are the first of them, and sums are fast.
-        self.place = np.empty(len(options), dtype=np.intp)
-        self.place[(-options).argsort(kind="stable")] = np.arange(len(options))
-        self.blocks = [int((options > option).sum()) for option in range(options.max())]
-        self.starts = np.cumsum([0, *self.blocks[:-1]])
-        self.size = 0
-        total = sum(self.blocks)
-        self.counts = np.zeros((total, total) if total <= MOST else (0, 0), dtype=np.int32)
+        self.place = np.empty(n, dtype=np.intp)
+        self.place[(-options).argsort(kind="stable")] = np.arange(n)
+        each = np.arange(options.max() if total <= MOST else 0)
+        self.blocks = n - np.sort(options).searchsorted(each, "right")  # how many variables have such an option
+        self.starts = np.cumsum(self.blocks) - self.blocks
 
     def add(self, x: Points) -> None:
         """One more point."""
@@ -58,7 +59,7 @@ class Pairs:
         """Of each of these to each other one, inf to itself."""
         h = entropy_terms(self.size)[self.counts]
         alone = self._over_options(h.diagonal())
-        joint = self._over_options(self._over_options(h).T)
+        joint = self._over_options(self._over_options(h).T).T
         told = np.divide(alone[:, None] + alone, joint, out=np.full(joint.shape, 2.0), where=joint > 0.0)
         distance = np.rint(UNIT * (2.0 - told))
         np.fill_diagonal(distance, np.inf)
@@ -68,7 +69,7 @@ class Pairs:
     def _over_options(self, h: Array) -> Array:
         """The sum for each variable, along the first axis."""
         total = h[: len(self.place)].copy()
-        for start, size in zip(self.starts[1:].tolist(), self.blocks[1:], strict=True):
+        for start, size in zip(self.starts[1:].tolist(), self.blocks[1:].tolist(), strict=True):
             total[:size] += h[start : start + size]
         return total
 

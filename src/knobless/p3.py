@@ -131,7 +131,8 @@ class Pyramid:
         self.options = options_of(family)
         changes = [(i, by) for i, k in enumerate(self.options.tolist()) for by in range(1, k)]
         self.changes = np.array(changes).reshape(-1, 2)
-        self.x0 = x0
+        self._type = family.mode(theta).dtype
+        self.x0 = None if x0 is None else x0.astype(self._type)
         self.stream: Stream | None = None
         self.levels: list[Level] = []
         self.members: set[bytes] = set()
@@ -140,7 +141,6 @@ class Pyramid:
         self.rests = False  # whether an individual has just come to its end
         self._values: dict[bytes, float] = {}
         self._individuals: list[Individual] = []
-        self._type = family.mode(theta).dtype
         self._want([])
 
     def begin(self, key: int) -> None:
@@ -231,7 +231,7 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
     while moved:  # else all neighbours are worse
         moved = False
         for i, by in changes[stream.permutation(len(changes))].tolist():
-            old = x[i]
+            old = int(x[i])  # as a Python integer, which does not overflow
             x[i] = (old + by) % options[i]
             value = yield x
             steps += 1

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from . import __version__, tables
-from ._checks import real
+from ._checks import positive_real, real
 from .commands import Json, Remarks, ending
 from .solve import NAMES, Format, load, rounded, solve
 
@@ -44,12 +44,13 @@ def command(
 
     Prints as solvers do: c remarks, o the value, s what is claimed, v the point. Ctrl-C prints the best so far.
 
-    Exit codes: 0 done, 10 satisfiable, 20 unsatisfiable, 30 optimum found, 2 a wrong command or file, 130 Ctrl-C. That
-    nothing is better is claimed of a MaxSAT cost of 0, and where every point was looked at.
+    Exit codes: 0 done, 10 satisfiable, 20 unsatisfiable, 30 optimum found, 2 a wrong command or file, 130 Ctrl-C. 20 is
+    said where every point was looked at, 30 there and of a cost of 0; both of SAT and MaxSAT alone.
     """
     with ending(None):
-        if target is not None:
-            real("target", target)  # a long file need not be read to say so
+        for name, value, check in (("target", target, real), ("timeout", timeout, positive_real)):
+            if value is not None:
+                check(name, value)  # now, and not after a long file was read
         data = sys.stdin.buffer.read() if instance == "-" else None
         read = load("standard input" if instance == "-" else instance, format, data)
         seed = int(np.random.default_rng().integers(2**32)) if seed is None else seed

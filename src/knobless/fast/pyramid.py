@@ -247,7 +247,7 @@ def _tree(p, level):
     n = p.x.size
     leaves, spans = p.leaves[level], p.spans[level]
     order = np.argsort(_words(p, n))  # of equal words, which 64 bits hardly give, NumPy would take the first first
-    if n > MOST:
+    if 2 * n > MOST:
         for i in range(n):
             leaves[i], spans[i, 0], spans[i, 1] = order[i], i, i + 1
         p.levels[level, GROUPS] = n
@@ -393,7 +393,7 @@ def _proceed(p, codes, table):
         elif counts[PHASE] == ENTER:
             level = counts[LEVEL]
             if p.levels[level, GROUPS] < 0:
-                if n <= MOST and p.terms.size != p.levels[level, SIZE] + 1:
+                if 2 * n <= MOST and p.terms.size != p.levels[level, SIZE] + 1:
                     return TERMS
                 _tree(p, level)
             _smallest_first(p, level)
