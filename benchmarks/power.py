@@ -267,7 +267,8 @@ READING = (
     " where not all did. In brackets, where none did or the optimum is not known, the median of the best values. The"
     " best of a line is bold. PBIL-λ, too, is told that points need not be evaluated twice; it is no peer. Near is at"
     " most twice the calls, or the rank, of the best peer, or a value within 2 % of its. The last line has the median"
-    " time that an algorithm takes outside the function, on a noisy machine: read it as an order of magnitude."
+    " time that an algorithm takes outside the function, on a machine that was busy with other runs: it can be several"
+    " times too long, and differs from suite to suite."
 )
 
 
