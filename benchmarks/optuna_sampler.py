@@ -36,7 +36,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from knobless import pbil_survivor
 from knobless.optuna import KnoblessSampler
-from knobless.reproduce.experiment import Table, machine, write_csv
+from knobless.reproduce.experiment import Table, commit, machine, write_csv
 
 SOLVED = 0.01
 BEFORE, TIMED = 1000, 50
@@ -220,7 +220,12 @@ def main() -> None:
     (options.out / "table.md").write_text(text, encoding="utf-8")
     write_csv(options.out / "table.csv", lines)
     versions = {package: version(package) for package in ("optuna", "cmaes", "scipy")}
-    meta = machine() | versions | {"calls": options.calls, "seeds": options.seeds, "jobs": options.jobs}
+    meta = (
+        machine()
+        | {"commit": commit()}
+        | versions
+        | {"calls": options.calls, "seeds": options.seeds, "jobs": options.jobs}
+    )
     meta["seconds"] = round(time.perf_counter() - began)
     (options.out / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
 

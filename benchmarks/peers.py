@@ -40,7 +40,7 @@ from contest import (
     installed,
     mask,
 )
-from knobless.reproduce.experiment import Table, machine, seed, write_csv
+from knobless.reproduce.experiment import Table, commit, machine, seed, write_csv
 
 SHORT = 100  # runs of fewer calls say little about overhead
 OURS = "pbil-lambda"
@@ -230,6 +230,7 @@ def meta(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     packages = sorted({"ioh", *(PEERS[peer].package for peer in options.peers)} - {"knobless"})
     return {
         **machine(),
+        "commit": commit(),  # of the last session
         **{package: version(package) for package in packages},
         **{key: value for key, value in vars(options).items() if not isinstance(value, Path)},
         "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,

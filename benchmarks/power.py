@@ -38,7 +38,7 @@ import knobless as kl
 from contest import PBO, RESULTS, STOPPED, Objective, Peer, Row, carry_out, compete, grid, installed, mask
 from grids import GRIDS
 from instances import INSTANCES
-from knobless.reproduce.experiment import Table, machine, seed, write_csv
+from knobless.reproduce.experiment import Table, commit, machine, seed, write_csv
 from verdicts import Cell, Entry, Rank, Standing, standing
 
 ROOT = Path(__file__).parents[1]
@@ -336,6 +336,7 @@ def meta(each: dict[str, list[Entry]]) -> Row:
     packages = {"ioh", *(ALGORITHMS[name].package for name in names)} - {"knobless"}
     return {
         **machine(),
+        "commit": commit(),  # that the tables were made with
         **{package: version(package) for package in sorted(packages) if find_spec(package)},
         "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

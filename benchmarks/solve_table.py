@@ -19,7 +19,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from knobless.reproduce.experiment import Table, machine, write_csv
+from knobless.reproduce.experiment import Table, commit, machine, write_csv
 from knobless.solve import SUFFIXES, Format, Instance, load, solve
 
 SETS = ("satlib", "biqmac", "gset")
@@ -123,7 +123,7 @@ def report(runs: list[dict[str, Any]], out: Path, budget: int, seeds: int) -> No
     text = HEAD.format(budget=budget, seeds=seeds, last=seeds - 1)
     text += "\n" + markdown(head, sets) + "\n## Each instance\n\n" + markdown(columns, each)
     (out / "table.md").write_text(text, encoding="utf-8")
-    meta = machine() | {"budget": budget, "seeds": seeds, "instances": len(rows)}
+    meta = machine() | {"commit": commit()} | {"budget": budget, "seeds": seeds, "instances": len(rows)}
     (out / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 

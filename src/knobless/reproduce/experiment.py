@@ -266,7 +266,7 @@ def session(options: Options, name: str) -> Iterator[None]:
             "threads": options.threads,
             "trials": options.trials,
             "max_n": options.max_n,
-            "commit": _commit(),
+            "commit": commit(),
         }
         options.out.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps({**machine(), "sessions": [*before, this]}, indent=2) + "\n")
@@ -299,7 +299,7 @@ def _cpu() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of the working copy that this runs from, marked if files differ from it; None if it is none."""
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
