@@ -220,12 +220,8 @@ def main() -> None:
     (options.out / "table.md").write_text(text, encoding="utf-8")
     write_csv(options.out / "table.csv", lines)
     versions = {package: version(package) for package in ("optuna", "cmaes", "scipy")}
-    meta = (
-        machine()
-        | {"commit": commit()}
-        | versions
-        | {"calls": options.calls, "seeds": options.seeds, "jobs": options.jobs}
-    )
+    asked = {"calls": options.calls, "seeds": options.seeds, "jobs": options.jobs}
+    meta = machine() | {"commit": commit()} | versions | asked
     meta["seconds"] = round(time.perf_counter() - began)
     (options.out / "meta.json").write_text(json.dumps(meta, indent=2) + "\n")
 
