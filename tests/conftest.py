@@ -38,6 +38,14 @@ FAMILIES = {
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(6)  # exact for polynomials of degree 11; the laws need 4
 
 
+# So few points that all there can be in an iteration are enumerated, with the margins of a larger problem.
+SMALL = {
+    "bits": Bernoulli(2).within(50),
+    "choice": Categorical(1, 3).within(50),
+    "both": Product((Bernoulli(1), Categorical(1, 3))).within(50),
+}
+
+
 def frozen(a, dtype=None):
     """A read-only copy: whoever writes to it raises."""
     a = np.array(a, dtype=dtype)
@@ -76,6 +84,13 @@ def support(family, theta):
     x = list(itertools.product(*(values for values, _ in each)))
     p = [math.prod(ps) for ps in itertools.product(*(ps for _, ps in each))]
     return frozen(x), np.array(p)
+
+
+def tuples(family, theta, lam):
+    """Every iteration's samples there can be, with their probability; for a number, by quadrature."""
+    x, p = support(family, theta)
+    for picks in itertools.product(range(len(x)), repeat=lam):
+        yield frozen(x[list(picks)]), math.prod(p[i] for i in picks)
 
 
 def log_density(family, theta, x):

@@ -11,14 +11,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import oracle
-from conftest import FAMILIES, Spy, frozen, log_density, support, thetas
+from conftest import FAMILIES, SMALL, Spy, frozen, log_density, support, thetas, tuples
 from knobless import (
     IGO,
     SNR,
     Bernoulli,
     Categorical,
     Fixed,
-    Product,
     Quartiles,
     Truncation,
     Values,
@@ -198,19 +197,7 @@ def test_a_flat_objective_changes_nothing(family, recipe, value):
 # The signal
 
 
-SMALL = {
-    "bits": Bernoulli(2).within(50),
-    "choice": Categorical(1, 3).within(50),
-    "both": Product((Bernoulli(1), Categorical(1, 3))).within(50),
-}
 every_small = pytest.mark.parametrize("family", SMALL.values(), ids=SMALL)
-
-
-def tuples(family, theta, lam):
-    """Every iteration's samples there can be, with their probability."""
-    x, p = support(family, theta)
-    for picks in itertools.product(range(len(x)), repeat=lam):
-        yield frozen(x[list(picks)]), math.prod(p[i] for i in picks)
 
 
 @every_small

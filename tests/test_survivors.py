@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from conftest import FAMILIES, Spy, frozen, support, thetas
+from conftest import FAMILIES, SMALL, Spy, frozen, support, thetas, tuples
 from knobless import (
     IGO,
     SNR,
@@ -20,13 +20,11 @@ from knobless import (
     Bernoulli,
     BestSoFar,
     Binary,
-    Categorical,
     Gaussian,
     Kept,
     LastBest,
     Nobody,
     Optimizer,
-    Product,
     Quartiles,
     Truncation,
     Values,
@@ -92,20 +90,8 @@ def test_what_is_kept_is_a_copy(rule):
 # The signal
 
 
-SMALL = {
-    "bits": Bernoulli(2).within(50),
-    "choice": Categorical(1, 3).within(50),
-    "both": Product((Bernoulli(1), Categorical(1, 3))).within(50),
-    "float": Gaussian((Axis(),)).within(50),
-}
-every_small = pytest.mark.parametrize("family", SMALL.values(), ids=SMALL)
-
-
-def tuples(family, theta, lam):
-    """Every iteration's samples there can be, with their probability; for a number, by quadrature."""
-    x, p = support(family, theta)
-    for picks in itertools.product(range(len(x)), repeat=lam):
-        yield frozen(x[list(picks)]), math.prod(p[i] for i in picks)
+WITH_A_NUMBER = {**SMALL, "float": Gaussian((Axis(),)).within(50)}
+every_small = pytest.mark.parametrize("family", WITH_A_NUMBER.values(), ids=WITH_A_NUMBER)
 
 
 @every_small

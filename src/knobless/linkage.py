@@ -59,7 +59,7 @@ class Pairs:
         """Of each of these to each other one, inf to itself."""
         h = entropy_terms(self.size)[self.counts]
         alone = self._over_options(h.diagonal())
-        joint = self._over_options(self._over_options(h).T).T
+        joint = self._over_options(self._over_options(h).T).T  # in the order of the engine, so that both round alike
         told = np.divide(alone[:, None] + alone, joint, out=np.full(joint.shape, 2.0), where=joint > 0.0)
         distance = np.rint(UNIT * (2.0 - told))
         np.fill_diagonal(distance, np.inf)
