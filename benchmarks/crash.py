@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 import knobless as kl
-from knobless.journal import read
+from knobless.journal.records import read
 
 SPACE = kl.Space(bits=kl.Binary(24), kind=kl.Choice("a", "b", "c"), z=kl.Float(0, 1))  # z tells points apart
 BUDGET = {0.0: 4000, 0.002: 600}

@@ -28,9 +28,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from knobless import Binary
-from knobless.joint.networks import Activations, Network, linear, repeated, rows
-from knobless.joint.runs import ACTIVATIONS, LAYERS
-from knobless.joint.training import DECAY, MOMENTUM, Setting, Training, gradients, pixels
+from knobless.paper.joint.networks import Activations, Network, linear, repeated, rows
+from knobless.paper.joint.runs import ACTIVATIONS, LAYERS
+from knobless.paper.joint.training import DECAY, MOMENTUM, Setting, Training, gradients, pixels
 from knobless.torch import Search
 from knobless.torch.data import Data, mnist
 

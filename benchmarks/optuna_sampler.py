@@ -36,7 +36,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from knobless import pbil_survivor
 from knobless.optuna import KnoblessSampler
-from knobless.reproduce.experiment import Table, commit, machine, write_csv
+from knobless.paper.experiment import Table, commit, machine, write_csv
 
 SOLVED = 0.01
 BEFORE, TIMED = 1000, 50

@@ -38,7 +38,7 @@ import knobless as kl
 from contest import PBO, RESULTS, STOPPED, Objective, Peer, Row, carry_out, compete, grid, installed, mask
 from grids import GRIDS
 from instances import INSTANCES
-from knobless.reproduce.experiment import Table, commit, machine, seed, write_csv
+from knobless.paper.experiment import Table, commit, machine, seed, write_csv
 from verdicts import Cell, Entry, Rank, Standing, standing
 
 ROOT = Path(__file__).parents[1]

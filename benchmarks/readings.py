@@ -329,7 +329,7 @@ STRUCTURED = {
 
 
 def climbs(seeds: range) -> Rows:
-    module = sys.modules["knobless.p3"]
+    module = sys.modules["knobless.core.p3"]
     for name, problem in STRUCTURED.items():
         here, climb = deterministic_calls(problem, kl.p3, seeds), module.climb  # type: ignore[attr-defined]
         module.climb = strict  # type: ignore[attr-defined]

@@ -19,8 +19,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from knobless.reproduce.experiment import Table, commit, machine, write_csv
-from knobless.solve import SUFFIXES, Format, Instance, load, solve
+from knobless.paper.experiment import Table, commit, machine, write_csv
+from knobless.problems.instances import SUFFIXES, Format, Instance, load, solve
 
 SETS = ("satlib", "biqmac", "gset")
 HEAD = """# `knobless solve` beside the best values known

@@ -22,8 +22,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from tqdm import tqdm
 
 import knobless as kl
-from knobless.joint import networks
-from knobless.joint.training import Setting, Training
+from knobless.paper.joint import networks
+from knobless.paper.joint.training import Setting, Training
 from knobless.torch import Activations, Architecture, Residual, Search, train_epsilon, train_lambda
 from knobless.torch.data import digits
 

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from knobless import Axis, Bernoulli, Categorical, Gaussian, Product
-from knobless.adaptation import Signal
+from knobless.core.adaptation import Signal
 
 settings.register_profile("knobless", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile(

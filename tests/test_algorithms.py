@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from knobless.adaptation import Signal
-from knobless.describe import generator_data
+from knobless.core.adaptation import Signal
+from knobless.space.codec import generator_data
 
 
 class Walker(NamedTuple):

@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 
 import conftest
 import knobless as kl
-from knobless import commands, spacefile
-from knobless.cli import app
-from knobless.journal import Writer, read
-from knobless.named import Named, imported, lies_here
-from knobless.summary import marginals, sayable
-from knobless.tables import plain
+from knobless.cli import run as commands
+from knobless.cli.app import app
+from knobless.cli.objects import Named, imported, lies_here
+from knobless.cli.tables import plain
+from knobless.journal.records import Writer, read
+from knobless.report.summary import marginals, sayable
+from knobless.space import toml as spacefile
 
 TOML = """
 layers = { binary = 6 }

@@ -13,7 +13,7 @@ import pytest
 from dask.distributed import Client, LocalCluster
 
 import knobless as kl
-from knobless.workers import MANY, pool_of
+from knobless.parallel.pool import MANY, pool_of
 
 PATIENCE = 60  # seconds after which something that must happen is taken not to
 ALLOWED = 3  # deaths that Dask forgives a task, by its own default

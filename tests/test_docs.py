@@ -151,7 +151,7 @@ MODULES = [
     "knobless.sklearn",
     "knobless.torch",
     "knobless.torch.data",
-    "knobless.trace",
+    "knobless.report.trace",
 ]
 
 

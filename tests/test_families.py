@@ -31,7 +31,7 @@ from knobless import (
     pbil_survivor,
     umda,
 )
-from knobless.families import uniforms
+from knobless.core.families import uniforms
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 RECIPES = {

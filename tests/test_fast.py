@@ -12,7 +12,7 @@ import pytest
 
 import knobless as kl
 from knobless import problems
-from knobless.families import uniforms
+from knobless.core.families import uniforms
 
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
 

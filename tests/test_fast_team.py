@@ -11,9 +11,9 @@ import pytest
 
 import knobless as kl
 from knobless import problems
-from knobless.families import uniforms
-from knobless.linkage import Pairs
-from knobless.stream import Stream
+from knobless.core.families import uniforms
+from knobless.core.linkage import Pairs
+from knobless.core.rng import Stream
 
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
 

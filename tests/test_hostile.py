@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import knobless as kl
-from knobless.journal import read
+from knobless.journal.records import read
 
 SPACE = kl.Space(bits=kl.Binary(5), kind=kl.Choice("a", "b'; DROP TABLE events; --", len), z=kl.Float(0, 1))
 NUMBERS = ("SFC64", "MT19937", "Philox", "PCG64")

@@ -29,7 +29,7 @@ from knobless import (
     steps,
     umda,
 )
-from knobless.adaptation import Signal
+from knobless.core.adaptation import Signal
 
 RECIPES = {
     "pbil_lambda": pbil_lambda,

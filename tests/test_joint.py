@@ -15,15 +15,15 @@ import pytest
 
 import knobless as kl
 
-torch = pytest.importorskip("torch", reason="knobless.joint needs torch: pip install 'knobless[torch]'")
+torch = pytest.importorskip("torch", reason="knobless.paper.joint needs torch: pip install 'knobless[torch]'")
 
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
-from knobless.joint import __main__ as command  # noqa: E402
-from knobless.joint import runs  # noqa: E402
-from knobless.joint.networks import Activations, Layers  # noqa: E402
-from knobless.joint.training import Setting, Training, descend, factor, gradients, marks, wait  # noqa: E402
+from knobless.paper.joint import __main__ as command  # noqa: E402
+from knobless.paper.joint import runs  # noqa: E402
+from knobless.paper.joint.networks import Activations, Layers  # noqa: E402
+from knobless.paper.joint.training import Setting, Training, descend, factor, gradients, marks, wait  # noqa: E402
 from knobless.torch import Search  # noqa: E402
 from knobless.torch.data import Data  # noqa: E402
 

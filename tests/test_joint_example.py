@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import knobless as kl
-from knobless.joint import networks
-from knobless.joint.training import Setting, Training
+from knobless.paper.joint import networks
+from knobless.paper.joint.training import Setting, Training
 from knobless.torch import Search, train_epsilon, train_lambda
 
 UPDATES = 24  # the learning rate changes twice on the way

@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="knobless.joint needs torch: pip install 'knobless[torch]'")
+torch = pytest.importorskip("torch", reason="knobless.paper.joint needs torch: pip install 'knobless[torch]'")
 
-from knobless.joint import kernels  # noqa: E402
+from knobless.paper.joint import kernels  # noqa: E402
 
 # The interpreter is chosen before Triton is imported, hence a process of its own.
 INTERPRETED = """
 import sys
 import torch
-from knobless.joint import kernels
+from knobless.paper.joint import kernels
 
 kernels.fused = lambda X, rows: True
 found = []

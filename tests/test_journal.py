@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knobless as kl
-from knobless.describe import difference, generator_data, generator_of, space_data, space_of
-from knobless.journal import read
-from knobless.packing import Packing
-from knobless.workers import Outcome
+from knobless.journal.records import read
+from knobless.parallel.pool import Outcome
+from knobless.space.codec import difference, generator_data, generator_of, space_data, space_of
+from knobless.space.packing import Packing
 
 BITS = kl.Binary(10)
 DOMAINS = {
@@ -648,7 +648,7 @@ class Scripted:
 
 
 def test_what_has_come_when_the_first_has_failed_is_not_recorded(tmp_path, monkeypatch):
-    monkeypatch.setattr("knobless.workers.pool_of", lambda *_: Scripted(ZeroDivisionError("typo")))
+    monkeypatch.setattr("knobless.parallel.pool.pool_of", lambda *_: Scripted(ZeroDivisionError("typo")))
     with pytest.raises(ZeroDivisionError):
         kl.minimize(ones, BITS, budget=40, batch=8, workers=4, journal=tmp_path / "a", rng=0)
     with read(tmp_path / "a") as record:
@@ -656,7 +656,7 @@ def test_what_has_come_when_the_first_has_failed_is_not_recorded(tmp_path, monke
 
 
 def test_what_has_come_when_a_run_is_interrupted_is_recorded_and_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr("knobless.workers.pool_of", lambda *_: Scripted(KeyboardInterrupt))
+    monkeypatch.setattr("knobless.parallel.pool.pool_of", lambda *_: Scripted(KeyboardInterrupt))
     result = kl.minimize(ones, BITS, budget=40, batch=8, workers=4, journal=tmp_path / "a", rng=0)
     assert (result.status, result.nfev, result.fun) == ("interrupted", 4, 7.0)
     with read(tmp_path / "a") as record:
@@ -973,7 +973,7 @@ def test_a_folder_where_nothing_can_be_written(tmp_path_factory):
     script = f"""
         import os
         import knobless as kl
-        from knobless.journal import read
+        from knobless.journal.records import read
 
         if os.geteuid() == 0:
             os.setuid(65534)

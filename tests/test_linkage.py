@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle_p3
-from knobless.linkage import Pairs, joined
-from knobless.stream import Stream
+from knobless.core.linkage import Pairs, joined
+from knobless.core.rng import Stream
 
 
 def pairs_of(options, points):

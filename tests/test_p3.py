@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import knobless as kl
 import oracle_p3
-from knobless.packing import Packing
+from knobless.core.rng import Stream
 from knobless.problems import Traps
-from knobless.states import state_data, state_of
-from knobless.stream import Stream
+from knobless.run.states import state_data, state_of
+from knobless.space.packing import Packing
 
 # Random numbers
 

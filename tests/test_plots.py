@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 
 import knobless as kl
 from conftest import marginals
-from knobless import journal, plots, trace
-from knobless.candidates import TOLD
-from knobless.trace import Trace
+from knobless import plots
+from knobless.journal import records as journal
+from knobless.report import trace
+from knobless.report.trace import Trace
+from knobless.run.candidates import TOLD
 
 SPACE = kl.Space(
     switches=kl.Binary(5),
@@ -427,7 +429,7 @@ def test_a_panel_has_all_of_it(run):
 def shell():
     import typer
 
-    from knobless.pictures_cli import register
+    from knobless.cli.pictures import register
 
     app = typer.Typer()
     register(app)

@@ -18,11 +18,12 @@ import pytest
 from typer.testing import CliRunner
 
 import knobless as kl
-from knobless import journal, report
-from knobless.report.data import FAILED, page_data
+from knobless import report
+from knobless.journal import records as journal
 from knobless.report.page import page
+from knobless.report.page_data import FAILED, page_data
+from knobless.report.trace import Trace
 from knobless.report.watch import Follower, server
-from knobless.trace import Trace
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (
@@ -166,7 +167,7 @@ def test_many_different_failures_are_counted_but_not_all_kept(tmp_path):
 def test_report_from_the_shell(recorded, tmp_path):
     import typer
 
-    from knobless.pictures_cli import register
+    from knobless.cli.pictures import register
 
     app = typer.Typer()
     register(app)

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from knobless.cli import app
+from knobless.cli.app import app
 from knobless.fast import Run
+from knobless.paper import Claim, Options, Report, Stopped, alpha, hitting_times, max_3_sat, noise, page, theorem
+from knobless.paper.experiment import Table, Task, Verdict, carry_out, finish, follow, kernel_of, seed
+from knobless.paper.measure import Sample, quantile, slope
+from knobless.paper.settings import ALGORITHMS, CGA_1, LAMBDA
 from knobless.problems import LeadingOnes, MaxSat, OneMax
-from knobless.reproduce import Claim, Options, Report, Stopped, alpha, hitting_times, max_3_sat, noise, page, theorem
-from knobless.reproduce.experiment import Table, Task, Verdict, carry_out, finish, follow, kernel_of, seed
-from knobless.reproduce.measure import Sample, quantile, slope
-from knobless.reproduce.settings import ALGORITHMS, CGA_1, LAMBDA
 
 
 def read(path: Path) -> list[dict[str, str]]:

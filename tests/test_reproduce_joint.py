@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 from typer.testing import CliRunner
 
-from knobless import reproduce
-from knobless.cli import app
-from knobless.joint import runs
-from knobless.reproduce import Claim, Report, activations, joint, layers
-from knobless.reproduce.joint import Options, Trials, all_of, lower, rank_sum, read
+from knobless import paper as reproduce
+from knobless.cli.app import app
+from knobless.paper import Claim, Report, activations, layers
+from knobless.paper.joint import results as joint
+from knobless.paper.joint import runs
+from knobless.paper.joint.results import Options, Trials, all_of, lower, rank_sum, read
 from knobless.torch import data
 
 MODULES = {"layers": layers, "activations": activations}
@@ -427,7 +428,7 @@ def test_a_csv_of_other_trainings_only_is_said():
 
 def test_all_has_them_where_they_were_trained(tmp_path, monkeypatch):
     for name in ("hitting_times", "lambda_dynamics", "alpha", "max_3_sat", "noise", "theorem"):
-        __import__(f"knobless.reproduce.{name}")
+        __import__(f"knobless.paper.{name}")
         empty = Report(name, name, "", (), ())
         monkeypatch.setattr(getattr(reproduce, name), "reproduce", lambda *_, empty=empty: empty)
     command("all", "--out", tmp_path)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from knobless.describe import generator_data
+from knobless.space.codec import generator_data
 
 DOMAINS = {
     "bits": kl.Binary(9),

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import knobless as kl
-from knobless.cli import app
-from knobless.solve import Format, Instance, cost_of, load, rounded, solve
+from knobless.cli.app import app
+from knobless.problems.instances import Format, Instance, cost_of, load, rounded, solve
 
 BIN = Path(sys.executable).parent / "knobless"
 PACKED = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knobless as kl
-from knobless.adaptation import Signal
-from knobless.packing import Packing
+from knobless.core.adaptation import Signal
+from knobless.core.portfolio import TeamState
 from knobless.problems import LeadingOnes, MaxSat, OneMax
-from knobless.states import state_data, state_of
-from knobless.team import TeamState
+from knobless.run.states import state_data, state_of
+from knobless.space.packing import Packing
 
 FAMILY = kl.Bernoulli(8)
 

@@ -18,7 +18,7 @@ from traceback import format_exception
 import numpy as np
 import pytest
 
-from knobless.workers import MANY, TRIES, RemoteError, WorkerLostError, pool_of
+from knobless.parallel.pool import MANY, TRIES, RemoteError, WorkerLostError, pool_of
 
 SPAWN = multiprocessing.get_context("spawn")
 PATIENCE = 60  # seconds after which something that must happen is taken not to
@@ -491,7 +491,7 @@ def test_idle_processes_may_tidy_up(tmp_path):
 SCRIPT = """
     import os, subprocess, sys, time
     from pathlib import Path
-    from knobless.workers import pool_of
+    from knobless.parallel.pool import pool_of
 
     def fun(x):
         helper = subprocess.Popen(["sleep", "600"])
@@ -545,7 +545,7 @@ def test_an_interrupt_ends_all_and_workers_are_silent(starting, tmp_path):
 def test_interrupts_do_not_reach_processes_that_are_just_starting(tmp_path):
     text = """
         import signal
-        from knobless.workers import pool_of
+        from knobless.parallel.pool import pool_of
 
         if __name__ == "__main__":
             signal.signal(signal.SIGINT, lambda *_: None)
@@ -565,7 +565,7 @@ def test_interrupts_do_not_reach_processes_that_are_just_starting(tmp_path):
 def test_a_daemon_thread_does_not_keep_the_program_from_ending(tmp_path):
     text = """
         import threading
-        from knobless.workers import pool_of
+        from knobless.parallel.pool import pool_of
 
         def work():
             with pool_of(2, abs, 100.0) as pool:
@@ -623,7 +623,7 @@ def test_a_function_that_a_new_process_does_not_find(monkeypatch):
 
 def test_a_script_with_its_own_function(tmp_path):
     text = """
-        from knobless.workers import pool_of
+        from knobless.parallel.pool import pool_of
 
         def fun(x):
             return x + 1
@@ -639,7 +639,7 @@ def test_a_script_with_its_own_function(tmp_path):
 
 def test_a_script_without_a_guard_is_told_so(tmp_path):
     text = """
-        from knobless.workers import pool_of
+        from knobless.parallel.pool import pool_of
 
         def fun(x):
             return x + 1

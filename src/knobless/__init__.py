@@ -8,24 +8,24 @@ paper's loop as a value, `IGO`, made of a family, a preference and an adaptation
 its known forms. Beyond the paper, `P3` and `Team` are algorithms behind the same protocol.
 """
 
-from .adaptation import SNR, Adaptation, Fixed, samples, steps
-from .algorithm import Algorithm
-from .candidates import Batch, Candidate
-from .families import Bernoulli, Categorical, Family, Product
-from .gaussian import Axis, Gaussian
-from .igo import IGO, State, cga, pbil, pbil_epsilon, pbil_lambda, umda
-from .journal import Journal, JournalError
-from .minimize import maximize, minimize
-from .optimizer import Evaluation, Info, Optimizer
-from .p3 import P3
-from .preferences import Preference, Quartiles, Truncation, Values
-from .recipes import p3, pbil_survivor, team
-from .result import History, Result, Status
-from .snapshot import SnapshotError
-from .space import Space
-from .survivors import BestSoFar, Kept, LastBest, Nobody, Survivors
-from .team import Team
-from .variables import Binary, Choice, Float, Integer
+from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
+from knobless.core.algorithm import Algorithm
+from knobless.core.elitism import BestSoFar, Kept, LastBest, Nobody, Survivors
+from knobless.core.families import Bernoulli, Categorical, Family, Product
+from knobless.core.gaussian import Axis, Gaussian
+from knobless.core.igo import IGO, State
+from knobless.core.p3 import P3
+from knobless.core.portfolio import Team
+from knobless.core.preferences import Preference, Quartiles, Truncation, Values
+from knobless.journal.records import Journal, JournalError
+from knobless.recipes import cga, p3, pbil, pbil_epsilon, pbil_lambda, pbil_survivor, team, umda
+from knobless.run.candidates import Batch, Candidate
+from knobless.run.minimize import maximize, minimize
+from knobless.run.optimizer import Evaluation, Info, Optimizer
+from knobless.run.result import History, Result, Status
+from knobless.run.snapshot import SnapshotError
+from knobless.space.space import Space
+from knobless.space.variables import Binary, Choice, Float, Integer
 
 __version__ = "0.1.0"
 

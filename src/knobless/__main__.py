@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Runs the command; it needs the extra `cli`."""
     try:
-        from knobless.cli import app
+        from knobless.cli.app import app
     except ModuleNotFoundError as missing:
         if (missing.name or "knobless").startswith("knobless"):
             raise

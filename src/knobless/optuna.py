@@ -32,11 +32,12 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from .describe import algorithm_data
-from .families import Array, Points
-from .igo import IGO, State, pbil_lambda
-from .space import Space
-from .variables import Choice, Float, Integer
+from knobless.core.igo import IGO, State
+from knobless.core.types import Array, Points
+from knobless.recipes import pbil_lambda
+from knobless.space.codec import algorithm_data
+from knobless.space.space import Space
+from knobless.space.variables import Choice, Float, Integer
 
 __all__ = ["KnoblessSampler"]
 

@@ -22,9 +22,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from .families import Array
-from .result import History, Result, Row
-from .trace import Marginal, Step, Trace, improvements
+from knobless.core.types import Array
+from knobless.report.trace import Marginal, Step, Trace, improvements
+from knobless.run.result import History, Result, Row
 
 __all__ = ["best", "eps", "hitting_times", "lam", "marginals", "panel", "snr", "theta", "values"]
 

@@ -27,10 +27,10 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._checks import count
-from .optimizer import STALE, Optimizer
-from .space import Space
-from .variables import Binary, Choice, Float, Integer, _alike
+from knobless._checks import count
+from knobless.run.optimizer import STALE, Optimizer
+from knobless.space.space import Space
+from knobless.space.variables import Binary, Choice, Float, Integer, _alike
 
 __all__ = ["FeatureSelector", "SearchCV"]
 

@@ -1,7 +1,8 @@
 """The compiled engine: for an objective that numba can compile, the whole loop runs without the interpreter.
 
     import numpy as np
-    from knobless import Binary, fast, minimize
+    from knobless import Binary, fast
+    from knobless.run import minimize
 
     @fast.objective
     def changes(x):
@@ -31,14 +32,14 @@ from numba.core.errors import NumbaError
 from numba.experimental.function_type import _get_wrapper_address
 from numpy.typing import NDArray
 
-from knobless.families import Array
-from knobless.fast.kernels import KERNELS
-from knobless.igo import IGO
-from knobless.optimizer import Optimizer
-from knobless.variables import Binary
+from knobless.core.igo import IGO
+from knobless.core.types import Array
+from knobless.run.optimizer import Optimizer
+from knobless.space.variables import Binary
 
 from .books import BITS, OBJECTIVE
 from .engine import plan_of
+from .kernels import KERNELS
 from .run import Run, members_of
 
 __all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", "successor", "trials"]

@@ -14,9 +14,9 @@ import numpy as np
 from numba import from_dtype, njit, types
 from numpy.typing import NDArray
 
-from knobless.families import Array
-from knobless.optimizer import STALE as TOO_STALE
-from knobless.stream import FIRST, GOLDEN, SECOND, Stream, Words
+from knobless.core.rng import FIRST, GOLDEN, SECOND, Stream, Words
+from knobless.core.types import Array
+from knobless.run.optimizer import STALE as TOO_STALE
 
 BITS = types.int8[::1]
 INTS = types.int64[::1]

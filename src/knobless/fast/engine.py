@@ -21,11 +21,12 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from knobless.adaptation import SNR, Fixed, Signal, samples, steps
-from knobless.families import Array, Bernoulli, Words
-from knobless.igo import IGO, State
-from knobless.preferences import Quartiles, Truncation
-from knobless.survivors import BestSoFar, Kept, LastBest, Nobody
+from knobless.core.adaptation import SNR, Fixed, Signal, samples, steps
+from knobless.core.elitism import BestSoFar, Kept, LastBest, Nobody
+from knobless.core.families import Bernoulli
+from knobless.core.igo import IGO, State
+from knobless.core.preferences import Quartiles, Truncation
+from knobless.core.types import Array, Words
 
 from .books import (
     BEST,

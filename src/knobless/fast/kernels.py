@@ -18,7 +18,7 @@ import numpy as np
 from numba.extending import register_jitable
 from numpy.typing import NDArray
 
-from knobless.families import Array
+from knobless.core.types import Array
 
 Bits = NDArray[np.int8]
 Ints = NDArray[np.int64]

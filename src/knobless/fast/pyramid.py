@@ -18,9 +18,10 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from knobless.families import Array, Words, threshold
-from knobless.linkage import MOST, UNIT, entropy_terms
-from knobless.p3 import P3, SKIPPED
+from knobless.core.families import threshold
+from knobless.core.linkage import MOST, UNIT, entropy_terms
+from knobless.core.p3 import P3, SKIPPED
+from knobless.core.types import Array, Words
 
 from .books import (
     ASKED,

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless.adaptation import Signal
-from knobless.candidates import TOLD, Iteration
-from knobless.families import Array, Bernoulli
-from knobless.igo import IGO
-from knobless.optimizer import Optimizer
-from knobless.p3 import P3
-from knobless.result import Status
-from knobless.survivors import Kept
-from knobless.team import Team, TeamState
+from knobless.core.adaptation import Signal
+from knobless.core.elitism import Kept
+from knobless.core.families import Bernoulli
+from knobless.core.igo import IGO
+from knobless.core.p3 import P3
+from knobless.core.portfolio import Team, TeamState
+from knobless.core.types import Array
+from knobless.run.candidates import TOLD, Iteration
+from knobless.run.optimizer import Optimizer
+from knobless.run.result import Status
 
 from . import books as shared
 from . import engine, pyramid

@@ -1,6 +1,6 @@
 """Benchmark problems over bits: the functions of the theory, spins and landscapes, MAX-SAT, QUBO and Max-Cut.
 
-    from knobless.problems import MaxSat
+    from . import MaxSat
     problem = MaxSat.read("uf100-01.cnf")
     result = kl.minimize(problem, problem.space, budget=100_000, target=0)
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless.families import Array
-from knobless.variables import Binary
+from knobless.core.types import Array
+from knobless.space.variables import Binary
 
 Bits = NDArray[np.int8]
 Flat = tuple[str, NDArray[np.int64], Array]

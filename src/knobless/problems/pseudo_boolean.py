@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from knobless._checks import positive_int, real
-from knobless.families import Array
+from knobless.core.types import Array
 
 from .problem import NO_INTS, NO_REALS, Bits, Flat, Problem, frozen, in_blocks
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from knobless._checks import positive_int, real
-from knobless.families import Array
+from knobless.core.types import Array
 
 from .problem import BLOCK, Bits, Flat, Problem, frozen, in_blocks, weigh
 from .text import MOST, Lines, Source

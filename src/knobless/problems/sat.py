@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knobless._checks import integer, positive_int, real
-from knobless.families import Array
+from knobless.core.types import Array
 
 from . import dimacs
 from .problem import NO_REALS, Bits, Flat, Problem, in_blocks, weigh

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knobless._checks import integer, positive_int
-from knobless.families import Array
+from knobless.core.types import Array
 
 from .problem import NO_INTS, NO_REALS, Bits, Flat, Problem, frozen, in_blocks
 

@@ -3,7 +3,7 @@
     report.write("run.sqlite", "run.html")
     report.serve("run.sqlite")              # until Ctrl-C; see `watch.py`
 
-`data.py` says what is on the page, as plain data; `page.py` puts that into `page.html` with `page.css` and `page.js`,
+`page_data.py` says what is on the page, as plain data; `page.py` puts that into `page.html` with `page.css` and `page.js`,
 which shows it. The page needs no network and asks nothing of a server but, if it is live, what is new. A journal may
 be a stranger's: its words travel as JSON and are shown as text.
 """
@@ -14,10 +14,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from knobless.trace import Trace
-
-from .data import page_data
 from .page import page
+from .page_data import page_data
+from .trace import Trace
 from .watch import serve
 
 __all__ = ["serve", "write"]

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from knobless.journal import JournalError, read
-from knobless.trace import Trace
+from knobless.journal.records import JournalError, read
 
-from .data import page_data
 from .page import page
+from .page_data import page_data
+from .trace import Trace
 
 HERE = "127.0.0.1"
 SECOND = 10**9  # in nanoseconds

@@ -12,11 +12,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from knobless.families import Bernoulli, Categorical, Family, Product, slices
+from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
 
 
 class TensorFamily(Protocol):
-    """What `Search` needs to know of a distribution, as in `knobless.families.Family`."""
+    """What `Search` needs to know of a distribution, as in `knobless.core.families.Family`."""
 
     def draw(self, theta: Tensor, u: Tensor) -> Tensor:
         """The points that the 32-bit uniforms u stand for under θ."""
@@ -35,7 +35,7 @@ class TensorFamily(Protocol):
 
 
 class Bits:
-    """`knobless.families.Bernoulli` in tensors."""
+    """`knobless.core.families.Bernoulli` in tensors."""
 
     def __init__(self, family: Bernoulli) -> None:
         self.margin = family.margin
@@ -57,7 +57,7 @@ class Bits:
 
 
 class Choices:
-    """`knobless.families.Categorical` in tensors."""
+    """`knobless.core.families.Categorical` in tensors."""
 
     def __init__(self, family: Categorical) -> None:
         self.n, self.k, self.margin = family.n, family.k, family.margin
@@ -95,7 +95,7 @@ class Choices:
 
 
 class SideBySide:
-    """`knobless.families.Product` in tensors."""
+    """`knobless.core.families.Product` in tensors."""
 
     def __init__(self, family: Product) -> None:
         self.parts = [in_tensors(part) for part in family.parts]

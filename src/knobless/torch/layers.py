@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from knobless._checks import boolean, positive_int
-from knobless.space import Space
-from knobless.variables import Binary, Choice
+from knobless.space.space import Space
+from knobless.space.variables import Binary, Choice
 
 Function = Callable[[Tensor], Tensor]
 

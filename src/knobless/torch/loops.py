@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from knobless._checks import positive_int
-from knobless.adaptation import samples
+from knobless.core.adaptation import samples
 
 from .search import Search, most_samples
 

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from knobless._checks import positive_int
-from knobless.adaptation import SNR, Adaptation, Fixed, samples, steps
-from knobless.describe import algorithm_data, difference, space_data
-from knobless.igo import IGO, pbil_epsilon
-from knobless.preferences import Preference, Quartiles, Truncation
-from knobless.space import Space
-from knobless.survivors import NOBODY
+from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
+from knobless.core.elitism import NOBODY
+from knobless.core.igo import IGO
+from knobless.core.preferences import Preference, Quartiles, Truncation
+from knobless.recipes import pbil_epsilon
+from knobless.space.codec import algorithm_data, difference, space_data
+from knobless.space.space import Space
 
 from .families import in_tensors
 

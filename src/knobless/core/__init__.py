@@ -1,0 +1,1 @@
+"""Distributions and the loop: NumPy only, no user types, no files."""

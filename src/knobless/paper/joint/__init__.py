@@ -1,0 +1,6 @@
+"""The paper's two joint trainings of weights and architecture, many trials as one batch: torch and NumPy alone.
+
+`networks` has the two networks with a leading dimension of trials, `kernels` the fused stack of the first one for a
+GPU, `training` the loop and its settings, and `python -m knobless.paper.joint` runs it where nothing else is installed.
+Pictures and the paper's claims are made from its CSV by `knobless reproduce layers` and `activations`.
+"""

@@ -1,0 +1,38 @@
+"""`python -m knobless.paper.joint layers --device cuda`: the trainings where only torch and NumPy are installed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from knobless.torch.data import mnist
+
+from .runs import EXPERIMENTS, chosen, run
+
+
+def main() -> None:
+    """Reads options, trains, and reports on stderr."""
+    parser = argparse.ArgumentParser(prog="python -m knobless.paper.joint", description=__doc__)
+    parser.add_argument("experiment", choices=list(EXPERIMENTS))
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--iterations", type=int, default=93750, help="updates of the weights")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--algorithms", nargs="*", default=[], help="settings; those of the paper's figure by default")
+    parser.add_argument("--mnist", type=Path, default=None, help="folder with the four files")
+    parser.add_argument("--out", type=Path, default=Path("reproduction"))
+    given = parser.parse_args()
+    try:
+        settings, data = chosen(given.experiment, given.algorithms), mnist(given.mnist)
+    except (ValueError, OSError) as wrong:
+        sys.exit(str(wrong))
+    run(given.experiment, settings, data, given.trials, given.iterations, given.device, given.out, say)
+
+
+def say(line: str) -> None:
+    """One line on stderr."""
+    sys.stderr.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""Training of R independent trials as one batch: the two procedures of the paper's appendix, on one device throughout.
+
+A `Setting` says what is trained and by which algorithm. `Training` holds its state; `step` is one update of W in every
+trial, written for any device. On a GPU its parts are compiled and the whole step is recorded once as a CUDA graph,
+which is then replayed without the host taking part. A trial's weights, mini-batches and samples depend on its number
+alone, not on the trials beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from knobless.core.igo import IGO
+from knobless.space.variables import Binary
+from knobless.torch.data import Data
+from knobless.torch.search import Search, most_samples, uniforms
+
+from .networks import Factors, Network, Weights
+
+LEARNING_RATE = 0.01
+MOMENTUM = 0.9
+DECAY = 1e-4
+WARM = 3  # steps before a step is recorded
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network and how its bits are found: by an algorithm, or fixed.
+
+    With `patient`, W waits for all λ architectures of an iteration and moves by the mean of their gradients.
+    """
+
+    name: str
+    network: Network
+    algorithm: Callable[[Binary], IGO] | None = None
+    mask: tuple[int, ...] = ()
+    batch: int = 64
+    clip: float = math.inf
+    patient: bool = False
+    learning_rate: float = LEARNING_RATE
+
+
+class Training:
+    """All trials of a setting, from the first update to the last."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        data: Data,
+        trials: Sequence[int],
+        updates: int,
+        device: str | torch.device = "cpu",
+        recorded: bool = True,
+    ) -> None:
+        self.setting = setting
+        self.updates = updates
+        self.done = 0
+        self.device = torch.device(device)
+        self.recorded = recorded and self.device.type == "cuda"  # compiled, and replayed as a CUDA graph
+        network = setting.network
+        each = [network.parameters(torch.Generator().manual_seed(_seed(trial, 0))) for trial in trials]
+        self.W = [torch.stack(same).to(self.device) for same in zip(*each, strict=True)]
+        self.V = [torch.zeros_like(W) for W in self.W]  # momentum
+        self.sums = [torch.zeros_like(W) for W in self.W] if setting.patient else []
+        self.search: Search | None = None
+        self.masks = torch.tensor(setting.mask, dtype=torch.int8, device=self.device).expand(len(trials), 1, -1)
+        self.size = 1  # architectures per update
+        if setting.algorithm is not None:
+            bits = Binary(network.n)
+            algorithm = setting.algorithm(bits)
+            self.search = Search(bits, algorithm, trials=len(trials)).to(self.device)
+            self.search.key.copy_(torch.tensor([_seed(trial, 1) for trial in trials]))
+            if algorithm.lam(algorithm.init()) == most_samples(algorithm.adaptation):
+                self.size = most_samples(algorithm.adaptation)
+        self.images, self.test_images = (torch.tensor(x, device=self.device) for x in (data.train_x, data.test_x))
+        self.labels, self.test_labels = (
+            torch.tensor(y, dtype=torch.int64, device=self.device) for y in (data.train_y, data.test_y)
+        )
+        self.keys = torch.tensor([_seed(trial, 2) for trial in trials], device=self.device)
+        # Whole passes over the data that are whole mini-batches too, so that none is cut.
+        passes = setting.batch // math.gcd(len(self.images), setting.batch)
+        self.length = passes * len(self.images) // setting.batch
+        self.order = torch.empty(len(trials), self.length, setting.batch, dtype=torch.int64, device=self.device)
+        self.T = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.rate = torch.tensor(setting.learning_rate, device=self.device)
+        self._fresh = -1  # which stretch of passes is in `order`
+        self._warmed = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if self.device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # TF32
+        if self.recorded:
+            torch.compiler.reset()  # nothing is shared with what was compiled for another setting
+        self._mini_batch, self._backprop = self._ready(mini_batch), self._ready(network.backprop)
+        self._descend, self._wait = self._ready(descend), self._ready(wait)
+        if self.search is not None:
+            self._ask, self._tell = self._ready(self.search.ask), self._ready(self.search.tell)
+
+    def _ready(self, part: Callable[..., Any]) -> Callable[..., Any]:
+        """On a GPU, a part is compiled for the very shapes it gets."""
+        return torch.compile(part, dynamic=False) if self.recorded else part
+
+    def step(self) -> None:
+        """One update of W in every trial, and of θ where an iteration closes."""
+        x, y = self._mini_batch(self.images, self.labels, self.order, self.T)
+        masks = self.masks if self.search is None else self._ask(self.size)
+        losses, factors = self._backprop(self.W, x, y, masks)
+        if self.search is not None:
+            lam = self.search.lam if self.setting.patient else None
+            self._tell(masks, losses)
+        if self.search is None or lam is None:
+            self._descend(self.W, self.V, factors, self.rate, self.setting.clip)
+        else:
+            closed = (self.search.told == 0) / lam  # 0 where an iteration is still open
+            self._wait(self.W, self.V, self.sums, factors, self.rate, self.setting.clip, closed)
+        self.T += 1
+
+    def run(self, until: int) -> None:
+        """Updates until so many are done."""
+        while self.done < until:
+            stretch = self.done // self.length
+            if stretch != self._fresh:
+                self._shuffle(stretch)
+            self.rate.fill_(self.setting.learning_rate * factor(self.done, self.updates))
+            # Neither the learning rate nor the order of the data changes before `stop`.
+            changes = (self.updates // 2, self.updates * 3 // 4, (stretch + 1) * self.length, until)
+            stop = min(change for change in changes if change > self.done)
+            for _ in range(stop - self.done):
+                self._advance()
+            self.done = stop
+
+    def finish(self) -> None:
+        """Waits for the device."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _advance(self) -> None:
+        if not self.recorded:
+            self.step()
+        elif self._graph is not None:
+            self._graph.replay()
+        else:
+            self._record()
+
+    def _record(self) -> None:
+        """The first steps on a GPU run as they are, which compiles them; then the step is recorded."""
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self.step()
+        torch.cuda.current_stream().wait_stream(side)
+        self._warmed += 1
+        if self._warmed == WARM:
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self.step()
+
+    def _shuffle(self, stretch: int) -> None:
+        """The order of the images in this stretch of passes: a permutation a pass, by the trial's own generator."""
+        images = len(self.images)
+        passes = self.order[0].numel() // images
+        for trial in range(len(self.keys)):
+            key, drawn = self.keys[trial : trial + 1], torch.tensor([stretch * passes], device=self.device)
+            order = uniforms(key, drawn, passes, images)[0].argsort(dim=-1, stable=True)
+            self.order[trial] = order.view(self.length, -1)
+        self._fresh = stretch
+
+    @torch.no_grad()
+    def errors(self) -> Tensor:
+        """The test error of each trial in percent; bits are one where θ ≥ ½."""
+        masks = self.masks if self.search is None else self.search.mode[:, None]
+        wrong = []
+        for trial in range(len(masks)):  # one after the other, to go easy on memory
+            one = slice(trial, trial + 1)
+            logits = self.setting.network.logits([W[one] for W in self.W], pixels(self.test_images)[None], masks[one])
+            wrong.append((logits[0, 0].argmax(-1) != self.test_labels).float().mean())
+        return 100.0 * torch.stack(wrong)
+
+    def records(self) -> list[dict[str, float]]:
+        """What is noted of each trial now."""
+        errors = self.errors().tolist()
+        rows = [{"update": self.done, "error": round(error, 4)} for error in errors]
+        if self.search is not None:
+            each = (self.search.lam_r, self.search.eps, self.search.mode.sum(-1))
+            for row, lam_r, eps, ones in zip(rows, *(values.tolist() for values in each), strict=True):
+                row.update(lam_r=float(f"{lam_r:.6g}"), eps=float(f"{eps:.6g}"), ones=ones)
+        return rows
+
+    def state(self) -> dict[str, Any]:
+        """All that is needed to go on exactly."""
+        search = None if self.search is None else self.search.state_dict()
+        return {"W": self.W, "V": self.V, "sums": self.sums, "search": search, "done": self.done}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Goes on from a state of the same setting and trials."""
+        with torch.no_grad():
+            for mine, theirs in zip((self.W, self.V, self.sums), (state[k] for k in ("W", "V", "sums")), strict=True):
+                for to, source in zip(mine, theirs, strict=True):
+                    to.copy_(source)
+        if self.search is not None:
+            self.search.load_state_dict(state["search"])
+        self.done = state["done"]
+        self.T.fill_(self.done)
+
+
+def mini_batch(images: Tensor, labels: Tensor, order: Tensor, T: Tensor) -> tuple[Tensor, Tensor]:
+    """The mini-batch of this update, one in each trial."""
+    chosen = order.index_select(1, T % order.shape[1])[:, 0]
+    return pixels(images[chosen]), labels[chosen]
+
+
+def pixels(images: Tensor) -> Tensor:
+    """Bytes as numbers in [0, 1]."""
+    return images.float() / 255.0
+
+
+def gradients(factors: Factors) -> Iterator[Tensor]:
+    """Of W and b, layer by layer."""
+    for H, G in factors:
+        yield H.mT @ G
+        yield G.sum(-2)
+
+
+def descend(W: Weights, V: Weights, factors: Factors, rate: Tensor, norm: float) -> None:
+    """Nesterov's momentum with weight decay, after the gradient of each trial was clipped to a norm."""
+    each = list(gradients(factors))
+    scale = _scale(each, norm)
+    for w, v, g in zip(W, V, each, strict=True):
+        nesterov(w, v, g if scale is None else g * _each(scale, g), rate)
+
+
+def wait(W: Weights, V: Weights, sums: Weights, factors: Factors, rate: Tensor, norm: float, closed: Tensor) -> None:
+    """Gradients are summed up; W moves by their mean where the wait is over (`closed`, one over their number, or 0)."""
+    for summed, g in zip(sums, gradients(factors), strict=True):
+        summed += g
+    each = [summed * _each(closed, summed) for summed in sums]
+    scale = _scale(each, norm)
+    for w, v, g, summed in zip(W, V, each, sums, strict=True):
+        moves = _each(closed, w) != 0
+        w_next, v_next = w.clone(), v.clone()
+        nesterov(w_next, v_next, g if scale is None else g * _each(scale, g), rate)
+        w.copy_(torch.where(moves, w_next, w))
+        v.copy_(torch.where(moves, v_next, v))
+        summed.masked_fill_(moves, 0.0)
+
+
+def nesterov(w: Tensor, v: Tensor, g: Tensor, rate: Tensor) -> None:
+    """One step, in place."""
+    g = g + DECAY * w
+    v.copy_(MOMENTUM * v + g)
+    w -= rate * (g + MOMENTUM * v)
+
+
+def _scale(each: Sequence[Tensor], norm: float) -> Tensor | None:
+    """What brings the gradient of each trial to at most this norm."""
+    if norm == math.inf:
+        return None
+    square = torch.stack([(g * g).flatten(1).sum(1) for g in each]).sum(0)
+    return (norm / square.sqrt()).clamp(max=1.0)
+
+
+def _each(per_trial: Tensor, like: Tensor) -> Tensor:
+    return per_trial.view(-1, *[1] * (like.dim() - 1))
+
+
+def factor(done: int, updates: int) -> float:
+    """The learning rate is divided by 10 at 1/2 and again at 3/4 of the updates."""
+    return 1.0 if done < updates // 2 else 0.1 if done < updates * 3 // 4 else 0.01
+
+
+def marks(updates: int, count: int = 60) -> list[int]:
+    """Numbers of updates after which the test error is looked at: evenly on a logarithmic scale, from 100 on."""
+    between = np.geomspace(min(100, updates), updates, count).round().astype(int)
+    return sorted({*between.tolist(), updates})
+
+
+def _seed(trial: int, purpose: int) -> int:
+    """Of a trial's weights (0), samples (1) and mini-batches (2)."""
+    return int(np.random.SeedSequence([trial, purpose]).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,0 +1,133 @@
+"""λ_r over a run of PBIL-λ on OneMax and LeadingOnes: about 16 on both, level on one and rising on the other."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+
+from knobless.core.types import Array
+from knobless.fast import Run
+from knobless.problems import LeadingOnes, OneMax
+from knobless.run.result import Status
+
+from . import figures as plotting
+from .claims import Claim, Report
+from .experiment import Options, Row, Stopped, Table, Task, carry_out, kernel_of, seed, series, session
+from .measure import quantile
+from .settings import ALGORITHMS, LAMBDA
+
+NAME = "lambda-dynamics"
+SIZES = (10, 30, 100, 300, 1000, 3000)
+PROBLEMS = {"OneMax": OneMax, "LeadingOnes": LeadingOnes}
+GRID = np.linspace(0.0, 1.0, 101)  # of the run, in calls
+MOST = 2000  # points kept of a run
+
+
+def watch(run: Run, cap: float, stop: Event) -> tuple[bool, Array, Array]:
+    """Takes a run to the optimum; whether it got there, and calls and λ_r at evenly spaced iterations."""
+    calls, lam, stride = [0], [run.lam_r], 1
+    while True:
+        status = run.go(cap, iterations=stride, target=0.0)
+        calls.append(run.nfev)
+        lam.append(run.lam_r)
+        if status is not None:
+            return status is Status.TARGET, np.array(calls, dtype=float), np.array(lam)
+        if len(calls) > MOST:  # how long it will be is not known: keep every other, and look half as often
+            calls, lam, stride = calls[::2], lam[::2], 2 * stride
+        if stop.is_set():
+            raise Stopped
+
+
+def trial(function: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
+    """λ_r at each hundredth of a run."""
+    run = Run(kernel_of(PROBLEMS[function](n)), ALGORITHMS[LAMBDA](n), seed(NAME, function, n, number))
+    solved, calls, lam = watch(run, cap, stop)
+    curve = np.interp(GRID, calls / calls[-1], lam)
+    return {"calls": run.nfev, "solved": int(solved), "lam_r_max": f"{lam.max():.4g}", "lam_r": series(curve)}
+
+
+def reproduce(options: Options, cap: float = 3e7) -> Report:
+    """Runs what is missing, draws, and judges."""
+    out, n = options.out, [n for n in options.sizes(*SIZES) if n <= 1000][-1]
+    with session(options, NAME):
+        results = ("calls", "solved", "lam_r_max", "lam_r", "seconds")
+        table = Table(out / f"{NAME}.csv", ("function", "n", "trial", "cap"), results)
+        tasks = []
+        for function in PROBLEMS:
+            for number in range(options.trials):
+                name = {"function": function, "n": n, "trial": number, "cap": f"{cap:.0f}"}
+                tasks.append(Task(name, partial(trial, function, n, number, cap), function == "LeadingOnes"))
+        carry_out(table, tasks, options.threads, NAME)
+        rows = {f: [row for row in table.of(tasks) if row["function"] == f] for f in PROBLEMS}
+        report = Report(
+            NAME,
+            "Dynamics of λ",
+            f"PBIL-λ, n = {n}, {options.trials} trials to the optimum; λ_r over the share of the run's calls.",
+            ((draw(rows, n, out / f"{NAME}.png"), "λ_r over the run: median and inter-quartile band of the trials."),),
+            tuple(claims(rows, n)),
+        )
+        report.write(out)
+    return report
+
+
+def curves(rows: list[Row]) -> Array:
+    """λ_r at each hundredth of the run, a row a trial."""
+    return np.array([np.array(row["lam_r"].split(), dtype=float) for row in rows])
+
+
+def typical(curve: Array) -> float:
+    """The median over a run."""
+    return quantile(curve, 0.5)
+
+
+def rise(curve: Array) -> float:
+    """The mean of the last fifth over that of the second fifth (the first is spent growing from 2)."""
+    return float(curve[80:].mean() / curve[20:40].mean())
+
+
+def claims(rows: dict[str, list[Row]], n: int) -> list[Claim]:
+    """What the text says of λ."""
+    found = {f: curves(rows[f]) for f in rows}
+    usual = {f: quantile([typical(c) for c in found[f]], 0.5) for f in rows}
+    most = {f: quantile([float(row["lam_r_max"]) for row in rows[f]], 0.5) for f in rows}
+    rises = {f: quantile([rise(c) for c in found[f]], 0.5) for f in rows}
+    at_1000 = n == 1000
+    level, rising = 1.25, 1.25
+    return [
+        Claim(
+            "λ was typically increased to around 16 for n = 1000, interestingly, on both functions.",
+            "the median of λ_r over a run, and over trials, lies between 16/√2 and 16·√2 on both",
+            f"n = {n}: " + ", ".join(f"{f} {usual[f]:.1f} (largest in a run {most[f]:.1f})" for f in usual),
+            all(16 / math.sqrt(2) <= v <= 16 * math.sqrt(2) for v in usual.values()) if at_1000 else None,
+        ),
+        Claim(
+            "On OneMax it tended to keep λ constant …",
+            f"mean λ_r of the last fifth of the run within a factor of {level} of that of the second fifth",
+            f"last over second fifth: {rises['OneMax']:.2f}",
+            1 / level <= rises["OneMax"] <= level,
+        ),
+        Claim(
+            "… whereas on LeadingOnes λ was increasing as the distribution parameters approach the optimum values.",
+            f"the same ratio above {rising}",
+            f"last over second fifth: {rises['LeadingOnes']:.2f}",
+            rises["LeadingOnes"] > rising,
+        ),
+    ]
+
+
+def draw(rows: dict[str, list[Row]], n: int, path: Path) -> Path:
+    """λ_r over the share of the run."""
+    figure, (ax,) = plotting.axes(f"PBIL-λ, n = {n}")
+    for function, color in zip(rows, ("#1f77b4", "#d62728"), strict=True):
+        plotting.over_time(ax, GRID, curves(rows[function]), function, color)
+    ax.axhline(16, color="0.4", linewidth=0.8, linestyle=":", label="16")
+    ax.set(xlabel="share of the run's calls", ylabel="λ_r", yscale="log")
+    ax.set_yticks([2, 4, 8, 16, 32], ["2", "4", "8", "16", "32"])
+    ax.minorticks_off()
+    ax.legend(fontsize=8)
+    return plotting.save(figure, path)

@@ -1,0 +1,207 @@
+"""What is on the page, as plain data: the numbers of a `Trace`, packed so that many rows stay few bytes.
+
+An array is `{"f8": …}`, `{"i4": …}` or `{"u1": …}`, its bytes little-endian in base64: exact, short, and read by a
+browser in no time. A column of the table has `per` entries a row. What comes from the journal stays text.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knobless.core.types import Array, Points
+from knobless.run.candidates import TOLD
+from knobless.space.codec import algorithm_data
+from knobless.space.variables import Binary, Choice, Variable
+
+from .trace import Marginal, Trace, full, labels, marginals_at
+
+FATES = ("", "evaluated", "given up", "added", "failed")
+FAILED = 4
+WIDTH = 256  # bytes a row for the variables in the table; beyond, the journal has them
+LONG = 4000  # characters of what a failure said, the last ones
+ENTRIES = 2048  # of arrays and scalars together, shown in the configurations
+
+
+def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
+    """All of it, but of the table only the rows from `since` on."""
+    steps = trace.steps
+    names, iterations, shades = trace.shades
+    told = int(trace.calls[-1]) if len(trace) else 0
+    best = trace.best
+    return {
+        "name": trace.name,
+        "direction": trace.direction,
+        "facts": _facts(trace),
+        "budget": _budget(trace),
+        "calls": told,
+        "failed": sum(saying.times for saying in trace.sayings),
+        "rows": len(trace),
+        "since": since,
+        "times": packed(_times(trace)),
+        "alpha": trace.alpha,
+        "best": packed([math.nan if best is None else best[0]]),
+        "bestRow": -1 if best is None else best[1],
+        "nit": steps[-1].iteration if steps else 0,
+        "improvements": [packed(part) for part in trace.improvements],
+        "dots": [packed(part) for part in trace.dots],
+        "bands": [packed(part) for part in trace.bands],
+        "extent": packed(trace.extent),
+        "steps": {
+            name: packed([getattr(step, name) for step in steps])
+            for name in ("iteration", "nfev", "lam_r", "eps", "snr", "entropy")
+        },
+        "shades": {"names": names, "iterations": packed(iterations), "p": packed(shades.ravel())},
+        "folded": trace.theta is not None,
+        "marginals": _marginals(trace),
+        "variables": trace.space.family.variables,
+        "configuration": _configuration(trace),
+        "failures": [
+            {"text": _tail(text), "times": times, "row": first, "call": int(trace.calls[first])}
+            for text, times, first in trace.sayings
+        ],
+        "columns": _columns(trace, since),
+        "left_out": len(trace.space._leaves) - len(_shown(trace)),
+    }
+
+
+def packed(numbers: Any) -> dict[str, str]:
+    """An array in the words of JSON."""
+    array = np.asarray(numbers)
+    kind = "u1" if array.dtype == np.uint8 else "i4" if array.dtype.kind == "i" else "f8"
+    if kind == "i4" and array.size and max(-array.min(), array.max()) >= 2**31:  # in a stranger's journal
+        kind = "f8"
+    return {kind: base64.b64encode(array.astype(f"<{kind}").tobytes()).decode()}
+
+
+def _facts(trace: Trace) -> list[tuple[str, str]]:
+    """What the run is, in words."""
+    algorithm = trace.identity.get("algorithm") if trace.algorithm is None else algorithm_data(trace.algorithm)
+    facts = [
+        ("space", repr(trace.space)),
+        ("algorithm", json.dumps(algorithm)),
+        ("seed", str(trace.seed)),
+        ("batch", str(trace.identity.get("batch"))),
+        ("deterministic", str(trace.identity.get("deterministic"))),
+        *((str(name), note if isinstance(note, str) else json.dumps(note)) for name, note in trace.meta.items()),
+    ]
+    return [(name, text if len(text) <= LONG else text[:LONG] + " …") for name, text in facts]
+
+
+def _budget(trace: Trace) -> int | None:
+    budget = trace.meta.get("budget")
+    return budget if type(budget) is int and 0 < budget < 2**53 else None
+
+
+def _times(trace: Trace) -> list[float]:
+    """Of the first start, or end where no start is known, and of the last end."""
+    started, ended = np.array(trace.started), np.array(trace.ended)
+    known = np.concatenate([started, ended])
+    known = known[np.isfinite(known)]
+    return [float(known.min()), float(known.max())] if len(known) else [math.nan, math.nan]
+
+
+def _marginals(trace: Trace) -> list[dict[str, Any]]:
+    theta = trace.theta
+    return [] if theta is None else [_marginal(each, theta) for each in trace.marginals]
+
+
+def _marginal(each: Marginal, theta: Array) -> dict[str, Any]:
+    if not each.labels:
+        return {"name": each.name, "span": packed(each.span(theta)), "values": packed(each.quantiles(theta))}
+    p = each.probabilities(theta)
+    shown = np.sort(np.argsort(-p)[:64])  # of very many options the probable ones
+    bit = isinstance(each.variable, Binary)
+    return {"name": each.name, "bit": bit, "labels": [each.labels[i] for i in shown], "p": packed(p[shown])}
+
+
+def _configuration(trace: Trace) -> list[dict[str, Any]]:
+    """Each variable's value in the best point and in the most probable one, and how probable that is."""
+    best, mode, theta, left = trace.best, trace.mode, trace.theta, ENTRIES
+    found = []
+    for (name, variable), where in zip(trace.space._leaves, trace.space._columns, strict=True):
+        shown = slice(where.start, min(where.stop, where.start + left))
+        left -= shown.stop - shown.start
+        entry = {
+            "name": full(name.lstrip(".")),
+            "count": where.stop - where.start,
+            "bits": isinstance(variable, Binary),
+            "best": [] if best is None else _texts(variable, best[2][shown]),
+            "mode": [] if mode is None else _texts(variable, mode[shown]),
+        }
+        if theta is not None:
+            columns = range(shown.start, shown.stop)
+            entry["sure"] = [_certainty(each, theta) for each in marginals_at(trace.space, columns)]
+        found.append(entry)
+        if not left:
+            break
+    return found
+
+
+def _texts(variable: Variable, code: Points) -> list[str]:
+    """The values as people write them."""
+    words = labels(variable)
+    return [words[int(i)] for i in code] if words else [repr(value) for value in variable.values(code).tolist()]
+
+
+def _certainty(each: Marginal, theta: Array) -> list[float]:
+    """The probability of the most probable option; or the two values between which 68 % lie."""
+    return [float(each.probabilities(theta).max())] if each.labels else list(each.quantiles(theta)[1:])
+
+
+def _tail(text: str) -> str:
+    return text if len(text) <= LONG else "… " + text[-LONG:]
+
+
+# The table.
+
+
+def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
+    fates = np.array(trace.fates[since:], dtype=np.uint8)
+    said = np.array(trace.said[since:], dtype=np.int64)
+    started, ended = np.array(trace.started[since:]), np.array(trace.ended[since:])
+    last = [saying.text.strip().rpartition("\n")[2][-300:] for saying in trace.sayings]
+    codes = trace.codes(since)
+    return [
+        _column("call", np.where(fates == TOLD, trace.calls[since:], 0), zero=""),
+        _column("fate", np.where(said >= 0, FAILED, fates).astype(np.uint8), labels=FATES),
+        _column("value", np.array(trace.values[since:], dtype=float)),
+        *(_variable(name, variable, codes[:, where]) for name, variable, where in _shown(trace)),
+        _column("iteration", np.array(trace.iterations[since:], dtype=np.int64)),
+        _column("position", np.array(trace.positions[since:], dtype=np.int64)),
+        _column("seconds", ended - started, rough=True),
+        _column("ended", ended, time=True),
+        _column("worker", np.array(trace.workers[since:], dtype=np.int64), labels=list(trace.worker_names)),
+        _column("failure", said + 1, labels=["", *last]),
+    ]
+
+
+def _column(name: str, data: NDArray[Any], per: int = 1, **more: Any) -> dict[str, Any]:
+    return {"name": name, "per": per, "data": packed(data.ravel()), **more}
+
+
+def _shown(trace: Trace) -> list[tuple[str, Variable, slice]]:
+    """The variables that the table has room for."""
+    found, room = [], WIDTH
+    for (name, variable), where in zip(trace.space._leaves, trace.space._columns, strict=True):
+        n = variable.n or 1
+        width = -(-n // 8) if isinstance(variable, Binary) else n * (4 if isinstance(variable, Choice) else 8)
+        if width <= room:
+            room -= width
+            found.append((name, variable, where))
+    return found
+
+
+def _variable(name: str, variable: Variable, codes: Points) -> dict[str, Any]:
+    n = variable.n or 1
+    name = full(name.lstrip("."))
+    if isinstance(variable, Binary):
+        return _column(name, np.packbits(codes.astype(np.bool_), axis=1), per=-(-n // 8), bits=n, variable=True)
+    if isinstance(variable, Choice):
+        return _column(name, codes.astype(np.int64), per=n, labels=labels(variable), variable=True)
+    return _column(name, variable.values(codes).astype(float), per=n, variable=True)

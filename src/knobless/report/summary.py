@@ -1,0 +1,177 @@
+"""What there is to see in a journal, as plain data: `knobless show` prints it, as a table or as JSON.
+
+Some of it is counted row by row. The rest, λ, ε and the distribution, is where the fold of the journal leads. The
+journal may be in use meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
+from knobless.core.types import Array
+from knobless.journal.records import Event, Record
+from knobless.run.candidates import TOLD
+from knobless.space.space import NUMBERS, Space
+
+
+class Marginal(NamedTuple):
+    """One variable at the mode: its value with the probability of it, or of a number the range of 68 %.
+
+    Of an array, probability and range are arrays too.
+    """
+
+    name: str
+    value: Any
+    probability: Any
+    low: Any
+    high: Any
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run as its journal has it. Values have the sign that the user knows. Names are those of a `Result`."""
+
+    objective: str | None
+    direction: str
+    budget: int | None
+    x: Any
+    fun: float | None
+    nfev: int
+    failures: int
+    failure: str | None
+    nit: int | None
+    lam: int | None
+    eps: float | None
+    mode: Any
+    mode_fun: float | None
+    marginals: list[Marginal]
+    batch: int
+    deterministic: bool
+    seed: Any
+    started: float | None
+    ended: float | None
+    seconds_median: float | None
+    seconds_longest: float | None
+    workers: dict[str, int]
+
+
+def summary(record: Record) -> Summary:
+    """Of a journal that is open for reading."""
+    nfev = failures = 0
+    failure: str | None = None
+    best: Event | None = None
+    lowest = math.inf
+    seconds: list[float] = []
+    workers: Counter[str] = Counter()
+    started, ended = math.inf, -math.inf
+    # The first of equals in the order of the candidates, whatever order they came in, as in the run itself.
+    for _, group in groupby(record, key=attrgetter("drawn")):
+        for event in sorted(group, key=attrgetter("iteration", "position")):
+            if event.fate == TOLD:
+                nfev += 1
+                workers.update([event.worker] if event.worker else [])
+            if event.failed:
+                failures += 1
+                failure = failure or event.failure
+            if event.started is not None and event.ended is not None:
+                seconds.append(event.ended - event.started)
+                started, ended = min(started, event.started), max(ended, event.ended)
+            if event.value is not None and record.sign * event.value < lowest:
+                best, lowest = event, record.sign * event.value
+    opt = None if record.algorithm is None else record.fold()
+    mode_value = None if opt is None else opt.mode_value
+    command = record.meta.get("command")
+    objective = command.get("objective") if isinstance(command, dict) else record.meta.get("fun")
+    budget = record.meta.get("budget")
+    return Summary(
+        objective=objective if isinstance(objective, str) else None,
+        direction=record.direction,
+        budget=budget if type(budget) is int else None,
+        x=None if best is None else record.point(best),
+        fun=None if best is None else best.value,
+        nfev=nfev,
+        failures=failures,
+        failure=failure,
+        nit=None if opt is None else opt.nit,
+        lam=None if opt is None else opt.lam,
+        eps=None if opt is None else opt.eps,
+        mode=None if opt is None else opt.mode,
+        mode_fun=None if mode_value is None else record.sign * mode_value,
+        marginals=[] if opt is None else marginals(opt.space, opt.theta),
+        batch=record.batch,
+        deterministic=record.deterministic,
+        seed=record.seed,
+        started=started if seconds else None,
+        ended=ended if seconds else None,
+        seconds_median=median(seconds) if seconds else None,
+        seconds_longest=max(seconds) if seconds else None,
+        workers=dict(workers.most_common()),
+    )
+
+
+def marginals(space: Space, theta: Array) -> list[Marginal]:
+    """Variable by variable, the mode of θ and how sure it is."""
+    codes = space.family.mode(theta)[None]
+    certain, sigma = spread(space.family, theta)
+    found = []
+    for (name, variable), columns in zip(space._leaves, space._columns, strict=True):
+
+        def seen(rows: Any, variable: Any = variable) -> Any:
+            return rows[0] if variable.n is not None else rows[0].tolist()[0]
+
+        value = seen(variable.values(codes[:, columns]))
+        if isinstance(variable, NUMBERS):
+            below, above = (variable.values(codes[:, columns] + s * sigma[columns]) for s in (-1.0, 1.0))
+            found.append(Marginal(name.lstrip("."), value, None, seen(below), seen(above)))
+        else:
+            found.append(Marginal(name.lstrip("."), value, seen(certain[None, columns]), None, None))
+    return found
+
+
+def spread(family: Family, theta: Array) -> tuple[Array, Array]:
+    """For each column the probability of its mode, and for a number σ of its latent normal; else NaN."""
+    parts = family.parts if isinstance(family, Product) else (family,)
+    certain, sigma = [], []
+    for part, where in zip(parts, slices(len(part.initial()) for part in parts), strict=True):
+        none = np.full(part.variables, math.nan)
+        match part:
+            case Bernoulli():
+                certain.append(np.maximum(theta[where], 1.0 - theta[where]))
+                sigma.append(none)
+            case Categorical():
+                certain.append(theta[where].reshape(part.n, part.k).max(axis=1))
+                sigma.append(none)
+            case _:
+                m, second = theta[where].reshape(2, -1)
+                certain.append(none)
+                sigma.append(np.sqrt(second - m * m))
+    return np.concatenate(certain), np.concatenate(sigma)
+
+
+def sayable(value: Any) -> Any:
+    """As JSON can say it: arrays as lists, what is not finite as null, what has no word by its name."""
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return str(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case np.ndarray() | np.generic():
+            return sayable(value.tolist())
+        case dict():
+            return {str(key): sayable(each) for key, each in value.items()}
+        case tuple() if hasattr(value, "_asdict"):
+            return sayable(value._asdict())
+        case list() | tuple():
+            return [sayable(each) for each in value]
+    return str(value)

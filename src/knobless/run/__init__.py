@@ -1,0 +1,1 @@
+"""Ask, tell, evaluate in order, record, replay, stop."""

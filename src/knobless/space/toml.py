@@ -1,0 +1,83 @@
+"""Spaces as TOML, for those who run a search from a shell: `knobless run … --space space.toml`.
+
+    layers     = { binary = 8 }                                  # n bits
+    activation = { choice = ["relu", "tanh", "gelu"] }
+    width      = { integer = [8, 256], log = true }              # low, high
+
+    [optimizer]                                                  # a space within the space
+    rate       = { float = [1e-5, 1e-1], log = true }
+    momentum   = { float = [0, 0.99], step = 0.01 }
+
+A variable is a table with one of these four keys, and beside it the options that the class of that name has: `p`, `n`,
+`step`, `log`. Any other table is a group of variables, and an array is a list of them. A file that is nothing but a
+variable, `binary = 100`, is that variable. Nothing in a file is ever run.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+from knobless._checks import boolean
+
+from .space import Space
+from .variables import Binary, Choice, Float, Integer
+
+OPTIONS = {
+    "binary": ("p",),
+    "choice": ("p", "n"),
+    "integer": ("step", "log", "n"),
+    "float": ("step", "log", "n"),
+}
+EXAMPLE = "a variable, such as { integer = [1, 64] }"
+
+
+def space_of(text: str, name: str) -> Space:
+    """The space that is written in `text`; a ValueError begins with `name` and the key that is wrong."""
+    try:
+        return Space.of(_tree(tomllib.loads(text), name, ""))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name}: not TOML: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{name}: nested too deeply") from None
+
+
+def _tree(data: Any, name: str, key: str) -> Any:
+    where = f"{name}: {key}".removesuffix(": ")
+    if isinstance(data, list):
+        if not data:
+            raise ValueError(f"{where}: expected at least one variable, got an empty array")
+        return [_tree(below, name, f"{key}[{i}]") for i, below in enumerate(data)]
+    if not isinstance(data, dict):
+        raise ValueError(f"{where}: expected {EXAMPLE}, or a table of variables, got {data!r}")
+    if not data:
+        raise ValueError(f"{where}: expected at least one variable, got none")
+    kinds = [kind for kind in OPTIONS if kind in data and not isinstance(data[kind], dict)]  # a table: one of that name
+    if len(kinds) > 1:
+        raise ValueError(f"{where}: expected one of {', '.join(OPTIONS)}, got {' and '.join(kinds)}")
+    if kinds:
+        return _variable(kinds[0], data, where)
+    return {word: _tree(below, name, f"{key}.{word}".lstrip(".")) for word, below in data.items()}
+
+
+def _variable(kind: str, table: dict[str, Any], where: str) -> Any:
+    options = {word: value for word, value in table.items() if word != kind}
+    for word, value in options.items():
+        if word not in OPTIONS[kind]:
+            raise ValueError(f"{where}: {word}: expected {', '.join(OPTIONS[kind])} beside {kind}, got {word}")
+        if isinstance(value, dict):
+            raise ValueError(f"{where}: {word}: expected an option of {kind}, got a table")
+    of = table[kind]
+    try:
+        boolean("log", options.get("log", False))
+        if kind == "binary":
+            return Binary(of, **options)
+        if kind == "choice":
+            if not isinstance(of, list):
+                raise ValueError(f"expected an array of options, got {of!r}")
+            return Choice(*of, **options)
+        if not isinstance(of, list) or len(of) != 2:
+            raise ValueError(f"expected [low, high], got {of!r}")
+        return Integer(*of, **options) if kind == "integer" else Float(*of, **options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {kind}: {str(error).removeprefix(f'{kind.title()}: ')}") from None

@@ -1,0 +1,351 @@
+"""The variables a space is made of: each translates between codes, as a family draws them, and values.
+
+A code is a number: 0 or 1 for a bit, the index of an option, a latent real for an integer or a float. Any
+code of the family has a value, and every value has a code that decodes to it. A variable with `n` stands
+for n alike and is seen as an array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knobless._checks import integer, positive_int, positive_real, probabilities, real
+from knobless.core.gaussian import RESOLUTION, Axis, bounded
+from knobless.core.types import Array, Points
+
+
+class Variable(Protocol):
+    """What a space needs to know of a variable."""
+
+    @property
+    def n(self) -> int | None:
+        """How many alike, seen as an array; None for a single one, seen as a scalar."""
+
+    @property
+    def count(self) -> float:
+        """How many values it takes; inf for a float."""
+
+    def values(self, codes: Points) -> NDArray[Any]:
+        """What the user sees of each code, as a new array of the same shape."""
+
+    def code(self, value: Any, name: str) -> float:
+        """A code that decodes to the value; `name` is for the message where there is none."""
+
+
+def brief(self: Any) -> str:
+    """The repr of a variable: what differs from the defaults by name, the rest left out."""
+    words = []
+    for each in fields(self):
+        value = getattr(self, each.name)
+        if each.default is MISSING:
+            words.append(repr(value))
+        elif value != each.default:
+            words.append(f"{each.name}={value!r}")
+    return f"{type(self).__name__}({', '.join(words)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Binary:
+    """n bits, seen as an int8 array. `p` is the prior probability of a one, for all bits or for each."""
+
+    n: int
+    p: float | Sequence[float] = 0.5
+
+    count = 2
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        n = positive_int("Binary: n", self.n)
+        p = probabilities("Binary: p", self.p)
+        if p.shape not in ((), (n,)):
+            raise ValueError(f"Binary: p: expected one probability or {n}, got {self.p!r}")
+        if not ((p > 0.0) & (p < 1.0)).all():
+            raise ValueError(f"Binary: p: expected probabilities strictly between 0 and 1, got {self.p!r}")
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "p", p.tolist() if p.ndim == 0 else tuple(p.tolist()))
+
+    @property
+    def prior(self) -> Array:
+        p = np.broadcast_to(np.asarray(self.p, dtype=float), self.n)
+        return np.stack([1.0 - p, p], axis=1)
+
+    def values(self, codes: Points) -> NDArray[Any]:
+        return codes.astype(np.int8)
+
+    def code(self, value: Any, name: str) -> float:
+        if np.ndim(value) or isinstance(value, str) or value not in (0, 1):
+            raise ValueError(f"{name}: expected 0 or 1, got {value!r}")
+        return float(value)
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Choice:
+    """One of several options of any type. `p` is the prior; with `n`, an array of n such choices.
+
+    An option is handed out as it is, not copied: a list that the objective writes into stays written.
+    """
+
+    options: tuple[Any, ...]
+    p: tuple[float, ...]
+    n: int | None
+
+    def __init__(self, *options: Any, p: Sequence[float] | None = None, n: int | None = None) -> None:
+        k = len(options)
+        if k < 2:
+            hint = "; a list of options is written Choice(*options)" if options and np.ndim(options[0]) else ""
+            raise ValueError(f"Choice: expected at least two options, got {k}: {options!r}{hint}")
+        twice = _repeated(options)
+        if twice is not None:
+            raise ValueError(f"Choice: expected options that differ, got {options[twice]!r} twice")
+        prior = np.full(k, 1.0 / k) if p is None else probabilities("Choice: p", p)
+        if prior.shape != (k,):
+            raise ValueError(f"Choice: p: expected {k} probabilities for {k} options, got {p!r}")
+        if not (prior > 0.0).all():
+            raise ValueError(f"Choice: p: expected a probability above 0 for every option, got {p!r}")
+        if not abs(prior.sum() - 1.0) <= 1e-6:
+            raise ValueError(
+                f"Choice: p: expected probabilities that sum to 1, got {p!r}, which sum to {prior.sum():g}"
+            )
+        object.__setattr__(self, "options", options)
+        object.__setattr__(self, "p", tuple(prior.tolist()))
+        object.__setattr__(self, "n", None if n is None else positive_int("Choice: n", n))
+
+    @property
+    def count(self) -> float:
+        return len(self.options)
+
+    @property
+    def prior(self) -> Array:
+        return np.tile(self.p, (self.n or 1, 1))
+
+    @cached_property
+    def _array(self) -> NDArray[Any]:
+        if len({type(option) for option in self.options}) == 1 and isinstance(self.options[0], (bool, int, float, str)):
+            return np.array(self.options)
+        array = np.empty(len(self.options), dtype=object)
+        for i, option in enumerate(self.options):  # one by one: an option may itself be a sequence
+            array[i] = option
+        return array
+
+    def values(self, codes: Points) -> NDArray[Any]:
+        return self._array[codes.astype(np.intp)]
+
+    def code(self, value: Any, name: str) -> float:
+        for same in (_alike, _equal):  # True is 1 only where there is no option 1
+            for i, option in enumerate(self.options):
+                if same(option, value):
+                    return float(i)
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, self.options))}, got {value!r}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Choice) or len(self.options) != len(other.options):
+            return False
+        same = all(map(_alike, self.options, other.options))
+        return same and self.p == other.p and self.n == other.n
+
+    def __hash__(self) -> int:
+        return hash((len(self.options), self.p, self.n))
+
+    def __repr__(self) -> str:
+        words = [*map(repr, self.options)]
+        words += [f"p={list(self.p)}"] if len(set(self.p)) > 1 else []
+        words += [f"n={self.n}"] if self.n else []
+        return f"Choice({', '.join(words)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Integer:
+    """A whole number from `low` to `high`, both included, in steps, or in log scale; with `n`, an array of n."""
+
+    low: int
+    high: int
+    step: int = 1
+    log: bool = False
+    n: int | None = None
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        low, high = integer("Integer: low", self.low), integer("Integer: high", self.high)
+        step = positive_int("Integer: step", self.step)
+        if low >= high:
+            raise ValueError(f"Integer: expected low < high, got low = {low} and high = {high}")
+        bound = 10**14 if self.log else 2**50  # beyond, a float does not tell neighbours apart
+        if max(abs(low), abs(high)) > bound:
+            raise ValueError(f"Integer: expected bounds of at most {bound:.6g}, got {low} to {high}")
+        if step > high - low:
+            raise ValueError(f"Integer: step: expected at most high - low = {high - low}, got {step}")
+        if self.log and low < 1:
+            raise ValueError(f"Integer: low: expected at least 1 in log scale, got {low}")
+        if self.log and step != 1:
+            raise ValueError(f"Integer: step: expected 1 in log scale, got {step}")
+        for name, value in (("low", low), ("high", high), ("step", step)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "n", None if self.n is None else positive_int("Integer: n", self.n))
+
+    @property
+    def count(self) -> float:
+        return (self.high - self.low) // self.step + 1
+
+    @property
+    def axis(self) -> Axis:
+        if not self.log:
+            return _grid_axis(int(self.count))
+        # Values lie at ln v between ln(low − ½) and ln(high + ½); one unit at v is 1/v of that.
+        bottom, span = self._scale
+        cell = 1.0 / (math.exp(bottom) * span)
+        return Axis(self._latent(self.low), self._latent(self.high), cell, rate=span)
+
+    @property
+    def _scale(self) -> tuple[float, float]:
+        bottom = math.log(self.low - 0.5)
+        return bottom, math.log(self.high + 0.5) - bottom
+
+    def _latent(self, value: int) -> float:
+        bottom, span = self._scale
+        return (math.log(value) - bottom) / span
+
+    def values(self, codes: Points) -> NDArray[Any]:
+        if not self.log:
+            return self.low + self.step * _cells(codes, int(self.count))
+        bottom, span = self._scale
+        value = np.rint(np.exp(bottom + span * bounded(codes, 0.0, 1.0)))
+        return bounded(value, self.low, self.high).astype(np.int64)
+
+    def code(self, value: Any, name: str) -> float:
+        where = f"an integer from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
+        number = real(name, value)
+        index, rest = divmod(number - self.low, self.step)
+        if rest or not 0 <= index < self.count:
+            raise ValueError(f"{name}: expected {where}, got {value!r}")
+        return self._latent(int(number)) if self.log else (index + 0.5) / self.count
+
+
+@dataclass(frozen=True, repr=False)
+class Float:
+    """A number from `low` to `high`, in steps if given, or in log scale; with `n`, an array of n."""
+
+    low: float
+    high: float
+    step: float | None = None
+    log: bool = False
+    n: int | None = None
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        low, high = real("Float: low", self.low), real("Float: high", self.high)
+        if low >= high:
+            raise ValueError(f"Float: expected low < high, got low = {low} and high = {high}")
+        if not math.isfinite(high - low):
+            raise ValueError(f"Float: expected a range that is a finite number, got {low} to {high}")
+        if self.log and low <= 0.0:
+            raise ValueError(f"Float: low: expected a number above 0 in log scale, got {low}")
+        if self.step is not None:
+            step = positive_real("Float: step", self.step)
+            if self.log:
+                raise ValueError(f"Float: step: expected None in log scale, got {step}")
+            if step > high - low:
+                raise ValueError(f"Float: step: expected at most high - low = {high - low}, got {step}")
+            if (high - low) / step >= 2**50:
+                raise ValueError(f"Float: step: expected fewer than 2**50 steps, got {step}")
+            object.__setattr__(self, "step", step)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        object.__setattr__(self, "n", None if self.n is None else positive_int("Float: n", self.n))
+
+    @property
+    def count(self) -> float:
+        if self.step is None:
+            return math.inf
+        # In decimals, as people write them: (0.3 − 0.0)/0.1 is 2.9999999999999996 in binary.
+        low, high, step = (Decimal(repr(v)) for v in (self.low, self.high, self.step))
+        return int((high - low) / step) + 1
+
+    @cached_property
+    def _decimals(self) -> int:
+        """Of the grid's values: −0.3 + 3·0.1 should be 0, not 5.6e-17."""
+        exponents = [Decimal(repr(v)).as_tuple().exponent for v in (self.low, self.step)]
+        return max(-int(e) for e in exponents)
+
+    @property
+    def axis(self) -> Axis:
+        return Axis() if self.step is None else _grid_axis(int(self.count))
+
+    def values(self, codes: Points) -> NDArray[Any]:
+        if self.step is not None:
+            value = self.low + self.step * _cells(codes, int(self.count))
+            return bounded(value if self._decimals > 15 else np.round(value, self._decimals), self.low, self.high)
+        z = bounded(codes, 0.0, 1.0)
+        if self.log:
+            low, high = math.log(self.low), math.log(self.high)
+            value = np.exp(low + (high - low) * z)
+        else:
+            value = self.low + (self.high - self.low) * z
+        value = bounded(value, self.low, self.high)
+        value = np.where(z == 0.0, self.low, value)  # rounding must not keep the bounds out of reach
+        return np.where(z == 1.0, self.high, value)
+
+    def code(self, value: Any, name: str) -> float:
+        number = real(name, value)
+        if not self.low <= number <= self.high:
+            raise ValueError(f"{name}: expected a number from {self.low} to {self.high}, got {value!r}")
+        if self.step is not None:
+            index = round((number - self.low) / self.step)
+            if abs(self.low + self.step * index - number) > 1e-9 * self.step or index >= self.count:
+                raise ValueError(
+                    f"{name}: expected a number from {self.low} to {self.high} in steps of {self.step}, got {value!r}"
+                )
+            return (index + 0.5) / self.count
+        if self.log:
+            low, high = math.log(self.low), math.log(self.high)
+            z = (math.log(number) - low) / (high - low)
+        else:
+            z = (number - self.low) / (self.high - self.low)
+        # Rounding may leave z a few units in the last place from a code that decodes to the very number.
+        near = z + np.arange(-64, 65) * np.spacing(max(z, 2.0**-60))
+        return float(near[np.abs(self.values(near) - number).argmin()])
+
+
+def _grid_axis(count: int) -> Axis:
+    """`count` equal cells; the mean stays between the middles of the outer ones."""
+    return Axis(low=0.5 / count, high=1.0 - 0.5 / count, cell=max(1.0 / count, RESOLUTION))
+
+
+def _cells(codes: Points, count: int) -> NDArray[np.int64]:
+    return bounded(np.floor(codes * count), 0.0, count - 1.0).astype(np.int64)
+
+
+def _repeated(options: Sequence[Any]) -> int | None:
+    """The index of an option that was there before."""
+    seen: set[tuple[type, Any]] = set()
+    others: list[Any] = []  # what cannot be hashed
+    for i, option in enumerate(options):
+        try:
+            if (type(option), option) in seen:
+                return i
+            seen.add((type(option), option))
+        except TypeError:
+            if any(_alike(option, other) for other in others):
+                return i
+            others.append(option)
+    return None
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and _equal(a, b))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(np.all(a == b)) and np.shape(a) == np.shape(b)
+    except Exception:  # options are of any type, and a type may refuse to be compared
+        return False
