@@ -2,10 +2,10 @@
 
     python benchmarks/engine.py [--repeats 3]
 
-Everything counts, the objective too. `compiled` is one long run of PBIL-λ that does not stop at the optimum;
-`trials` are runs to the optimum, seed after seed, with the making of each; `team` is what is recommended where equal
-points have equal values, compiled and not; a peer runs for a number of calls that keeps this benchmark short. Peers
-that are not installed are left out.
+Everything counts, the objective too. `compiled` is one long run of PBIL-λ that does not stop at the optimum; `trials`
+are runs to the optimum, seed after seed, including their construction; `portfolio` is the recommended algorithm of a
+deterministic objective, compiled and interpreted; a peer runs for a number of evaluations that keeps this benchmark
+short. Peers that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def interpreted(n: int, seed: int) -> int:
     return kl.minimize(lambda x: problem(x), kl.Binary(n), budget=20_000, target=0, rng=seed, vectorized=True).nfev
 
 
-def team(n: int, seed: int) -> int:
-    run = fast.Run(fast.compiled(OneMax(n)), kl.team(kl.Bernoulli(n)), seed, deterministic=True)
+def portfolio(n: int, seed: int) -> int:
+    run = fast.Run(fast.compiled(OneMax(n)), kl.portfolio(kl.Bernoulli(n)), seed, deterministic=True)
     run.go(budget=CALLS[n] // 10)
     return run.nfev
 
 
-def team_interpreted(n: int, seed: int) -> int:
+def portfolio_interpreted(n: int, seed: int) -> int:
     problem = OneMax(n)
     return kl.minimize(lambda x: problem(x), kl.Binary(n), budget=PEER_CALLS[n], deterministic=True, rng=seed).nfev
 
@@ -105,8 +105,8 @@ RUNS: dict[str, Callable[[int, int], int]] = {
     "compiled": compiled,
     "trials": trials,
     "NumPy": interpreted,
-    "team": team,
-    "team NumPy": team_interpreted,
+    "portfolio": portfolio,
+    "portfolio NumPy": portfolio_interpreted,
     "CatCMAwM": catcmawm,
     "pymoo GA": pymoo_ga,
     "nevergrad": nevergrad,

@@ -34,7 +34,7 @@ import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from knobless import pbil_survivor
+from knobless import pbil_elitist
 from knobless.optuna import KnoblessSampler
 from knobless.paper.experiment import Table, commit, machine, write_csv
 
@@ -58,7 +58,7 @@ MIXED: dict[str, BaseDistribution] = {
 
 SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "Knobless": lambda seed: KnoblessSampler(seed=seed),
-    "Knobless, survivor": lambda seed: KnoblessSampler(seed=seed, algorithm=pbil_survivor),
+    "Knobless, survivor": lambda seed: KnoblessSampler(seed=seed, algorithm=pbil_elitist),
     "TPE": lambda seed: optuna.samplers.TPESampler(seed=seed),
     "CmaEs": lambda seed: optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False),
     "Random": lambda seed: optuna.samplers.RandomSampler(seed=seed),

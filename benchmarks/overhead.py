@@ -6,8 +6,8 @@ Every optimizer solves OneMax with a vectorized objective until it is solved or 
 ask and tell are timed. The floor is `rng.random((lam, n)) < theta` alone, for the λ that PBIL-λ used in the
 same run. Machines are noisy: read the ratios, each taken within one repeat, interleaved, median over repeats.
 
-A second table has the team that `deterministic=True` recommends beside PBIL-λ, with 100 bits and 5,000 calls at most,
-on functions that keep it busy with different things: climbing, crossing, learning.
+A second table compares the portfolio that `deterministic=True` recommends with PBIL-λ, on 100 bits with at most 5,000
+evaluations, on functions that exercise different parts of it: local search, crossover, learning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def knobless(n: int, seed: int) -> tuple[float, list[int]]:
     """Seconds per evaluation in `Optimizer.ask` and `tell`, and the λ of each iteration."""
     opt = kl.Optimizer(kl.Binary(n), rng=seed)
     spent, sizes = 0.0, []
-    while opt.nfev < CALLS[n] and opt.lowest > 0:
+    while opt.nfev < CALLS[n] and opt.lowest_fun > 0:
         start = time.perf_counter()
         batch = opt.ask()
         spent += time.perf_counter() - start
@@ -48,7 +48,7 @@ def knobless(n: int, seed: int) -> tuple[float, list[int]]:
 def timed(opt: kl.Optimizer, problem: Any, calls: int) -> float:
     """Seconds per evaluation in ask and tell, until it is solved or the calls are spent."""
     spent = 0.0
-    while opt.nfev < calls and opt.lowest > 0:
+    while opt.nfev < calls and opt.lowest_fun > 0:
         start = time.perf_counter()
         batch = opt.ask()
         spent += time.perf_counter() - start
@@ -59,8 +59,8 @@ def timed(opt: kl.Optimizer, problem: Any, calls: int) -> float:
     return spent / opt.nfev
 
 
-def team(repeats: int) -> None:
-    print("\nmicroseconds per evaluation, 100 bits: PBIL-λ, the team of deterministic=True, and their ratio")
+def portfolio(repeats: int) -> None:
+    print("\nmicroseconds per evaluation, 100 bits: PBIL-λ, the portfolio of deterministic=True, and their ratio")
     problems = (OneMax(100), LeadingOnes(100), IsingTorus(10), Traps(100), NK(100, 4, rng=0), LABS(100))
     ratios = []
     for problem in problems:
@@ -72,8 +72,8 @@ def team(repeats: int) -> None:
             for seed in range(repeats)
         ]
         ratios.append(statistics.median(b / a for a, b in both))
-        plain, teams = (statistics.median(each) * 1e6 for each in zip(*both, strict=True))
-        print(f"{type(problem).__name__:>14} {plain:10.2f} {teams:10.2f} {ratios[-1]:10.2f} x", flush=True)
+        plain, portfolios = (statistics.median(each) * 1e6 for each in zip(*both, strict=True))
+        print(f"{type(problem).__name__:>14} {plain:10.2f} {portfolios:10.2f} {ratios[-1]:10.2f} x", flush=True)
     print(f"{'on average':>14} {'':21} {statistics.fmean(ratios):10.2f} x")
 
 
@@ -170,7 +170,7 @@ def main() -> None:
             ratio = statistics.median(a / b for a, b in zip(runs[name], runs["PBIL-λ"], strict=True))
             cells.append(f"{statistics.median(runs[name]) * 1e6:10.2f} ({ratio:6.2f} x)")
         print(f"{n:>6}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
-    team(options.repeats)
+    portfolio(options.repeats)
 
 
 if __name__ == "__main__":

@@ -340,7 +340,7 @@ def climbs(seeds: range) -> Rows:
 
 
 def beyond(seeds: range) -> Rows:
-    recipes = (kl.pbil_lambda, kl.pbil_survivor, kl.p3, kl.team)
+    recipes = (kl.pbil_lambda, kl.pbil_elitist, kl.p3, kl.portfolio)
     for name, problem in STRUCTURED.items():
         yield name, [deterministic_calls(problem, recipe, seeds) for recipe in recipes]
 
@@ -354,7 +354,7 @@ READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
     "unbounded": (ALGORITHM, "pure noise, 100 bits, λ_max = ∞: least | median | greatest λ", unbounded),
     "variance": (ALGORITHM, "pure noise, one float: median | least σ² of a run, over its start", variance),
     "climbs": (ALGORITHM, "calls: climbs as here | that stop where nothing is better", climbs),
-    "beyond": (ALGORITHM, "calls: PBIL-λ | with a survivor | P3 | a team", beyond),
+    "beyond": (ALGORITHM, "calls: PBIL-λ | with a survivor | P3 | a portfolio", beyond),
 }
 
 

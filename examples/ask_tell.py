@@ -24,7 +24,7 @@ batch = opt.ask()
 opt.tell(batch[5], laboratory(batch[5].x))  # in any order
 opt.tell(batch[:5], [laboratory(candidate.x) for candidate in batch[:5]])
 opt.tell(batch[6], RuntimeError("the pump broke"))  # ranks worst
-opt.give_up(batch[7])  # nobody will ever know: the iteration goes on without it
+opt.cancel(batch[7])  # nobody will ever know: the iteration goes on without it
 print(f"asked for {len(batch)}, told {opt.nfev - opt.failures}, one failed, one lost")
 
 while opt.nit < 60:

@@ -22,7 +22,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 import knobless as kl
 
 BLUE, ORANGE, GREY, INK = "#1f5fa8", "#e07b1a", "#8a8f98", "#22262b"
-SHADES = LinearSegmentedColormap.from_list("shades", ["#fbfcfe", "#a9c7e8", "#1f5fa8", "#0d2a52"])
+THETA_HISTORY = LinearSegmentedColormap.from_list("theta_history", ["#fbfcfe", "#a9c7e8", "#1f5fa8", "#0d2a52"])
 
 
 class Trace:
@@ -273,8 +273,8 @@ def draw(panels, path):
         evaluations = panel.trace.column("nfev")
         draw_values(value, panel, evaluations)
         draw_lam(lam, panel, evaluations)
-        shades = draw_theta(theta, panel, evaluations)
-        bar = figure.colorbar(shades, ax=theta, orientation="horizontal", aspect=50, pad=0.02, ticks=[0, 0.5, 1])
+        theta_history = draw_theta(theta, panel, evaluations)
+        bar = figure.colorbar(theta_history, ax=theta, orientation="horizontal", aspect=50, pad=0.02, ticks=[0, 0.5, 1])
         bar.set_label(panel.shade_label, color=INK)
         bar.ax.tick_params(colors=INK, labelsize=9, length=0)
         bar.outline.set_visible(False)
@@ -315,8 +315,8 @@ def draw_theta(ax, panel, evaluations):
     grid = np.linspace(0, panel.evaluations, 400)
     at = np.maximum(np.searchsorted(evaluations, grid, side="right") - 1, 0)
     edges = (0, panel.evaluations, panel.theta.shape[1] - 0.5, -0.5)
-    shades = ax.imshow(
-        panel.theta[at].T, extent=edges, aspect="auto", cmap=SHADES, vmin=0, vmax=1, interpolation="nearest"
+    theta_history = ax.imshow(
+        panel.theta[at].T, extent=edges, aspect="auto", cmap=THETA_HISTORY, vmin=0, vmax=1, interpolation="nearest"
     )
     ax.set_yticks(list(panel.rows), panel.rows.values())
     ax.tick_params(axis="y", length=0)
@@ -324,7 +324,7 @@ def draw_theta(ax, panel, evaluations):
     ax.set_xlabel("evaluations", color=INK)
     ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    return shades
+    return theta_history
 
 
 def main():

@@ -28,7 +28,7 @@ from knobless.torch import Activations, Architecture, Residual, Search, train_ep
 from knobless.torch.data import digits
 
 BLUE, ORANGE, GREEN, GREY, INK = "#1f5fa8", "#e07b1a", "#2f9e6e", "#8a8f98", "#22262b"
-SHADES = LinearSegmentedColormap.from_list("shades", ["#fbfcfe", "#a9c7e8", "#1f5fa8", "#0d2a52"])
+THETA_HISTORY = LinearSegmentedColormap.from_list("theta_history", ["#fbfcfe", "#a9c7e8", "#1f5fa8", "#0d2a52"])
 
 PIXELS, CLASSES, BATCH, TRIALS = 64, 10, 64, 5
 DATA = digits()
@@ -243,9 +243,9 @@ def draw(panels, path):
         draw_error(error, panel)
         draw_ones(ones, panel)
         draw_lam_r(lam_r, panel)
-        shades = draw_theta(theta, panel)
+        theta_history = draw_theta(theta, panel)
     bar = figure.colorbar(
-        shades, ax=axes[-1], orientation="horizontal", shrink=0.5, aspect=50, pad=0.03, ticks=[0, 0.5, 1]
+        theta_history, ax=axes[-1], orientation="horizontal", shrink=0.5, aspect=50, pad=0.03, ticks=[0, 0.5, 1]
     )
     bar.set_label("θ: probability of a layer to be on, of a unit to be ReLU", color=INK)
     bar.ax.tick_params(colors=INK, labelsize=9, length=0)
@@ -306,14 +306,14 @@ def draw_theta(ax, panel):
     """A heat map: a row per parameter, shaded by what it was after so many updates."""
     edges = np.concatenate([[panel.marks[0]], panel.marks])
     rows = np.arange(panel.theta.shape[1] + 1) - 0.5
-    shades = ax.pcolormesh(edges, rows, panel.theta.T, cmap=SHADES, vmin=0, vmax=1)
+    theta_history = ax.pcolormesh(edges, rows, panel.theta.T, cmap=THETA_HISTORY, vmin=0, vmax=1)
     ax.invert_yaxis()
     ax.set_ylabel(panel.theta_label)
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     ax.set_title(panel.theta_title, fontsize=9, color=INK, loc="right", pad=4)
     ax.set_xlabel("updates of the weights", color=INK)
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    return shades
+    return theta_history
 
 
 def main():

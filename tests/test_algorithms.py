@@ -57,10 +57,10 @@ class Walk:
         i = int(np.where(f == f, f, np.inf).argmin())
         return state._replace(x=x[i], f=float(f[i])) if f[i] <= state.f else state
 
-    def hear(self, state, x, f):
+    def inject(self, state, x, f):
         return state._replace(x=x, f=f)
 
-    def rests(self, state):
+    def can_yield(self, state):
         return True
 
     def eps(self, state):
@@ -78,15 +78,15 @@ NUMBERS = kl.Space(bits=kl.Binary(3), kind=kl.Choice("a", "b", "c"), below=[kl.I
 
 
 def best_so_far(space):
-    return replace(kl.pbil_lambda(space), survivors=kl.BestSoFar())
+    return replace(kl.pbil_lambda(space), elitism=kl.BestSoFar())
 
 
 def of_three(space):
-    return kl.Team((kl.pbil_survivor(space), kl.P3(kl.Space.of(space).family, 2), kl.cga(space)))
+    return kl.Portfolio((kl.pbil_elitist(space), kl.P3(kl.Space.of(space).family, 2), kl.cga(space)))
 
 
 def with_a_walk(space):
-    return kl.Team((kl.pbil_survivor(space), Walk(kl.Space.of(space).family)))
+    return kl.Portfolio((kl.pbil_elitist(space), Walk(kl.Space.of(space).family)))
 
 
 ALGORITHMS = {
@@ -95,18 +95,18 @@ ALGORITHMS = {
     "cga": (kl.cga, CHOICES),
     "umda": (lambda space: kl.umda(space, 6, 2), BITS),
     "pbil": (lambda space: kl.pbil(space, 6, 2, 0.3), CHOICES),
-    "pbil_survivor": (kl.pbil_survivor, CHOICES),
-    "pbil_survivor on numbers": (kl.pbil_survivor, NUMBERS),
+    "pbil_elitist": (kl.pbil_elitist, CHOICES),
+    "pbil_elitist on numbers": (kl.pbil_elitist, NUMBERS),
     "best so far": (best_so_far, BITS),
     "p3": (kl.p3, BITS),
     "p3 on choices": (kl.p3, CHOICES),
-    "team": (kl.team, BITS),
-    "team on choices": (kl.team, CHOICES),
-    "team of three": (of_three, CHOICES),
+    "portfolio": (kl.portfolio, BITS),
+    "portfolio on choices": (kl.portfolio, CHOICES),
+    "portfolio of three": (of_three, CHOICES),
     "own": (lambda space: Walk(kl.Space.of(space).family), NUMBERS),
-    "team with an own": (with_a_walk, BITS),
+    "portfolio with an own": (with_a_walk, BITS),
 }
-OWN = ("own", "team with an own")
+OWN = ("own", "portfolio with an own")
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
 either = pytest.mark.parametrize("deterministic", [False, True], ids=["noisy", "deterministic"])
 
@@ -130,9 +130,9 @@ def value(candidate):
 
 def look(opt):
     best = opt.best and (repr(flat(opt.best.x)), opt.best.fun)
-    counts = opt.nfev, opt.nit, opt.failures, opt.due, opt.lam, repr(opt.eps), repr(opt.info.snr), opt.exhausted
-    out = sorted((c.id, repr(flat(c.x))) for c in opt.out)
-    return opt.theta.tolist(), best, counts, repr(opt.mode_value), out, generator_data(opt.rng)
+    counts = opt.nfev, opt.nit, opt.failures, opt.n_to_ask, opt.lam, repr(opt.eps), repr(opt.info.snr), opt.exhausted
+    out = sorted((c.id, repr(flat(c.x))) for c in opt.pending)
+    return opt.theta.tolist(), best, counts, repr(opt.mode_fun), out, generator_data(opt.rng)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Watched:
 
 
 def test_all_public_recipes_are_here():
-    recipes = {"cga", "p3", "pbil", "pbil_epsilon", "pbil_lambda", "pbil_survivor", "team", "umda"}
+    recipes = {"cga", "p3", "pbil", "pbil_epsilon", "pbil_lambda", "pbil_elitist", "portfolio", "umda"}
     assert recipes <= ALGORITHMS.keys()
     others = {name for name in kl.__all__ if name.islower()} - recipes
     assert others == {"maximize", "minimize", "samples", "steps"}
@@ -187,7 +187,7 @@ def test_it_keeps_the_protocol(name):
         assert copy.theta.tolist() == theta
         after = algorithm.tell(copy, x, f)
         assert after.theta.tolist() == state.theta.tolist()
-        assert algorithm.rests(after) is algorithm.rests(state)
+        assert algorithm.can_yield(after) is algorithm.can_yield(state)
         assert algorithm.lam(after) == algorithm.lam(state)
         state = after  # a copy goes on as what it is a copy of
 
@@ -262,7 +262,7 @@ def test_any_order_of_tells_in_any_parts_is_the_same(name, deterministic):
         for _ in range(12):
             if opt.exhausted:
                 break
-            out = list(opt.ask(opt.due + 2))
+            out = list(opt.ask(opt.n_to_ask + 2))
             late = [c for c in out[opt.lam :] if c.id % 2]  # these come back when all is over
             held += late
             order = shuffled([c for c in out if c not in late])
@@ -289,7 +289,7 @@ def test_more_candidates_than_needed_do_not_change_the_iterations(name, determin
         watched = Watched(recipe(space))
         opt = kl.Optimizer(space, watched, rng=5, batch=3, deterministic=deterministic)
         while len(watched.told) < 25 and not opt.exhausted:
-            out = opt.ask(opt.due + extras)
+            out = opt.ask(opt.n_to_ask + extras)
             opt.tell(out, [value(c) for c in out])
         told.append(watched.told[:25])
     assert len(told[0]) == 25
@@ -307,12 +307,12 @@ def test_an_iteration_goes_on_without_those_given_up(name, deterministic):
         nit, out = opt.nit, list(opt.ask())
         lost = out if round == 3 else [c for c in out if chance.random() < 0.4]
         back = [c for c in out if c not in lost]
-        opt.give_up(lost)
+        opt.cancel(lost)
         opt.tell(back, [value(c) for c in back])
         if not deterministic:  # where points are known already, more may have closed on the way
             assert opt.nit == nit + 1
     assert opt.best.fun < 7
-    assert not opt.out
+    assert not opt.pending
 
 
 @every_algorithm
@@ -365,7 +365,7 @@ def test_a_deterministic_run_pays_for_no_point_twice(name):
         opt.tell(out, [value(c) for c in out])
     assert len(paid) == len(set(paid)) == opt.nfev
     assert opt.nfev > 100
-    if name in ("p3", "team"):  # which leave no point of a small space out
+    if name in ("p3", "portfolio"):  # which leave no point of a small space out
         assert opt.complete
 
 
@@ -389,7 +389,7 @@ def played(name, deterministic, steps, begun, again):
             some, out = out[:k], out[k:]
             opt.tell(some, [value(c) for c in some])
         elif act < 0.92 and out:
-            opt.give_up(out.pop())
+            opt.cancel(out.pop())
         elif act > 0.96:
             opt.add(space.decode(space.family.mode(space.family.initial())), chance.choice([-1.0, 0.5, math.nan]))
         out.sort(key=lambda c: c.id)
@@ -485,14 +485,14 @@ def test_what_is_given_up_is_not_asked_for_for_ever(name, deterministic):
         assert opt.nit == nit
         batch = opt.ask()
         seen |= {repr(flat(candidate.x)) for candidate in batch}
-        opt.give_up(batch)
+        opt.cancel(batch)
     assert len(seen) > 6
     batch = opt.ask()
     opt.tell(batch, [1.0] * len(batch))
-    assert opt.lowest == 1.0
+    assert opt.lowest_fun == 1.0
 
 
 def test_a_class_is_no_algorithm():
-    for each in (kl.IGO, kl.P3, kl.Team):
+    for each in (kl.IGO, kl.P3, kl.Portfolio):
         with pytest.raises(TypeError, match=r"^algorithm: expected a value such as pbil_lambda"):
             kl.Optimizer(BITS, each)

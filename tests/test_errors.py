@@ -400,7 +400,7 @@ def test_asking_for_none(k):
         opt.ask(k)
     with pytest.raises(TypeError, match=r"^k: expected an integer, got 1.5 of type float$"):
         opt.ask(1.5)
-    assert opt.due == opt.lam
+    assert opt.n_to_ask == opt.lam
 
 
 def test_adding_a_point_outside():

@@ -26,9 +26,9 @@ from knobless import (
     Product,
     Quartiles,
     cga,
+    pbil_elitist,
     pbil_epsilon,
     pbil_lambda,
-    pbil_survivor,
     umda,
 )
 from knobless.core.families import uniforms
@@ -39,8 +39,8 @@ RECIPES = {
     "pbil_epsilon": pbil_epsilon,
     "cga": cga,
     "umda": lambda family: umda(family, 7, 2),
-    "survivor": pbil_survivor,
-    "best so far": lambda family: replace(umda(family, 7, 2), survivors=BestSoFar()),
+    "elitist": pbil_elitist,
+    "best so far": lambda family: replace(umda(family, 7, 2), elitism=BestSoFar()),
 }
 every_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 

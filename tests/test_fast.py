@@ -56,7 +56,7 @@ def recipes(n, rng):
         kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, alpha=float(rng.uniform(1, 3)))),
         kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, spend=kl.steps)),
         kl.IGO(family, kl.Truncation(1), kl.SNR(**snr)),
-        kl.pbil_survivor(family),
+        kl.pbil_elitist(family),
         kl.IGO(family, kl.Quartiles(), kl.SNR(**snr), kl.BestSoFar()),
         kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, spend=kl.steps), kl.LastBest()),
         kl.IGO(family, kl.Truncation(mu), kl.Fixed(lam, 0.2), kl.BestSoFar()),
@@ -89,11 +89,11 @@ def test_the_engine_takes_the_way_of_the_core(start):
                 state = algorithm.tell(state, x, np.array([rough(point, ints, objective.reals) for point in x]))
                 np.testing.assert_allclose(run.theta, state.theta, rtol=0, atol=1e-12)
                 np.testing.assert_allclose(run.lam_r, state.signal.lam_r, rtol=1e-10)
-                kept = run.state.kept
-                assert (kept is None) == (state.kept is None)
+                kept = run.state.elite
+                assert (kept is None) == (state.elite is None)
                 if kept is not None:
-                    assert kept.f == state.kept.f
-                    np.testing.assert_array_equal(kept.x, state.kept.x)
+                    assert kept.f == state.elite.f
+                    np.testing.assert_array_equal(kept.x, state.elite.x)
 
 
 def test_many_samples_are_ranked_as_few():

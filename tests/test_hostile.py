@@ -72,7 +72,7 @@ def played(i, **arguments):
         out = opt.ask(5)
         values = [objective(c.x) if not (c.x["bits"][0] and c.x["bits"][1]) else RuntimeError("no") for c in out]
         opt.tell(out[:3], values[:3])
-        opt.give_up(out[3])
+        opt.cancel(out[3])
     return opt
 
 
@@ -224,5 +224,5 @@ def test_a_snapshot_opens_or_says_why_not(i, malice, times, snapshots, folder):
     with suppress(kl.SnapshotError):
         opt = kl.Optimizer.load(path, SPACE)
         repr(opt.best)
-        repr(opt.mode_value)
-        repr(opt.out)
+        repr(opt.mode_fun)
+        repr(opt.pending)

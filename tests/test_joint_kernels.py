@@ -22,8 +22,8 @@ from knobless.paper.joint import kernels
 kernels.fused = lambda X, rows: True
 found = []
 for X, W, b, keep, m, G in torch.load(sys.argv[1], weights_only=True):
-    out, passed = kernels.climb(X, W, b, keep, m)
-    found.append((out, passed, *kernels.return_from(G, W, b, keep, m, passed)))
+    out, passed = kernels.stack_forward(X, W, b, keep, m)
+    found.append((out, passed, *kernels.stack_backward(G, W, b, keep, m, passed)))
 torch.save(found, sys.argv[2])
 """
 
@@ -96,8 +96,8 @@ def by_kernels(cases, folder):
 def as_written(case):
     """Up and back as one writes it down."""
     X, W, b, keep, m, G = case
-    out, passed = kernels.climb(X, W, b, keep, m)
-    return out, passed, *kernels.return_from(G, W, b, keep, m, passed)
+    out, passed = kernels.stack_forward(X, W, b, keep, m)
+    return out, passed, *kernels.stack_backward(G, W, b, keep, m, passed)
 
 
 def tf32(x):

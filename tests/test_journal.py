@@ -73,7 +73,7 @@ def told(candidate):
 def look(opt):
     best = opt.best and (repr(opt.best.x), opt.best.fun)
     facts = opt.lam, opt.eps, best, opt.nfev, opt.nit, opt.failures, repr(opt.mode), opt.exhausted
-    return opt.theta.tolist(), facts, repr(opt.mode_value), generator_data(opt.rng), generator_data(opt._spare)
+    return opt.theta.tolist(), facts, repr(opt.mode_fun), generator_data(opt.rng), generator_data(opt._spare)
 
 
 def look_at(result):
@@ -132,7 +132,7 @@ def played(domain, steps, chance, deterministic, journal, reopened):
             some, out = out[:k], out[k:]
             opt.tell(some, [told(c) for c in some])
         elif act < 0.9 and out:
-            opt.give_up(out.pop())
+            opt.cancel(out.pop())
         elif act > 0.95:
             point = space.decode(space.family.mode(space.family.initial()))
             opt.add(point, chance.choice([-1.0, 0.5, math.nan, math.inf]))
@@ -152,7 +152,8 @@ def test_an_optimizer_goes_on_as_if_it_had_never_stopped(domain, deterministic, 
     with read(tmp_path / "run.sqlite") as record:
         folded = record.fold()
     opened = kl.Optimizer(domain, batch=3, deterministic=deterministic, journal=tmp_path / "run.sqlite")
-    assert (folded.theta.tolist(), folded.nit, folded.lowest) == (opened.theta.tolist(), opened.nit, never.lowest)
+    assert (folded.theta.tolist(), folded.nit) == (opened.theta.tolist(), opened.nit)
+    assert folded.lowest_fun == never.lowest_fun
     assert look(folded)[3:] == look(opened)[3:]
 
 
@@ -163,7 +164,7 @@ def test_what_was_told_is_not_handed_out_again(tmp_path):
     opt.tell(batch[1:3], [3.0, math.nan])
     opt.close()
     opt = kl.Optimizer(BITS, batch=6, journal=path)
-    assert (opt.nfev, opt.failures, opt.due) == (2, 1, 4)
+    assert (opt.nfev, opt.failures, opt.n_to_ask) == (2, 1, 4)
     again = opt.ask()
     assert points(again) == points([batch[i] for i in (0, 3, 4, 5)])
     with pytest.raises(ValueError, match="told or given up"):
@@ -181,7 +182,7 @@ def test_a_late_result_of_the_process_before_may_be_told_without_asking(tmp_path
     opt.tell(out[:2], [1.0, 2.0])
     opt.close()
     opt = kl.Optimizer(BITS, batch=2, journal=path)
-    assert [c.id for c in opt.out] == [2, 3, 4]
+    assert [c.id for c in opt.pending] == [2, 3, 4]
     opt.tell(out[3], -1.0)
     assert opt.best.x.tolist() == out[3].x.tolist()
     assert [c.id for c in opt.ask(4)] == [2, 4, 5, 6]
@@ -450,7 +451,7 @@ def test_an_algorithm_of_ones_own_goes_on(tmp_path):
         assert record.algorithm is None
         with pytest.raises(kl.JournalError, match="pass it to fold"):
             record.fold()
-        assert record.fold(mine).lowest == result.fun
+        assert record.fold(mine).lowest_fun == result.fun
 
 
 # Values as data.
@@ -542,7 +543,7 @@ def test_every_evaluation_is_there_with_its_failure(tmp_path):
         assert record.algorithm == kl.pbil_lambda(BITS).at_least(6)
         assert begun <= record.created <= time.time()
         opt = record.fold()
-        assert (opt.best.x.tolist(), opt.lowest, opt.nfev) == (result.x.tolist(), result.fun, 120)
+        assert (opt.best.x.tolist(), opt.lowest_fun, opt.nfev) == (result.x.tolist(), result.fun, 120)
 
 
 def value_or_nan(x):
@@ -583,7 +584,7 @@ def test_x0_and_the_users_direction_are_recorded(tmp_path):
         assert next(iter(record)).value == 3.0
         assert (record.direction, record.sign) == ("maximize", -1.0)
         opt = record.fold()
-        assert -opt.lowest == result.fun
+        assert -opt.lowest_fun == result.fun
         assert opt.mode["w"] == result.mode["w"]
 
 
@@ -891,7 +892,7 @@ def test_a_truncated_journal_says_so(tmp_path):
 def test_more_than_minimize_does(tmp_path):
     opt = kl.Optimizer(BITS, rng=0, batch=4, journal=tmp_path / "a")
     out = opt.ask(6)
-    opt.give_up(out[0])
+    opt.cancel(out[0])
     opt.tell(out[1:], [1.0] * 5)
     opt.close()
     with pytest.raises(kl.JournalError, match="more in it than `minimize` does"):

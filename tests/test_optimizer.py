@@ -50,7 +50,7 @@ def coarse(x):
 def look(opt):
     """All that may be seen of an optimizer, for bit-for-bit comparison."""
     best = opt.best and (flat(opt.best.x), opt.best.fun)
-    return opt.theta.tolist(), opt.lam, opt.eps, best, opt.nfev, opt.nit, opt.failures, opt.due
+    return opt.theta.tolist(), opt.lam, opt.eps, best, opt.nfev, opt.nit, opt.failures, opt.n_to_ask
 
 
 def points(batch):
@@ -74,9 +74,9 @@ def test_the_loop_of_the_docstring():
 def test_before_anything_is_told():
     opt = kl.Optimizer(kl.Binary(3), rng=0)
     assert opt.best is None
-    assert opt.lowest == math.inf
-    assert opt.mode_value is None
-    assert (opt.nfev, opt.nit, opt.failures, opt.due, opt.lam) == (0, 0, 0, 2, 2)
+    assert opt.lowest_fun == math.inf
+    assert opt.mode_fun is None
+    assert (opt.nfev, opt.nit, opt.failures, opt.n_to_ask, opt.lam) == (0, 0, 0, 2, 2)
     assert not opt.exhausted
 
 
@@ -102,10 +102,10 @@ def test_ask_four_twice_is_ask_eight(domain):
 def test_ask_gives_what_is_left_of_the_iteration():
     opt, whole = (kl.Optimizer(kl.Binary(9), rng=1, batch=6) for _ in range(2))
     first = opt.ask(2)
-    assert opt.due == 4
+    assert opt.n_to_ask == 4
     rest = opt.ask()
     assert len(rest) == 4
-    assert opt.due == 0
+    assert opt.n_to_ask == 0
     assert points(first) + points(rest) == points(whole.ask())
 
 
@@ -113,9 +113,7 @@ def test_ask_when_all_are_out_says_what_to_do():
     opt = kl.Optimizer(kl.Binary(9), rng=1, batch=3)
     batch = opt.ask()
     opt.tell(batch[0], 1.0)
-    with pytest.raises(
-        RuntimeError, match=r"all 3 candidates of iteration 0 are out and 2 have not come back.*give_up"
-    ):
+    with pytest.raises(RuntimeError, match=r"all 3 candidates of iteration 0 are out and 2 have not come back.*cancel"):
         opt.ask()
     assert len(opt.ask(2)) == 2  # for idle workers there are always more
 
@@ -153,7 +151,7 @@ def test_what_the_mode_gave_is_known_while_later_candidates_are_out():
     out = opt.ask(10)
     opt.tell(out[:9], [float(c.x[0]) for c in out[:9]])
     opt.ask(5)
-    assert opt.mode_value == float(opt.mode[0])
+    assert opt.mode_fun == float(opt.mode[0])
 
 
 def test_what_the_mode_gave_does_not_depend_on_the_order_of_arrival():
@@ -164,8 +162,8 @@ def test_what_the_mode_gave_does_not_depend_on_the_order_of_arrival():
         order = [out[:2], out[2:]] if late else [out[2:], out[:2]]
         for part in order:
             opt.tell(part, [float(c.id) for c in part])
-        seen.append(opt.mode_value)
-        assert opt.mode_value == np.mean([c.id for c in out if c.x[0] == opt.mode[0]])
+        seen.append(opt.mode_fun)
+        assert opt.mode_fun == np.mean([c.id for c in out if c.x[0] == opt.mode[0]])
     assert seen[0] == seen[1]
 
 
@@ -402,9 +400,9 @@ def test_an_iteration_goes_on_without_those_given_up(deterministic):
     values = np.array([5.0, 4.0, 3.0, 2.0, 1.0, 0.0, 6.0, 7.0])
     back = [0, 2, 3, 6, 7]
     opt.tell([out[i] for i in back], values[back])
-    opt.give_up(out[1])
+    opt.cancel(out[1])
     assert opt.nit == 0
-    opt.give_up([out[4], out[5]])
+    opt.cancel([out[4], out[5]])
     assert (opt.nit, opt.nfev, opt.failures) == (1, 5, 0)
     codes = np.array([space.encode(out[i].x) for i in back])
     expected = opt.algorithm.tell(opt.algorithm.init(), codes, values[back])
@@ -422,7 +420,7 @@ def test_given_up_is_not_failed():
         if lost == "failed":
             opt.tell(out[3], math.nan)
         else:
-            opt.give_up(out[3])
+            opt.cancel(out[3])
         thetas.append(opt.theta.tolist())
     assert thetas[0] != thetas[1] == [0.5] * 9
 
@@ -432,7 +430,7 @@ def test_all_given_up(deterministic):
     opt = kl.Optimizer(kl.Binary(30), rng=4, deterministic=deterministic)
     start = look(opt)
     first = opt.ask()
-    opt.give_up(first)
+    opt.cancel(first)
     assert (opt.nit, opt.nfev, opt.theta.tolist()) == (1, 0, start[0])
     assert len(opt.ask()) == opt.lam
 
@@ -441,23 +439,23 @@ def test_all_given_up(deterministic):
 def test_given_up_for_good(deterministic):
     opt = kl.Optimizer(kl.Binary(30), rng=4, batch=3, deterministic=deterministic)
     out = opt.ask(5)
-    opt.give_up(out[1])
-    opt.give_up(out[3])
+    opt.cancel(out[1])
+    opt.cancel(out[3])
     opt.tell(out[0], 1.0)
     for again in (out[0], out[1], out[3]):
         before = look(opt)
         with pytest.raises(ValueError, match="told or given up"):
             opt.tell([out[2], again], [0.0, 0.0])
         with pytest.raises(ValueError, match="told or given up"):
-            opt.give_up([out[2], again])
+            opt.cancel([out[2], again])
         assert look(opt) == before
     opt.tell(out[2], 2.0)
     assert opt.nit == 1
-    opt.give_up(out[4])  # late, and never coming
+    opt.cancel(out[4])  # late, and never coming
     with pytest.raises(ValueError, match="told or given up"):
         opt.tell(out[4], 0.0)
     with pytest.raises(ValueError, match="unknown id 77"):
-        opt.give_up(kl.Candidate(77, None))
+        opt.cancel(kl.Candidate(77, None))
     assert (opt.nit, opt.nfev) == (1, 2)
 
 
@@ -465,7 +463,7 @@ def test_given_up_for_good(deterministic):
 def test_x0_given_up(deterministic):
     opt = kl.Optimizer(kl.Binary(30), kl.pbil_lambda(kl.Binary(30)), x0=[1] * 30, rng=0, deterministic=deterministic)
     out = opt.ask()
-    opt.give_up(out[0])
+    opt.cancel(out[0])
     assert opt.nit == 0
     opt.tell(out[1:], [1.0, 2.0])
     assert (opt.nit, opt.nfev) == (1, 2)
@@ -621,7 +619,7 @@ def test_no_point_goes_out_twice_while_they_are_out():
     assert len(more) == 2  # the others are on their way
     assert len(set(points(out) + points(more))) == 8
     assert opt.exhausted
-    opt.give_up(out[0])  # it is not: this one may be drawn again
+    opt.cancel(out[0])  # it is not: this one may be drawn again
     assert not opt.exhausted
     assert points(opt.ask(6)) == points(out[:1])
 
@@ -652,7 +650,7 @@ def test_a_deterministic_run_has_the_iterations_of_a_plain_one(extras):
     opt = kl.Optimizer(kl.Binary(6), kl.pbil_lambda(kl.Binary(6)), rng=1, deterministic=True)
     compared = 0
     while opt.nit < 400:
-        batch = opt.ask(opt.due + extras) if extras else opt.ask()
+        batch = opt.ask(opt.n_to_ask + extras) if extras else opt.ask()
         if not len(batch) or opt.nit >= 400:
             break
         opt.tell(batch, [fun(c.x) for c in batch])
@@ -665,7 +663,7 @@ def test_a_deterministic_run_has_the_iterations_of_a_plain_one(extras):
 
 def test_twins_given_up_go_together():
     opt = kl.Optimizer(kl.Binary(2), rng=0, batch=16, deterministic=True)
-    opt.give_up(opt.ask())
+    opt.cancel(opt.ask())
     assert (opt.nit, opt.nfev) == (1, 0)
     assert opt.theta.tolist() == [0.5, 0.5]
 
@@ -721,7 +719,7 @@ def test_a_twin_of_a_late_one_waits_for_it():
     assert opt.exhausted
     opt.tell(out, [1.0, 2.0])
     assert opt.best.fun == 1.0
-    assert opt.mode_value in (1.0, 2.0)
+    assert opt.mode_fun in (1.0, 2.0)
 
 
 def test_a_distribution_with_nothing_new_is_taken_as_exhausted(monkeypatch):
@@ -788,7 +786,7 @@ def test_mode_value_is_the_mean_of_what_the_mode_gave():
     mode = opt.mode.tolist()
     expected = [value for c, value in zip(out, values, strict=True) if c.x.tolist() == mode]
     assert len(expected) > 1
-    assert opt.mode_value == pytest.approx(np.mean(expected))
+    assert opt.mode_fun == pytest.approx(np.mean(expected))
 
 
 def test_mode_value_with_many_samples_an_iteration():
@@ -796,7 +794,7 @@ def test_mode_value_with_many_samples_an_iteration():
     opt = kl.Optimizer(bits, kl.umda(bits, 5000, 2500), rng=0)
     out = opt.ask()
     opt.tell(out, out.x[:, 0].astype(float))
-    assert opt.mode_value == opt.mode[0]
+    assert opt.mode_fun == opt.mode[0]
 
 
 # rng.

@@ -676,8 +676,8 @@ def test_what_it_refuses():
         KnoblessSampler({"x": 3})
     with pytest.raises(TypeError, match="algorithm: expected a recipe such as pbil_lambda, got 'cga'"):
         KnoblessSampler(algorithm="cga")
-    study = study_of(KnoblessSampler(MIXED, algorithm=lambda space: kl.team(kl.Binary(2))))
-    with pytest.raises(TypeError, match="algorithm: expected a recipe of the loop, such as pbil_lambda, got Team"):
+    study = study_of(KnoblessSampler(MIXED, algorithm=lambda space: kl.portfolio(kl.Binary(2))))
+    with pytest.raises(TypeError, match="algorithm: expected a recipe of the loop, such as pbil_lambda, got Portfolio"):
         study.optimize(objective, n_trials=1)
     with pytest.raises(TypeError, match="independent_sampler: expected a sampler of Optuna's, got 1"):
         KnoblessSampler(independent_sampler=1)

@@ -206,7 +206,7 @@ def test_traps_are_solved():
             assert calls <= 20_000
 
 
-# Memory
+# Cache
 
 
 @pytest.mark.parametrize("f", [rugged, coarse, leading], ids=lambda f: f.__name__)
@@ -235,7 +235,7 @@ def test_a_copy_and_what_was_saved_go_on_as_the_state_itself(climbers, rounds, f
         given = [algorithm.ask(each, np.random.default_rng(1)) for each in (state, copy, saved)]
         assert given[0].tolist() == given[1].tolist() == given[2].tolist()
         assert given[0].dtype == given[1].dtype == given[2].dtype
-        assert state.rests == copy.rests == saved.rests
+        assert state.can_yield == copy.can_yield == saved.can_yield
         assert state.theta.tolist() == copy.theta.tolist() == saved.theta.tolist()
         values = np.array([f(tuple(row)) for row in given[0].tolist()], dtype=float)
         state, copy, saved = (algorithm.tell(each, given[0], values) for each in (state, copy, saved))
@@ -259,11 +259,11 @@ def test_it_rests_when_an_individual_has_come_to_its_end():
         x = algorithm.ask(state, rng)
         levels = sum(len(level.points) for level in state.levels)
         state = algorithm.tell(state, x, np.array([rugged(x[0])]))
-        if algorithm.rests(state):
+        if algorithm.can_yield(state):
             rested.append(i)
         if i < 10:
             assert not levels
-            assert not algorithm.rests(state)  # a climb takes longer
+            assert not algorithm.can_yield(state)  # a climb takes longer
     assert 2 < len(rested) < 100
 
 
@@ -296,7 +296,7 @@ def test_those_given_up_are_as_bad_as_failures(back):
 @pytest.mark.parametrize(
     "space", [kl.Integer(1, 9), kl.Float(0, 1), kl.Space(bits=kl.Binary(3), number=kl.Float(0, 1, n=2))]
 )
-@pytest.mark.parametrize("recipe", [kl.p3, kl.team])
+@pytest.mark.parametrize("recipe", [kl.p3, kl.portfolio])
 def test_numbers_cannot_be_exchanged(space, recipe):
     with pytest.raises(TypeError, match=r"^family: expected bits and choices"):
         recipe(space)

@@ -145,7 +145,7 @@ ROWS = {
 
 def test_the_heat_map_is_theta_at_each_iteration(run):
     ax = plots.theta(run.path)
-    names, iterations, _ = Trace.of(run.path).shades
+    names, iterations, _ = Trace.of(run.path).theta_history
     assert set(names) == set(ROWS)
     assert names[5:9] == ["kernel = linear", "kernel = $cubic$", "kernel = round", "norm = 'None'"]  # as in the space
     assert list(iterations) == [0, *(info.iteration for info in run.infos)]
@@ -253,16 +253,24 @@ def test_hitting_times_of_nothing():
 
 
 def columns(of):
-    names = "fates values iterations positions started ended workers said worker_names steps sayings improvements"
+    names = (
+        "fates values iterations positions started ended workers said worker_names steps failure_messages improvements"
+    )
     found = {name: getattr(of, name) for name in names.split()}
-    return found | {"shades": of.shades, "theta": of.theta, "mode": of.mode, "best": of.best, "codes": of.codes()}
+    return found | {
+        "theta_history": of.theta_history,
+        "theta": of.theta,
+        "mode": of.mode,
+        "best": of.best,
+        "codes": of.codes(),
+    }
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_trace_that_follows_is_one_that_reads_all_at_once(tmp_path, monkeypatch, deterministic):
     monkeypatch.setattr(trace, "CHUNK", 7)
     monkeypatch.setattr(trace, "ROWS", 16)
-    monkeypatch.setattr(trace, "SHADES", 8)
+    monkeypatch.setattr(trace, "THETA_HISTORY", 8)
     path, rng = tmp_path / "run.sqlite", np.random.default_rng(0)
     opt = kl.Optimizer(SPACE, rng=5, batch=4, deterministic=deterministic, journal=path)
     with journal.read(path) as record:
@@ -271,11 +279,11 @@ def test_a_trace_that_follows_is_one_that_reads_all_at_once(tmp_path, monkeypatc
     assert following.best is None
     assert following.steps == []
     for round_ in range(61):
-        batch = list(opt.ask(6) if round_ % 5 == 0 else opt.ask() if opt.due else opt.out)
+        batch = list(opt.ask(6) if round_ % 5 == 0 else opt.ask() if opt.n_to_ask else opt.pending)
         for i in rng.permutation(len(batch)).tolist():
             fate = rng.random()
             if fate < 0.1:
-                opt.give_up(batch[i])
+                opt.cancel(batch[i])
             elif fate < 0.2:
                 opt.tell([batch[i]], [math.nan if fate < 0.15 else ValueError("no")])
             elif fate < 0.9 or round_ % 5:
@@ -295,10 +303,10 @@ def test_a_trace_that_follows_is_one_that_reads_all_at_once(tmp_path, monkeypatc
         np.testing.assert_array_equal(following.theta, folded.theta)
         if folded.nit:
             assert following.steps[-1].iteration == folded.nit
-            assert following.shades[1][-1] == folded.nit
+            assert following.theta_history[1][-1] == folded.nit
     assert folded.nit > 40
     assert len(following.steps) <= 16
-    assert len(following.shades[1]) <= 8
+    assert len(following.theta_history[1]) <= 8
     iterations = [step.iteration for step in following.steps]
     assert len(set(np.diff(iterations[:-1]))) == 1  # evenly
     opt.close()
@@ -353,13 +361,13 @@ def test_many_variables_and_iterations_are_thinned_out_evenly(tmp_path):
     cga = kl.cga(space)  # with 2 calls an iteration
     kl.minimize(lambda x: x.sum(axis=1), space, budget=3000, algorithm=cga, vectorized=True, rng=0, journal=path)
     of = Trace.of(path)
-    names, iterations, shades = of.shades
-    assert shades.shape == (len(iterations), trace.HEIGHT)
+    names, iterations, theta_history = of.theta_history
+    assert theta_history.shape == (len(iterations), trace.HEIGHT)
     shown = [int(name[2:-1]) for name in names]
     assert (shown[0], shown[-1]) == (0, 999)
     assert set(np.diff(shown)) == {3, 4}
-    np.testing.assert_array_equal(shades[-1], of.theta[shown])
-    assert len(iterations) <= trace.SHADES
+    np.testing.assert_array_equal(theta_history[-1], of.theta[shown])
+    assert len(iterations) <= trace.THETA_HISTORY
     assert iterations[-1] == 1500
     calls, values = of.dots
     assert len(calls) == trace.DOTS

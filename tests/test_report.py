@@ -145,7 +145,7 @@ def test_what_is_too_much_is_left_out(tmp_path):
     path, space = tmp_path / "run.sqlite", {"wide": kl.Binary(5000), "narrow": kl.Binary(8), "one": kl.Choice("a", "b")}
     kl.minimize(lambda x: float(x["wide"].sum()), space, budget=20, rng=0, journal=path)
     data = page_data(Trace.of(path))
-    assert data["left_out"] == 1
+    assert data["pending_ids"] == 1
     assert [column["name"] for column in data["columns"] if "variable" in column] == ["narrow", "one"]
     assert sum(len(each["best"]) for each in data["configuration"]) == 2048
     assert data["configuration"][0]["count"] == 5000
@@ -423,12 +423,12 @@ def test_hovering_tells_the_exact_values(opened, recorded):
         assert 0.3 * result.nit < iteration < 0.8 * result.nit
         assert float(told[label]) == getattr(step, name)
         assert int(told["calls"]) == step.nfev
-    names, iterations, shades = trace.shades
+    names, iterations, theta_history = trace.theta_history
     opened.locator("#theta").scroll_into_view_if_needed()
     for across, down in ((0.5, 0.1), (0.7, 0.5), (0.99, 0.9)):
         title, told = hover(opened, "#theta", across, down)
         column = iterations.tolist().index(int(told["iteration"]))
-        assert float(told["θ"]) == shades[column, names.index(title)]
+        assert float(told["θ"]) == theta_history[column, names.index(title)]
     opened.locator("#marginals .options").nth(0).scroll_into_view_if_needed()
     title, told = hover(opened, "#marginals .options >> nth=0", 0.5)
     assert title == "switches[0]"
@@ -521,7 +521,7 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
             tab.locator("#where", has_text=f"{n} rows").wait_for()
             assert tab.locator(".tile .number").nth(1).inner_text() == str(n)
             best = tab.locator(".tile").first.get_attribute("title")
-            assert (float(best) if best else math.inf) == opt.lowest
+            assert (float(best) if best else math.inf) == opt.lowest_fun
             shown = rows_of(tab)
             assert shown[0]["call"] == str(n)  # the newest first
             with journal.read(path) as record:

@@ -227,7 +227,7 @@ class Hill(BaseEstimator):
         return -((self.a - 3) ** 2) - (np.log10(self.b) - 2) ** 2 - (self.kind != "round")
 
 
-NOTHING = np.zeros((12, 1))
+EMPTY = np.zeros((12, 1))
 
 
 def test_all_candidates_once_with_the_scores_of_a_grid(noisy):
@@ -248,7 +248,7 @@ def test_all_candidates_once_with_the_scores_of_a_grid(noisy):
 
 def test_as_many_candidates_as_asked_for_and_none_twice():
     space = {"a": stats.randint(0, 10), "kind": ["round", "flat"]}
-    search = SearchCV(Hill(), space, n_iter=17, cv=2, random_state=0).fit(NOTHING)
+    search = SearchCV(Hill(), space, n_iter=17, cv=2, random_state=0).fit(EMPTY)
     seen = [tuple(params.values()) for params in search.cv_results_["params"]]
     assert len(seen) == len(set(seen)) == 17
 
@@ -258,7 +258,7 @@ def test_it_learns_from_what_it_has_seen():
     found = {kind: [] for kind in (SearchCV, RandomizedSearchCV)}
     for kind, scores in found.items():
         for seed in range(6):
-            scores.append(kind(Hill(), space, n_iter=100, cv=ONE, random_state=seed).fit(NOTHING).best_score_)
+            scores.append(kind(Hill(), space, n_iter=100, cv=ONE, random_state=seed).fit(EMPTY).best_score_)
     assert np.median(found[SearchCV]) > 0.2 * np.median(found[RandomizedSearchCV])  # the best is 0
 
 
@@ -273,7 +273,7 @@ def test_the_same_candidates_for_a_seed_with_any_number_of_jobs_up_to_the_folds(
 
 def test_only_the_parameters_of_one_dict_at_a_time():
     space = [{"kind": ["flat"]}, {"kind": ["round"], "a": [1, 2, 3]}, {"a": [5], "b": [2.0, 4.0]}]
-    search = SearchCV(Hill(), space, n_iter=50, cv=2, random_state=0).fit(NOTHING)
+    search = SearchCV(Hill(), space, n_iter=50, cv=2, random_state=0).fit(EMPTY)
     seen = search.cv_results_["params"]
     expected = [
         {"kind": "flat"},
@@ -287,7 +287,7 @@ def test_only_the_parameters_of_one_dict_at_a_time():
 
 
 def test_a_single_candidate():
-    search = SearchCV(Hill(), {"a": [2], "kind": ("round",)}, n_iter=5, cv=2).fit(NOTHING)
+    search = SearchCV(Hill(), {"a": [2], "kind": ("round",)}, n_iter=5, cv=2).fit(EMPTY)
     assert search.cv_results_["params"] == [{"a": 2, "kind": "round"}]
     assert search.best_score_ == -1 - 4
 
@@ -325,7 +325,7 @@ def two_scores(estimator, X, y=None):
 def test_of_several_scores_the_one_that_refit_names_is_searched_for(scoring):
     space = {"a": stats.randint(0, 1000)}
     up, down = (
-        SearchCV(Hill(), space, n_iter=60, cv=ONE, random_state=0, scoring=scoring, refit=name).fit(NOTHING)
+        SearchCV(Hill(), space, n_iter=60, cv=ONE, random_state=0, scoring=scoring, refit=name).fit(EMPTY)
         for name in ("up", "down")
     )
     assert up.multimetric_
@@ -334,7 +334,7 @@ def test_of_several_scores_the_one_that_refit_names_is_searched_for(scoring):
     assert up.best_score_ == up.cv_results_["mean_test_up"].max() == up.best_params_["a"]
     for refit in (False, lambda results: 0):
         with pytest.raises(ValueError, match=r"refit: expected the score to search for, one of \['up', 'down'\], got"):
-            SearchCV(Hill(), space, scoring=scoring, refit=refit, cv=2).fit(NOTHING)
+            SearchCV(Hill(), space, scoring=scoring, refit=refit, cv=2).fit(EMPTY)
 
 
 def test_candidates_that_cannot_be_fitted_rank_worst_and_are_in_the_results():
@@ -342,7 +342,7 @@ def test_candidates_that_cannot_be_fitted_rank_worst_and_are_in_the_results():
     for seed in range(6):
         search = SearchCV(Hill(fails=range(4, 12)), {"a": range(12)}, n_iter=6, cv=2, random_state=seed)
         with pytest.warns((FitFailedWarning, UserWarning), match="fail|finite") as caught:
-            search.fit(NOTHING)
+            search.fit(EMPTY)
         seen = {params["a"]: score for params, score in zip(*(search.cv_results_[k] for k in KEYS), strict=True)}
         left_out = [int(found[1]) for w in caught if (found := re.match(r"the last (\d+) candidates", str(w.message)))]
         assert len(seen) == 6 - sum(left_out)
@@ -359,9 +359,9 @@ KEYS = ("params", "mean_test_score")
 def test_where_all_candidates_fail_the_search_says_so():
     failing = Hill(fails=range(10))
     with pytest.raises(ValueError, match=r"(?s)All the \d+ fits failed.*no fit for"):
-        SearchCV(failing, {"a": range(10)}, n_iter=7, cv=2).fit(NOTHING)
+        SearchCV(failing, {"a": range(10)}, n_iter=7, cv=2).fit(EMPTY)
     with pytest.raises(RuntimeError, match="no fit for"):
-        SearchCV(failing, {"a": range(10)}, n_iter=7, cv=2, error_score="raise").fit(NOTHING)
+        SearchCV(failing, {"a": range(10)}, n_iter=7, cv=2, error_score="raise").fit(EMPTY)
 
 
 class Loaded:
@@ -438,12 +438,12 @@ def test_every_option_is_a_candidate_as_it_was_written(given, values):
 )
 def test_what_a_search_refuses(given, error, message):
     with pytest.raises(error, match=message):
-        SearchCV(Hill(), {"a": given}, cv=2).fit(NOTHING)
+        SearchCV(Hill(), {"a": given}, cv=2).fit(EMPTY)
 
 
 @pytest.mark.parametrize("given", [3, "a", [], [3], {1, 2}], ids=str)
 def test_only_dicts_are_spaces(given):
     with pytest.raises(TypeError, match="param_distributions: expected a dict or a list of dicts, got"):
-        SearchCV(Hill(), given, cv=2).fit(NOTHING)
+        SearchCV(Hill(), given, cv=2).fit(EMPTY)
     with pytest.raises(ValueError, match="n_iter: expected an integer of at least 1, got 0"):
-        SearchCV(Hill(), {"a": [1, 2]}, n_iter=0, cv=2).fit(NOTHING)
+        SearchCV(Hill(), {"a": [1, 2]}, n_iter=0, cv=2).fit(EMPTY)

@@ -27,9 +27,9 @@ def value(candidate):
 
 def look(opt):
     best = opt.best and (repr(opt.best.x), opt.best.fun)
-    counts = opt.nfev, opt.nit, opt.failures, opt.failure, opt.due, opt.lam, opt.eps, opt.exhausted, opt._stale
-    out = [(candidate.id, repr(candidate.x)) for candidate in opt.out]
-    return opt.theta.tolist(), best, counts, repr(opt.mode_value), out, generator_data(opt.rng), opt._kept
+    counts = opt.nfev, opt.nit, opt.failures, opt.failure, opt.n_to_ask, opt.lam, opt.eps, opt.exhausted, opt._stale
+    out = [(candidate.id, repr(candidate.x)) for candidate in opt.pending]
+    return opt.theta.tolist(), best, counts, repr(opt.mode_fun), out, generator_data(opt.rng), opt._kept
 
 
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
@@ -55,11 +55,11 @@ def test_what_is_loaded_goes_on_as_what_was_saved(domain, deterministic, x0, tmp
             elif act < 0.9 and some:
                 each.tell(some, [value(c) for c in some])
             elif act < 0.95 and some:
-                each.give_up(some)
+                each.cancel(some)
             else:
                 each.add(space.decode(space.family.mode(each.theta)), 0.25)
         if act < 0.45:
-            assert [c.id for c in both[0].out] == [c.id for c in both[1].out]
+            assert [c.id for c in both[0].pending] == [c.id for c in both[1].pending]
             out += got
         elif act < 0.95 and some:
             out = out[k:]
@@ -74,8 +74,8 @@ def test_a_late_result_is_told_to_what_was_loaded(tmp_path):
     opt.tell(out[:2], [1.0, 2.0])
     opt.save(tmp_path / "run.json")
     opt = kl.Optimizer.load(tmp_path / "run.json", BITS)
-    assert [c.id for c in opt.out] == [2, 3]
-    assert [c.x.tolist() for c in opt.out] == [c.x.tolist() for c in out[2:]]
+    assert [c.id for c in opt.pending] == [2, 3]
+    assert [c.x.tolist() for c in opt.pending] == [c.x.tolist() for c in out[2:]]
     opt.tell(out[3], -3.0)
     assert opt.best.x.tolist() == out[3].x.tolist()
     with pytest.raises(ValueError, match="told or given up"):

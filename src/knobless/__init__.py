@@ -5,20 +5,20 @@
 
 `minimize` and `Optimizer` are what most people need, with the variables of a `Space`. Below them lies the
 paper's loop as a value, `IGO`, made of a family, a preference and an adaptation, and the recipes that name
-its known forms. Beyond the paper, `P3` and `Team` are algorithms behind the same protocol.
+its known forms. Beyond the paper, `P3` and `Portfolio` are algorithms behind the same protocol.
 """
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm
-from knobless.core.elitism import BestSoFar, Kept, LastBest, Nobody, Survivors
+from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
 from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
 from knobless.core.igo import IGO, State
 from knobless.core.p3 import P3
-from knobless.core.portfolio import Team
+from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Preference, Quartiles, Truncation, Values
 from knobless.journal.records import Journal, JournalError
-from knobless.recipes import cga, p3, pbil, pbil_epsilon, pbil_lambda, pbil_survivor, team, umda
+from knobless.recipes import cga, p3, pbil, pbil_elitist, pbil_epsilon, pbil_lambda, portfolio, umda
 from knobless.run.candidates import Batch, Candidate
 from knobless.run.minimize import maximize, minimize
 from knobless.run.optimizer import Evaluation, Info, Optimizer
@@ -43,6 +43,8 @@ __all__ = [
     "Candidate",
     "Categorical",
     "Choice",
+    "Elite",
+    "Elitism",
     "Evaluation",
     "Family",
     "Fixed",
@@ -53,10 +55,10 @@ __all__ = [
     "Integer",
     "Journal",
     "JournalError",
-    "Kept",
     "LastBest",
-    "Nobody",
+    "NoElitism",
     "Optimizer",
+    "Portfolio",
     "Preference",
     "Product",
     "Quartiles",
@@ -65,8 +67,6 @@ __all__ = [
     "Space",
     "State",
     "Status",
-    "Survivors",
-    "Team",
     "Truncation",
     "Values",
     "cga",
@@ -74,11 +74,11 @@ __all__ = [
     "minimize",
     "p3",
     "pbil",
+    "pbil_elitist",
     "pbil_epsilon",
     "pbil_lambda",
-    "pbil_survivor",
+    "portfolio",
     "samples",
     "steps",
-    "team",
     "umda",
 ]

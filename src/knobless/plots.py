@@ -87,12 +87,12 @@ def theta(run: Any, ax: Axes | None = None) -> Axes:
     For a number it is the place of the mean in its range. Of many rows some are drawn, evenly chosen.
     """
     trace = _folded(_journal(run))
-    names, iterations, shades = trace.shades
+    names, iterations, theta_history = trace.theta_history
     ax = _axes(ax, "iterations", "")
     # A column lasts until the next; the last one is as wide as the one before.
     edges = np.append(iterations, 2 * iterations[-1] - iterations[-2] if len(iterations) > 1 else iterations[-1] + 1)
     mesh = ax.pcolormesh(
-        edges, np.arange(len(names) + 1) - 0.5, shades.T, cmap=MAP, vmin=0.0, vmax=1.0, rasterized=True
+        edges, np.arange(len(names) + 1) - 0.5, theta_history.T, cmap=MAP, vmin=0.0, vmax=1.0, rasterized=True
     )
     ax.invert_yaxis()
     _named(ax, names)
@@ -161,7 +161,7 @@ def panel(run: Any) -> Figure:
         figure = _figure(10, 5)
         best(trace, values(trace, figure.subplots()))
     else:
-        rows = len(trace.shades[0])
+        rows = len(trace.theta_history[0])
         figure = _figure(13, 6.5 + 0.17 * min(max(rows, 10), NAMES))
         parts: Any = figure.subfigures(2, 1, height_ratios=[6.0, 0.5 + 0.17 * min(max(rows, 10), NAMES)])
         above, below = parts

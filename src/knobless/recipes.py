@@ -12,7 +12,7 @@ from knobless.core.elitism import LastBest
 from knobless.core.families import Family, Product
 from knobless.core.gaussian import Gaussian
 from knobless.core.p3 import P3
-from knobless.core.portfolio import Team
+from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Quartiles, Truncation
 from knobless.space.space import Space
 
@@ -61,9 +61,9 @@ def pbil(space: Any, lam: int, mu: int, eps: float) -> IGO:
     return IGO(family_of(space), Truncation(mu), Fixed(lam, eps))
 
 
-def pbil_survivor(space: Any) -> IGO:
+def pbil_elitist(space: Any) -> IGO:
     """PBIL-λ with a survivor: the best point of an iteration takes part in the next one."""
-    return replace(pbil_lambda(space), survivors=LastBest())
+    return replace(pbil_lambda(space), elitism=LastBest())
 
 
 def p3(space: Any) -> P3:
@@ -71,20 +71,20 @@ def p3(space: Any) -> P3:
     return P3(family_of(space))
 
 
-def team(space: Any) -> Team:
+def portfolio(space: Any) -> Portfolio:
     """P3, which finds what belongs together, and PBIL-λ with a survivor, which sees through ruggedness, by turns."""
     family = family_of(space)
-    return Team((P3(family), pbil_survivor(family)))
+    return Portfolio((P3(family), pbil_elitist(family)))
 
 
 def recommended(family: Family, deterministic: bool) -> Algorithm:
-    """What is taken where nobody has said: PBIL-λ; where equal points have equal values, a team.
+    """What is taken where nobody has said: PBIL-λ; where equal points have equal values, a portfolio.
 
     P3 exchanges options, which numbers have not: with numbers among the variables it is PBIL-λ with a survivor alone.
     """
     if not deterministic:
         return pbil_lambda(family)
-    return pbil_survivor(family) if _has_numbers(family) else team(family)
+    return pbil_elitist(family) if _has_numbers(family) else portfolio(family)
 
 
 def _has_numbers(family: Family) -> bool:

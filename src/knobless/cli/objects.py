@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 
-class TheirError(Exception):
+class UserCodeError(Exception):
     """Code of the user's own has raised; the cause is what it raised."""
 
 
 def imported(name: str) -> Any:
-    """What the name stands for; ValueError if there is no such thing, TheirError if its module cannot be imported."""
+    """Import the object of this name; ValueError if there is none, UserCodeError if its module fails."""
     module, attributes = _split(name)
     if find_spec_of(module) is None:
         raise ValueError(f"{name}: there is no module {module}, neither in this folder nor installed")
     try:
         found = import_module(module)
     except Exception as error:
-        raise TheirError(f"{name}: {module} cannot be imported") from error
+        raise UserCodeError(f"{name}: {module} cannot be imported") from error
     try:
         return reduce(getattr, attributes, found)
     except AttributeError as error:
@@ -54,11 +54,11 @@ def find_spec_of(module: str) -> Any:
     except ModuleNotFoundError as error:
         if f"{module}.".startswith(f"{error.name}."):  # a package on the way to it
             return None
-        raise TheirError(f"{module} cannot be imported") from error
+        raise UserCodeError(f"{module} cannot be imported") from error
     except ValueError:  # `__main__` has none
         return None
     except Exception as error:
-        raise TheirError(f"{module} cannot be imported") from error
+        raise UserCodeError(f"{module} cannot be imported") from error
 
 
 def _split(name: str) -> tuple[str, list[str]]:

@@ -23,7 +23,7 @@ import typer
 from knobless._checks import positive_int, positive_real, real
 from knobless.core.algorithm import Algorithm
 from knobless.journal.records import Journal, JournalError, Record, read
-from knobless.recipes import cga, p3, pbil_epsilon, pbil_lambda, pbil_survivor, team
+from knobless.recipes import cga, p3, pbil_elitist, pbil_epsilon, pbil_lambda, portfolio
 from knobless.report.summary import summary
 from knobless.run.minimize import maximize, minimize
 from knobless.run.optimizer import Optimizer
@@ -33,7 +33,7 @@ from knobless.space.codec import difference, space_data
 from knobless.space.space import Space
 
 from . import tables
-from .objects import Named, TheirError, imported, lies_here
+from .objects import Named, UserCodeError, imported, lies_here
 
 REPORTED = ("x", "fun", "mode", "mode_fun", "nfev", "nit", "success", "status", "message", "failures", "failure")
 
@@ -43,19 +43,19 @@ class Recipe(StrEnum):
 
     PBIL_LAMBDA = "pbil-lambda"
     PBIL_EPSILON = "pbil-epsilon"
-    PBIL_SURVIVOR = "pbil-survivor"
+    PBIL_ELITIST = "pbil-elitist"
     CGA = "cga"
     P3 = "p3"
-    TEAM = "team"
+    PORTFOLIO = "portfolio"
 
 
 RECIPES: dict[Recipe, Callable[[Any], Algorithm]] = {
     Recipe.PBIL_LAMBDA: pbil_lambda,
     Recipe.PBIL_EPSILON: pbil_epsilon,
-    Recipe.PBIL_SURVIVOR: pbil_survivor,
+    Recipe.PBIL_ELITIST: pbil_elitist,
     Recipe.CGA: cga,
     Recipe.P3: p3,
-    Recipe.TEAM: team,
+    Recipe.PORTFOLIO: portfolio,
 }
 
 
@@ -284,7 +284,7 @@ def carry_out(
         except JournalError:
             raise
         except Exception as error:
-            raise TheirError(f"{plan.objective}: the run ends with this error") from error
+            raise UserCodeError(f"{plan.objective}: the run ends with this error") from error
         if before and journal is not None and before == recorded(journal):
             remarks.say(f"Nothing was left to do: {before} evaluations are recorded.")
         if out is not None:
@@ -382,8 +382,8 @@ def ending(journal: Path | None) -> Iterator[None]:
         kept = f" What is recorded is kept: {again(journal)}" if journal else ""
         typer.echo(f"Interrupted.{kept}", err=True)
         raise typer.Exit(130) from None
-    except TheirError as error:
-        typer.echo(f"{without_ours(error.__cause__)}{error}.", err=True)
+    except UserCodeError as error:
+        typer.echo(f"{user_traceback(error.__cause__)}{error}.", err=True)
         raise typer.Exit(1) from None
     except BrokenPipeError:  # whoever read our output has enough of it: typer leaves quietly
         raise
@@ -392,7 +392,7 @@ def ending(journal: Path | None) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def without_ours(error: BaseException | None) -> str:
+def user_traceback(error: BaseException | None) -> str:
     """A traceback that begins where the user's code does."""
     if error is None:
         return ""

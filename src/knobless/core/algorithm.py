@@ -1,8 +1,8 @@
 """The protocol of algorithms: what the shell in `optimizer.py` needs to know of one.
 
-An algorithm is a frozen value for one family. Its state is another value: `ask` gives the points of an iteration and
-`tell` the state after their values have come. `IGO` is the paper's loop, `P3` climbs and crosses, `Team` lets several
-take turns; whoever writes another writes these methods.
+An algorithm is a frozen value for one family. Its state is another value: `ask` returns the points of an iteration and
+`tell` the state after their evaluation. `IGO` is the paper's loop, `P3` a model-based genetic algorithm, and
+`Portfolio` shares the budget among several algorithms.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Algorithm(Protocol):
         Those given up are not among them: there may be none.
         """
 
-    def hear(self, state: Any, x: Points, f: float) -> Any:
+    def inject(self, state: Any, x: Points, f: float) -> Any:
         """The state after somebody else has found this point, which is better than all of its own."""
 
-    def rests(self, state: Any) -> bool:
+    def can_yield(self, state: Any) -> bool:
         """Whether this is a good moment for somebody else to take over."""
 
     def eps(self, state: Any) -> float:

@@ -15,31 +15,31 @@ import numpy as np
 from .types import Array, Points
 
 
-class Kept(NamedTuple):
+class Elite(NamedTuple):
     """A point and its value, kept from earlier iterations."""
 
     x: Points
     f: float
 
-    def copy(self) -> Kept:
-        return Kept(self.x.copy(), self.f)
+    def copy(self) -> Elite:
+        return Elite(self.x.copy(), self.f)
 
 
-class Survivors(Protocol):
+class Elitism(Protocol):
     """Whom to keep after an iteration with the points x and the values f, when `kept` was kept before."""
 
-    def __call__(self, kept: Kept | None, x: Points, f: Array) -> Kept | None: ...
+    def __call__(self, kept: Elite | None, x: Points, f: Array) -> Elite | None: ...
 
 
 @dataclass(frozen=True)
-class Nobody:
+class NoElitism:
     """The paper's: all that an iteration leaves behind is θ."""
 
-    def __call__(self, kept: Kept | None, x: Points, f: Array) -> Kept | None:
+    def __call__(self, kept: Elite | None, x: Points, f: Array) -> Elite | None:
         return None
 
 
-NOBODY = Nobody()
+NO_ELITISM = NoElitism()
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class LastBest:
     So θ is held where it is good without being tied to one point: what is kept moves with the samples.
     """
 
-    def __call__(self, kept: Kept | None, x: Points, f: Array) -> Kept | None:
+    def __call__(self, kept: Elite | None, x: Points, f: Array) -> Elite | None:
         return _best(x, f)
 
 
@@ -57,14 +57,14 @@ class LastBest:
 class BestSoFar:
     """The best point of all, the last of equals, which crosses plateaus: greedy, fastest where one path leads up."""
 
-    def __call__(self, kept: Kept | None, x: Points, f: Array) -> Kept | None:
+    def __call__(self, kept: Elite | None, x: Points, f: Array) -> Elite | None:
         best = _best(x, f)
         return best if kept is None or (best is not None and best.f <= kept.f) else kept
 
 
-def _best(x: Points, f: Array) -> Kept | None:
+def _best(x: Points, f: Array) -> Elite | None:
     """None where every evaluation failed; NaN is a failure."""
     i = int(f.argmin())
     if f[i] != f[i]:
         i = int(np.where(f == f, f, np.inf).argmin())
-    return Kept(x[i].copy(), float(f[i])) if f[i] < np.inf else None
+    return Elite(x[i].copy(), float(f[i])) if f[i] < np.inf else None

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from .adaptation import Adaptation, Signal
-from .elitism import NOBODY, Kept, Survivors
+from .elitism import NO_ELITISM, Elite, Elitism
 from .families import Family
 from .preferences import Preference
 from .types import Array, Points
@@ -25,7 +25,7 @@ class State(NamedTuple):
 
     theta: Array
     signal: Signal
-    kept: Kept | None = None  # the survivor, if there is one
+    elite: Elite | None = None  # the survivor, if there is one
 
     def copy(self) -> State:
         theta, (s, gamma, lam_r), kept = self
@@ -44,7 +44,7 @@ class IGO:
     family: Family
     preference: Preference
     adaptation: Adaptation
-    survivors: Survivors = NOBODY
+    elitism: Elitism = NO_ELITISM
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> State:
         """Line 1: before the first iteration, at `theta` or where the family starts; halfway from there to x0."""
@@ -67,7 +67,7 @@ class IGO:
         if not len(f):  # all were given up
             return state
         theta, signal, before = state
-        kept = self.survivors(before, x, f)
+        kept = self.elitism(before, x, f)
         w = self.preference(f if before is None else np.concatenate((f, (before.f,))))  # lines 4-6
         if not np.count_nonzero(w != w[0]):  # lines 7-9
             return state if kept is before else State(theta, signal, kept)
@@ -90,11 +90,11 @@ class IGO:
         gradient *= eps
         return State(self.family.move(theta, gradient), signal, kept)  # line 11
 
-    def hear(self, state: State, x: Points, f: float) -> State:
+    def inject(self, state: State, x: Points, f: float) -> State:
         """The state in which this point is the survivor, if there are any."""
-        return state if self.survivors == NOBODY else state._replace(kept=Kept(x, f))
+        return state if self.elitism == NO_ELITISM else state._replace(elite=Elite(x, f))
 
-    def rests(self, state: State) -> bool:
+    def can_yield(self, state: State) -> bool:
         """After every iteration."""
         return True
 

@@ -75,11 +75,11 @@ class P3:
         state.tell(values)
         return state
 
-    def hear(self, state: Pyramid, x: Points, f: float) -> Pyramid:
+    def inject(self, state: Pyramid, x: Points, f: float) -> Pyramid:
         return state
 
-    def rests(self, state: Pyramid) -> bool:
-        return state.rests
+    def can_yield(self, state: Pyramid) -> bool:
+        return state.can_yield
 
     def eps(self, state: Pyramid) -> float:
         return math.nan
@@ -140,7 +140,7 @@ class Pyramid:
         self.members: set[bytes] = set()
         self._sum = np.zeros(len(theta))  # of their statistics
         self.told: list[float] = []
-        self.rests = False  # whether an individual has just come to its end
+        self.can_yield = False  # whether an individual has just come to its end
         self._values: dict[bytes, float] = {}
         self._individuals: list[Individual] = []
         self._want([])
@@ -153,7 +153,7 @@ class Pyramid:
 
     def tell(self, values: list[float]) -> None:
         """The values of what is pending."""
-        self.rests = False
+        self.can_yield = False
         self.told += values
         self._values.update(zip(self._wanted, values, strict=True))
         self._want([self._next(i, value) for i, value in enumerate(values)])
@@ -171,7 +171,7 @@ class Pyramid:
             except StopIteration:
                 self._individuals[i] = individual(self, self.stream, None)  # type: ignore[arg-type]
                 x = next(self._individuals[i])
-                self.rests = True
+                self.can_yield = True
             point = x.tobytes()
             value = self._values.get(point)
             if value is None:

@@ -1,11 +1,11 @@
-"""A team of algorithms: they take turns, each call going to the one that has earned most lately.
+"""A portfolio of algorithms that share the budget of evaluations in turns.
 
-Whoever has found something better than all had before goes on. One that rests (see `Algorithm.rests`) hands over to the
-one that has spent the fewest calls since it last improved on what the whole team had: so a member that leads is not
-disturbed, and when nobody leads all spend alike, which costs at most as many times the calls of the best one as there
-are members. The best point is shared: a member whose turn ends behind the others hears of it.
+The member that improves on the best value goes on. At a point where it can yield (`can_yield`), the next turn goes to
+the member with the fewest evaluations since it last improved the portfolio's best value. A member that leads is
+therefore not interrupted, and without a leader all members spend alike: at most the number of members times the
+evaluations of the best one. The best point is shared: it is injected into a member whose turn ends behind the others.
 
-The last member speaks for the team: θ and ε are its own; λ is that of the one whose turn it is.
+θ and ε of the portfolio are those of the last member; λ is that of the member whose turn it is.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import numpy as np
 
 from .adaptation import Signal
 from .algorithm import Algorithm, AnyState
-from .elitism import Kept
+from .elitism import Elite
 from .families import Family
 from .types import Array, Points
 
 
-class TeamState(NamedTuple):
+class PortfolioState(NamedTuple):
     """The states of the members, whose turn it is, what each has spent since it led, and who holds the best point."""
 
     members: tuple[Any, ...]
     turn: int
     idle: tuple[int, ...]
-    best: Kept | None
+    best: Elite | None
     owner: int
 
     @property
@@ -42,13 +42,13 @@ class TeamState(NamedTuple):
         speaker: AnyState = self.members[-1]
         return speaker.signal
 
-    def copy(self) -> TeamState:
+    def copy(self) -> PortfolioState:
         members = tuple(member.copy() for member in self.members)
         return self._replace(members=members, best=self.best and self.best.copy())
 
 
 @dataclass(frozen=True)
-class Team:
+class Portfolio:
     """Algorithms for one family that take turns; of equals the first goes first."""
 
     members: tuple[Algorithm, ...]
@@ -65,17 +65,17 @@ class Team:
     def family(self) -> Family:
         return self.members[0].family
 
-    def init(self, theta: Array | None = None, x0: Points | None = None) -> TeamState:
+    def init(self, theta: Array | None = None, x0: Points | None = None) -> PortfolioState:
         members = tuple(member.init(theta, x0) for member in self.members)
-        return TeamState(members, 0, (0,) * len(members), None, 0)
+        return PortfolioState(members, 0, (0,) * len(members), None, 0)
 
-    def lam(self, state: TeamState) -> int:
+    def lam(self, state: PortfolioState) -> int:
         return self.members[state.turn].lam(state.members[state.turn])
 
-    def ask(self, state: TeamState, rng: np.random.Generator, size: int | None = None, start: int = 0) -> Points:
+    def ask(self, state: PortfolioState, rng: np.random.Generator, size: int | None = None, start: int = 0) -> Points:
         return self.members[state.turn].ask(state.members[state.turn], rng, size, start)
 
-    def tell(self, state: TeamState, x: Points, f: Array) -> TeamState:
+    def tell(self, state: PortfolioState, x: Points, f: Array) -> PortfolioState:
         states, turn, idle, best, owner = state
         member = self.members[turn]
         after = member.tell(states[turn], x, f)
@@ -83,24 +83,24 @@ class Team:
         lowest = float(f[0] if len(f) == 1 else np.fmin.reduce(f, initial=math.inf))
         if lowest < (math.inf if best is None else best.f):
             i = int((f == lowest).argmax())
-            best, owner, spent = Kept(x[i].copy(), lowest), turn, len(f) - 1 - i
+            best, owner, spent = Elite(x[i].copy(), lowest), turn, len(f) - 1 - i
         elif owner != turn and best is not None:
-            after = member.hear(after, best.x, best.f)
+            after = member.inject(after, best.x, best.f)
         states = (*states[:turn], after, *states[turn + 1 :])
         idle = (*idle[:turn], spent, *idle[turn + 1 :])
-        return TeamState(states, idle.index(min(idle)) if member.rests(after) else turn, idle, best, owner)
+        return PortfolioState(states, idle.index(min(idle)) if member.can_yield(after) else turn, idle, best, owner)
 
-    def hear(self, state: TeamState, x: Points, f: float) -> TeamState:
-        members = tuple(member.hear(each, x, f) for member, each in zip(self.members, state.members, strict=True))
+    def inject(self, state: PortfolioState, x: Points, f: float) -> PortfolioState:
+        members = tuple(member.inject(each, x, f) for member, each in zip(self.members, state.members, strict=True))
         return state._replace(members=members)
 
-    def rests(self, state: TeamState) -> bool:
-        return self.members[state.turn].rests(state.members[state.turn])
+    def can_yield(self, state: PortfolioState) -> bool:
+        return self.members[state.turn].can_yield(state.members[state.turn])
 
-    def eps(self, state: TeamState) -> float:
+    def eps(self, state: PortfolioState) -> float:
         return self.members[-1].eps(state.members[-1])
 
-    def snr(self, state: TeamState) -> float:
+    def snr(self, state: PortfolioState) -> float:
         return self.members[-1].snr(state.members[-1])
 
     def at_least(self, lam: int) -> Self:

@@ -1,7 +1,7 @@
 """What the compiled engines share: the books of a run, and the memory of points that were paid for.
 
-`engine.py` is the loop of `igo.py`, `pyramid.py` is P3; in a team they take turns on the same books and one memory. All
-that lasts is in arrays, and arrays that belong together are a named tuple, which compiled code knows by its types.
+`engine.py` is the loop of `igo.py`, `pyramid.py` is P3; in a portfolio they take turns on the same books and memory.
+All that lasts is in arrays, and arrays that belong together are a named tuple, which compiled code knows by its types.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LONG_WORDS = types.uint64[::1]
 OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that belong to it
 
 # Why an engine returned: the run is over, it is another member's turn, or something is too small.
-GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, ROOM, MEMORY, TERMS, STARVED = range(11)
+GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, MEMORY, TERMS, OUT_OF_UNIFORMS = range(11)
 
-# Members of a team.
+# Members of a portfolio.
 PYRAMID, LOOP = range(2)
 NEVER = 2**62  # what one has spent who is not there
 
@@ -38,7 +38,7 @@ BEST, SIGN, LEAD = range(3)
 
 
 class Books(NamedTuple):
-    """What was spent and found. The lead is the best that the members themselves have found, as in `team.py`."""
+    """What was spent and found. The lead is the best that the members themselves have found, as in `portfolio.py`."""
 
     counts: NDArray[np.int64]
     reals: Array
@@ -61,7 +61,7 @@ ENTRY = np.dtype([("key", np.uint64), ("value", np.float64), ("seen", np.int64)]
 PAID, ASKED, MEMBER = 1, 2, 4  # has a value; P3 has asked for it; is a member of the pyramid
 
 
-class Memory(NamedTuple):
+class Cache(NamedTuple):
     """Values by points: open addressing with at most half of the places taken. Without places, there is no memory.
 
     A point is known by a key: the exclusive or of the codes of its ones. Up to 64 bits it is the point itself. Beyond,
@@ -73,15 +73,15 @@ class Memory(NamedTuple):
     codes: Words
 
 
-def no_memory() -> Memory:
+def no_memory() -> Cache:
     """Of a run that pays for every point."""
-    return Memory(np.empty(0, dtype=ENTRY), np.empty(0, dtype=np.uint64))
+    return Cache(np.empty(0, dtype=ENTRY), np.empty(0, dtype=np.uint64))
 
 
-def memory(n: int) -> Memory:
+def memory(n: int) -> Cache:
     """An empty one for n bits."""
     codes = np.uint64(1) << np.arange(n, dtype=np.uint64) if n <= 64 else Stream(0).words(n)
-    return Memory(np.zeros(1024, dtype=ENTRY), codes)
+    return Cache(np.zeros(1024, dtype=ENTRY), codes)
 
 
 def books(n: int, sign: float) -> Books:
@@ -94,7 +94,7 @@ def books(n: int, sign: float) -> Books:
 BOOKS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS), Books)
 LIMITS = types.NamedUniTuple(types.float64, 4, Limits)
 TABLE = from_dtype(ENTRY)[::1]
-MEMORY_TYPE = types.NamedTuple((TABLE, LONG_WORDS), Memory)
+MEMORY_TYPE = types.NamedTuple((TABLE, LONG_WORDS), Cache)
 
 
 def compiled(function: Callable[..., int], state: Any) -> Any:

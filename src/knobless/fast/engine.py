@@ -22,7 +22,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from knobless.core.adaptation import SNR, Fixed, Signal, samples, steps
-from knobless.core.elitism import BestSoFar, Kept, LastBest, Nobody
+from knobless.core.elitism import BestSoFar, Elite, LastBest, NoElitism
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO, State
 from knobless.core.preferences import Quartiles, Truncation
@@ -35,6 +35,7 @@ from .books import (
     BUDGET,
     FAILURES,
     GOING,
+    GROW_BUFFERS,
     INTS,
     KNOWN,
     LEAD,
@@ -44,14 +45,13 @@ from .books import (
     NFEV,
     NIT,
     OBJECTIVE,
+    OUT_OF_UNIFORMS,
     OWNER,
     PYRAMID,
     REALS,
-    ROOM,
     SIGN,
     STALE,
     STALL,
-    STARVED,
     TARGET,
     TURN,
     WORDS,
@@ -70,7 +70,7 @@ FEW = 32  # values whose ranks are counted rather than sorted
 ROWS = 256  # of the sample buffer at first; it grows with λ
 
 # Rules of survivors.
-NOBODY, LAST_BEST, BEST_SO_FAR = range(3)
+NO_ELITISM, LAST_BEST, BEST_SO_FAR = range(3)
 
 # Where a `Loop` keeps its scalars.
 GAMMA, LAM_R, KEPT = range(3)  # KEPT is the value of the survivor, inf if there is none
@@ -88,7 +88,7 @@ class Plan(NamedTuple):
     lam_min: float
     lam_max: float
     margin: float
-    survivors: float  # by the number of their rule
+    elitism: float  # by the number of their rule
 
 
 def plan_of(algorithm: Any) -> Plan | None:
@@ -102,10 +102,10 @@ def plan_of(algorithm: Any) -> Plan | None:
             pass
         case _:
             return None
-    rules = {Nobody: NOBODY, LastBest: LAST_BEST, BestSoFar: BEST_SO_FAR}
-    if type(algorithm.survivors) not in rules:
+    rules = {NoElitism: NO_ELITISM, LastBest: LAST_BEST, BestSoFar: BEST_SO_FAR}
+    if type(algorithm.elitism) not in rules:
         return None
-    last = algorithm.family.margin, rules[type(algorithm.survivors)]
+    last = algorithm.family.margin, rules[type(algorithm.elitism)]
     match algorithm.adaptation:
         case Fixed(lam=lam, eps=eps):
             return Plan(mu, False, True, eps, 1.0, lam, lam, *last)
@@ -169,7 +169,7 @@ def _buffers(rows: int, n: int) -> tuple[NDArray[np.int8], Array, Array, NDArray
 def state_of(loop: Loop) -> State:
     """As the core has it."""
     gamma, lam_r, f = loop.scalars.tolist()
-    kept = Kept(loop.kept.copy(), f) if f < math.inf else None
+    kept = Elite(loop.kept.copy(), f) if f < math.inf else None
     return State(loop.theta.copy(), Signal(loop.s.copy(), gamma, lam_r), kept)
 
 
@@ -316,7 +316,7 @@ def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
 
 @njit(error_model="numpy")
 def _share(books, scalars, kept, x, f, lam, rule):
-    """Who survives, and what `Team.tell` does: whoever led lately leads, and the loop hears of another's lead."""
+    """Who survives, and what `Portfolio.tell` does: whoever led lately leads, and the loop hears of another's lead."""
     counts, reals, idle, _, lead_x = books
     best = 0
     for k in range(1, lam):
@@ -339,7 +339,7 @@ def _run(f, ints, reals, books, memory, loop, limits):
     counts, shared, idle, best_x, _ = books
     plan, theta, s, scalars, own, kept, a, b, fed, t, gradient, x, values, w, order = loop
     table, codes = memory
-    remembers, together = table.size > 0, plan.survivors or idle[PYRAMID] < NEVER
+    remembers, together = table.size > 0, plan.elitism or idle[PYRAMID] < NEVER
     key = place = np.uint64(0)
     # Not in the arrays, where each evaluation would wait for the last to be written.
     nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], shared[BEST], shared[SIGN]
@@ -348,10 +348,10 @@ def _run(f, ints, reals, books, memory, loop, limits):
     while why == GOING and counts[NIT] < iterations:
         lam = round(scalars[LAM_R]) if plan.on_samples else int(plan.lam_min)  # line 15
         if lam > x.shape[0]:
-            why = ROOM
+            why = GROW_BUFFERS
             break
         if fed.shape[0] and own[FED] + lam > fed.shape[0]:
-            why = STARVED
+            why = OUT_OF_UNIFORMS
             break
         if remembers:
             why = MEMORY if 2 * (counts[KNOWN] + lam) > table.size else emptied(counts, x.shape[1])
@@ -401,7 +401,7 @@ def _run(f, ints, reals, books, memory, loop, limits):
             counts[NIT] += 1
             counts[STALE] = 0 if nfev > before else counts[STALE] + lam
             if together:  # the paper's loop, alone, does not ask who was best
-                _share(books, scalars, kept, x, values, lam, plan.survivors)
+                _share(books, scalars, kept, x, values, lam, plan.elitism)
                 if why == GOING and idle[LOOP] >= idle[PYRAMID]:
                     why = TURN
     counts[NFEV], counts[BEST_AT], shared[BEST] = nfev, best_at, best

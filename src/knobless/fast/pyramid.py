@@ -27,6 +27,7 @@ from .books import (
     ASKED,
     BITS,
     GOING,
+    GROW_BUFFERS,
     INTS,
     KNOWN,
     LONG_WORDS,
@@ -36,7 +37,6 @@ from .books import (
     NIT,
     PYRAMID,
     REALS,
-    ROOM,
     STALE,
     TERMS,
     TURN,
@@ -452,7 +452,7 @@ def _run(f, ints, reals, books, memory, p, limits):
     while True:
         if not counts[WANTS]:
             if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
-                return ROOM
+                return GROW_BUFFERS
             why = _proceed(p, codes, table)
             if why != GOING:
                 return why

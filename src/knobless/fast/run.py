@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knobless.core.adaptation import Signal
-from knobless.core.elitism import Kept
+from knobless.core.elitism import Elite
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
 from knobless.core.p3 import P3
-from knobless.core.portfolio import Team, TeamState
+from knobless.core.portfolio import Portfolio, PortfolioState
 from knobless.core.types import Array
 from knobless.run.candidates import TOLD, Iteration
 from knobless.run.optimizer import Optimizer
@@ -46,7 +46,7 @@ def members_of(algorithm: Any, deterministic: bool) -> tuple[P3 | None, IGO | No
             return None, algorithm
         case P3(family=Bernoulli(), climbers=1) if deterministic:
             return algorithm, None
-        case Team(members=(P3() as p3, IGO() as igo)) if members_of(p3, deterministic) and engine.plan_of(igo):
+        case Portfolio(members=(P3() as p3, IGO() as igo)) if members_of(p3, deterministic) and engine.plan_of(igo):
             return p3, igo
     return None
 
@@ -89,9 +89,9 @@ class Run:
         objective.check(n)
         self.objective = objective
         self._books = shared.books(n, sign)
-        self._memory = shared.memory(n) if deterministic else shared.no_memory()
+        self._cache = shared.memory(n) if deterministic else shared.no_memory()
         state = algorithm.init() if state is None else state
-        states = state.members if isinstance(state, TeamState) else (state, state)
+        states = state.members if isinstance(state, PortfolioState) else (state, state)
         rng = np.random.default_rng(rng)
         self._turn = LOOP
         if self._p3 is not None:
@@ -111,16 +111,16 @@ class Run:
         state = opt.state
         run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.deterministic)
         counts, reals, idle, _, lead_x = run._books
-        if opt._memory is not None:
-            run._remember(opt._memory.contents()[0])
+        if opt._cache is not None:
+            run._remember(opt._cache.contents()[0])
         if run._p3 is not None:
             # A pyramid is what it was told: asked again, it is where the optimizer's is.
-            told = state.members[0].told if isinstance(state, TeamState) else state.told
+            told = state.members[0].told if isinstance(state, PortfolioState) else state.told
             run._step(math.inf, len(told), math.nan, math.inf)
         counts[shared.NFEV], counts[shared.NIT], counts[shared.FAILURES] = opt.nfev, opt.nit, opt.failures
         counts[shared.STALE], counts[shared.BEST_AT] = 0, improved_at
-        reals[shared.BEST] = opt.lowest
-        if isinstance(state, TeamState):
+        reals[shared.BEST] = opt.lowest_fun
+        if isinstance(state, PortfolioState):
             run._turn, idle[:], counts[shared.OWNER] = state.turn, state.idle, state.owner
             if state.best is not None:
                 lead_x[:], reals[shared.LEAD] = state.best
@@ -138,23 +138,23 @@ class Run:
     def leave(self, opt: Optimizer) -> None:
         """The same at the end of the run, with what was remembered of the most probable point."""
         self.hand_over(opt)
-        if opt._memory is not None:
+        if opt._cache is not None:
             mode = self._family.mode(self.theta)
-            value = shared.recall(self._memory, mode)
+            value = shared.recall(self._cache, mode)
             if value < math.inf:
-                opt._memory.store(mode, value)
+                opt._cache.store(mode, value)
 
     def _remember(self, values: dict[bytes, float]) -> None:
         """What an optimizer knows."""
         for key, value in values.items():
-            if 2 * (self._books.counts[shared.KNOWN] + 1) > len(self._memory.table):
+            if 2 * (self._books.counts[shared.KNOWN] + 1) > len(self._cache.table):
                 self._grow()
-            shared.store(self._memory, np.frombuffer(key, dtype=np.int8).copy(), value, self._books.counts)
+            shared.store(self._cache, np.frombuffer(key, dtype=np.int8).copy(), value, self._books.counts)
 
     def _grow(self) -> None:
-        larger = np.zeros(2 * len(self._memory.table), dtype=shared.ENTRY)
-        shared.move(self._memory.table, larger)
-        self._memory = self._memory._replace(table=larger)
+        larger = np.zeros(2 * len(self._cache.table), dtype=shared.ENTRY)
+        shared.move(self._cache.table, larger)
+        self._cache = self._cache._replace(table=larger)
 
     @property
     def nfev(self) -> int:
@@ -210,9 +210,9 @@ class Run:
             return Seen(self.theta)
         counts, reals, idle, _, lead_x = self._books
         lead = float(reals[shared.LEAD])
-        best = Kept(lead_x.copy(), lead) if lead < math.inf else None
+        best = Elite(lead_x.copy(), lead) if lead < math.inf else None
         members = Seen(self._first), engine.state_of(self._loop)
-        return TeamState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
+        return PortfolioState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
 
     def go(
         self, budget: float = math.inf, iterations: float = math.inf, target: float = math.nan, stall: float = math.inf
@@ -230,7 +230,7 @@ class Run:
     def _step(self, budget: float, until: float, target: float, stall: float) -> int:
         """One call of whose turn it is; makes room where there was none."""
         limits = shared.Limits(float(budget), float(until), float(target), float(stall))
-        on = self.objective.address, self.objective.ints, self.objective.reals, self._books, self._memory
+        on = self.objective.address, self.objective.ints, self.objective.reals, self._books, self._cache
         if self._turn == PYRAMID:
             why: int = pyramid.run()(*on, self._pyramid, limits)
         else:
@@ -242,10 +242,10 @@ class Run:
                 self._grow()
             case shared.TERMS:
                 self._pyramid = pyramid.with_terms(self._pyramid)
-            case shared.ROOM if self._turn == PYRAMID:
+            case shared.GROW_BUFFERS if self._turn == PYRAMID:
                 self._pyramid = pyramid.roomier(self._pyramid)
-            case shared.ROOM:
+            case shared.GROW_BUFFERS:
                 self._loop = engine.roomier(self._loop)
-            case shared.STARVED:
+            case shared.OUT_OF_UNIFORMS:
                 raise ValueError(f"uniforms: expected more rows than the {len(self._loop.fed)} given")
         return why

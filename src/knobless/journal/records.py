@@ -14,7 +14,7 @@ One process writes at a time, held to that by a lock on `run.sqlite.lock`. Other
     with knobless.journal.read("run.sqlite") as record:
         record.space, record.algorithm, record.seed, record.batch, record.deterministic, record.direction
         record.meta                     # a dict: what `Journal(path, meta)` noted; `minimize` notes fun and budget
-        record.counts()                 # Counts(evaluations, failures, given_up, added, started, ended)
+        record.counts()                 # Counts(evaluations, failures, cancelled, added, started, ended)
         for event in record:            # in the order in which they came: iteration, position, fate, value, failure, …
             record.point(event)         # what the objective got
         record.failures()               # the failed ones alone
@@ -83,7 +83,7 @@ SOUND = """typeof(drawn) = 'integer' AND drawn >= 0 AND fate IN (1, 2, 3) AND ty
     AND typeof(started) IN ('real', 'null') AND typeof(ended) IN ('real', 'null')
     AND typeof(worker) IN ('text', 'null')"""
 
-ADDED = 3  # beside TOLD and GIVEN_UP: a point that was evaluated elsewhere
+ADDED = 3  # beside TOLD and CANCELLED: a point that was evaluated elsewhere
 
 IDENTITY = ("space", "direction", "batch", "deterministic", "x0", "algorithm", "rng")
 
@@ -142,7 +142,7 @@ class Counts(NamedTuple):
 
     evaluations: int
     failures: int
-    given_up: int
+    cancelled: int
     added: int
     started: float | None
     ended: float | None

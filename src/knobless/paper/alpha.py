@@ -237,7 +237,7 @@ def draw(samples: Samples, path: Path) -> Path:
     figure, both = plotting.axes(*PROBLEMS)
     sizes = sorted({n for _, _, n in samples})
     for ax in both:
-        for alpha, color in zip(ALPHAS, plotting.shades(len(ALPHAS)), strict=True):
+        for alpha, color in zip(ALPHAS, plotting.theta_history(len(ALPHAS)), strict=True):
             low, middle, high = zip(*(relative(samples, ax.get_title(), alpha, n) for n in sizes), strict=True)
             ax.fill_between(sizes, low, [min(h, 1e3) for h in high], color=color, alpha=0.12, linewidth=0)
             ax.plot(sizes, middle, color=color, marker="o", markersize=3.5, linewidth=1.3, label=f"α = {alpha:g}")

@@ -68,6 +68,6 @@ def over_time(ax: Axes, x: Array, curves: Array, label: str, color: str) -> None
     ax.plot(x, middle, color=color, linewidth=1.4, label=label)
 
 
-def shades(count: int) -> list[str]:
+def theta_history(count: int) -> list[str]:
     """Colours for an ordered series."""
     return [to_hex(colormaps["viridis"](0.92 * i / max(count - 1, 1))) for i in range(count)]

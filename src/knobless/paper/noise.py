@@ -206,7 +206,7 @@ def draw_lam(rows: dict[tuple[str, float], list[Row]], budget: float, path: Path
     at = marks(budget)
     figure, row = plotting.axes(*ADAPTIVE)
     for ax, setting in zip(row, ADAPTIVE, strict=True):
-        for sigma, color in zip(SIGMAS, plotting.shades(len(SIGMAS)), strict=True):
+        for sigma, color in zip(SIGMAS, plotting.theta_history(len(SIGMAS)), strict=True):
             curves = np.array([np.array(r["lam_r"].split(), dtype=float) for r in rows[setting, sigma]])
             plotting.over_time(ax, at, curves, f"σ = {sigma:g}", color)
         ax.set(xscale="log", yscale="log", xlabel="calls", ylabel="λ_r")

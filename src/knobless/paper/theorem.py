@@ -196,7 +196,7 @@ def draw(rows: list[Row], path: Path) -> Path:
 
 
 def _trajectories(ax: Any, rows: list[Row]) -> None:
-    for eps, color in zip(EPS_BARS, plotting.shades(len(EPS_BARS)), strict=True):
+    for eps, color in zip(EPS_BARS, plotting.theta_history(len(EPS_BARS)), strict=True):
         for row in (r for r in rows if r["eps_bar"] == str(eps)):
             j = np.array(row["j"].split(), dtype=float)
             first = row["trial"] == "0"

@@ -148,7 +148,7 @@ class Processes:
         self._waiting: deque[_Task] = deque()
         self._workers: dict[Any, _Worker] = {}  # by their pipes
         self._out: set[int] = set()  # what is wanted
-        self._stillborn = TRIES - 1  # in a row; the first one is a mistake in the program
+        self._failed_starts = TRIES - 1  # in a row; the first one is a mistake in the program
         self._broken: Exception | None = None
 
     def submit(self, id: int, x: Any) -> None:
@@ -161,8 +161,8 @@ class Processes:
         arrived: list[Outcome] = []
         while self._out and not arrived:
             left = 0.0 if self._broken else max(end - time.monotonic(), 0.0)
-            for worker in self._restless(min(left, TICK)):
-                arrived += self._hear(worker)
+            for worker in self._ready_workers(min(left, TICK)):
+                arrived += self._receive(worker)
             if self._limit:
                 arrived += self._overdue(self._limit)
             self._feed()
@@ -194,7 +194,7 @@ class Processes:
             self._workers[worker.pipe] = worker
             starting += 1
 
-    def _restless(self, patience: float) -> list[_Worker]:
+    def _ready_workers(self, patience: float) -> list[_Worker]:
         """Those that have said something or are gone.
 
         A death is heard at once as the end of the pipe, unless a process that `fun` has forked keeps it open.
@@ -203,7 +203,7 @@ class Processes:
             return [self._workers[pipe] for pipe in pipes]
         return [worker for worker in self._workers.values() if not worker.process.is_alive()]
 
-    def _hear(self, worker: _Worker) -> Iterator[Outcome]:
+    def _receive(self, worker: _Worker) -> Iterator[Outcome]:
         try:
             message = worker.pipe.recv() if worker.pipe.poll() else None
         except (EOFError, OSError):
@@ -213,7 +213,7 @@ class Processes:
                 worker.send(self._fun)
             case "ready":
                 worker.ready = True
-                self._stillborn = 0
+                self._failed_starts = 0
             case Reply() as reply:
                 task, worker.task = worker.task, None
                 if task and task.id in self._out:
@@ -225,15 +225,15 @@ class Processes:
                 )
                 self._broken.__cause__ = error
             case _:
-                yield from self._bury(worker)
+                yield from self._on_worker_exit(worker)
 
-    def _bury(self, worker: _Worker) -> Iterator[Outcome]:
+    def _on_worker_exit(self, worker: _Worker) -> Iterator[Outcome]:
         """It has died. What it had under way is tried again, but not for ever."""
         del self._workers[worker.pipe]
         task, how = worker.task, worker.end()
         if not worker.ready:
-            self._stillborn += 1
-            if self._stillborn >= TRIES:
+            self._failed_starts += 1
+            if self._failed_starts >= TRIES:
                 self._broken = RuntimeError(f"workers: a process {how} before it could evaluate anything. {GUARD}")
         elif task and task.id in self._out:
             if task.tries + 1 < TRIES:

@@ -3,9 +3,9 @@
     report.write("run.sqlite", "run.html")
     report.serve("run.sqlite")              # until Ctrl-C; see `watch.py`
 
-`page_data.py` says what is on the page, as plain data; `page.py` puts that into `page.html` with `page.css` and `page.js`,
-which shows it. The page needs no network and asks nothing of a server but, if it is live, what is new. A journal may
-be a stranger's: its words travel as JSON and are shown as text.
+`page_data.py` collects the contents of the page as plain data; `page.py` puts them into `page.html` with `page.css` and
+`page.js`, which displays them. The page needs no network; a live page polls its own server for new rows. A journal may
+be an untrusted file: its text travels as JSON and is shown as text.
 """
 
 from __future__ import annotations

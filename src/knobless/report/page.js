@@ -258,7 +258,7 @@ class HeatMap {
 
   show(run) {
     this.run = run;
-    const rows = run.shades.names.length;
+    const rows = run.theta_history.names.length;
     this.host.style.height = `${Math.min(Math.max(rows * 18, 60), 520) + 24}px`;
     this.draw();
   }
@@ -266,18 +266,18 @@ class HeatMap {
   draw() {
     const { clientWidth: width, clientHeight: height } = this.host;
     if (!this.run || !width) return;
-    const { names, iterations, p } = this.run.shades;
+    const { names, iterations, p } = this.run.theta_history;
     const longest = Math.min(Math.max(...names.map((n) => n.length), 1), width < 500 ? 14 : 24);
     const left = 12 + 6.3 * longest, rows = names.length, bottom = height - 22;
     const wide = Math.max(Math.floor(width - left - 8), 1);
     this.room = { left, wide, bottom, last: Math.max(this.run.nit, 1) };
-    const image = new ImageData(wide, Math.max(rows, 1)), shades = colors();
+    const image = new ImageData(wide, Math.max(rows, 1)), theta_history = colors();
     for (let px = 0; px < wide; px++) {
       const column = this.column(px);
       for (let row = 0; row < rows; row++) {
         const place = Math.min(Math.max(p[column * rows + row], 0), 1) * 3, base = Math.min(Math.floor(place), 2), part = place - base;
         const where = (row * wide + px) * 4;
-        for (let c = 0; c < 3; c++) image.data[where + c] = shades[base][c] + part * (shades[base + 1][c] - shades[base][c]);
+        for (let c = 0; c < 3; c++) image.data[where + c] = theta_history[base][c] + part * (theta_history[base + 1][c] - theta_history[base][c]);
         image.data[where + 3] = 255;
       }
     }
@@ -300,12 +300,12 @@ class HeatMap {
   }
 
   column(px) {
-    return Math.max(lastAtOrBefore(this.run.shades.iterations, ((px + 0.5) / this.room.wide) * this.room.last), 0);
+    return Math.max(lastAtOrBefore(this.run.theta_history.iterations, ((px + 0.5) / this.room.wide) * this.room.last), 0);
   }
 
   hover(event) {
     if (!this.room) return;
-    const box = this.host.getBoundingClientRect(), { names, iterations, p } = this.run.shades;
+    const box = this.host.getBoundingClientRect(), { names, iterations, p } = this.run.theta_history;
     const px = event.clientX - box.left - this.room.left, row = Math.floor(((event.clientY - box.top) / this.room.bottom) * names.length);
     if (px < 0 || px >= this.room.wide || row < 0 || row >= names.length) return hideTip();
     const column = this.column(px);
@@ -583,7 +583,7 @@ function show(run) {
   }
   drawConfiguration(run);
   drawFailures(run);
-  $("left-out").textContent = run.left_out ? `${whole(run.left_out)} variables are too wide for this table; the journal has them.` : "";
+  $("left-out").textContent = run.pending_ids ? `${whole(run.pending_ids)} variables are too wide for this table; the journal has them.` : "";
   $("facts").replaceChildren(...run.facts.flatMap(([name, text]) => [node("dt", {}, name), node("dd", {}, text)]));
 }
 

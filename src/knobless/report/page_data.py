@@ -31,7 +31,7 @@ ENTRIES = 2048  # of arrays and scalars together, shown in the configurations
 def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
     """All of it, but of the table only the rows from `since` on."""
     steps = trace.steps
-    names, iterations, shades = trace.shades
+    names, iterations, theta_history = trace.theta_history
     told = int(trace.calls[-1]) if len(trace) else 0
     best = trace.best
     return {
@@ -40,7 +40,7 @@ def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
         "facts": _facts(trace),
         "budget": _budget(trace),
         "calls": told,
-        "failed": sum(saying.times for saying in trace.sayings),
+        "failed": sum(saying.times for saying in trace.failure_messages),
         "rows": len(trace),
         "since": since,
         "times": packed(_times(trace)),
@@ -56,17 +56,17 @@ def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
             name: packed([getattr(step, name) for step in steps])
             for name in ("iteration", "nfev", "lam_r", "eps", "snr", "entropy")
         },
-        "shades": {"names": names, "iterations": packed(iterations), "p": packed(shades.ravel())},
+        "theta_history": {"names": names, "iterations": packed(iterations), "p": packed(theta_history.ravel())},
         "folded": trace.theta is not None,
         "marginals": _marginals(trace),
         "variables": trace.space.family.variables,
         "configuration": _configuration(trace),
         "failures": [
             {"text": _tail(text), "times": times, "row": first, "call": int(trace.calls[first])}
-            for text, times, first in trace.sayings
+            for text, times, first in trace.failure_messages
         ],
         "columns": _columns(trace, since),
-        "left_out": len(trace.space._leaves) - len(_shown(trace)),
+        "pending_ids": len(trace.space._leaves) - len(_shown(trace)),
     }
 
 
@@ -165,7 +165,7 @@ def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
     fates = np.array(trace.fates[since:], dtype=np.uint8)
     said = np.array(trace.said[since:], dtype=np.int64)
     started, ended = np.array(trace.started[since:]), np.array(trace.ended[since:])
-    last = [saying.text.strip().rpartition("\n")[2][-300:] for saying in trace.sayings]
+    last = [saying.text.strip().rpartition("\n")[2][-300:] for saying in trace.failure_messages]
     codes = trace.codes(since)
     return [
         _column("call", np.where(fates == TOLD, trace.calls[since:], 0), zero=""),

@@ -88,7 +88,7 @@ def summary(record: Record) -> Summary:
             if event.value is not None and record.sign * event.value < lowest:
                 best, lowest = event, record.sign * event.value
     opt = None if record.algorithm is None else record.fold()
-    mode_value = None if opt is None else opt.mode_value
+    mode_fun = None if opt is None else opt.mode_fun
     command = record.meta.get("command")
     objective = command.get("objective") if isinstance(command, dict) else record.meta.get("fun")
     budget = record.meta.get("budget")
@@ -105,7 +105,7 @@ def summary(record: Record) -> Summary:
         lam=None if opt is None else opt.lam,
         eps=None if opt is None else opt.eps,
         mode=None if opt is None else opt.mode,
-        mode_fun=None if mode_value is None else record.sign * mode_value,
+        mode_fun=None if mode_fun is None else record.sign * mode_fun,
         marginals=[] if opt is None else marginals(opt.space, opt.theta),
         batch=record.batch,
         deterministic=record.deterministic,

@@ -21,7 +21,7 @@ from knobless.core.algorithm import Algorithm
 from knobless.core.families import Bernoulli, Categorical, Product, slices
 from knobless.core.types import Array, Points
 from knobless.journal.records import COLUMNS, Event, Record, _explained, read
-from knobless.run.candidates import GIVEN_UP, TOLD
+from knobless.run.candidates import CANCELLED, TOLD
 from knobless.run.optimizer import Optimizer
 from knobless.space.space import Space
 from knobless.space.variables import Binary, Choice, Variable
@@ -29,13 +29,13 @@ from knobless.space.variables import Binary, Choice, Variable
 __all__ = ["Trace"]
 
 ROWS = 2048  # iterations kept, at most
-SHADES = 400  # of these, the ones of which θ is kept
+THETA_HISTORY = 400  # of these, the ones of which θ is kept
 HEIGHT = 256  # rows of θ kept
 DOTS = 2000  # single evaluations in a picture
 BANDS = 100  # windows in which the values' quartiles are taken,
 WINDOW = 20  # of at least so many evaluations
 CHUNK = 10_000  # events read at once
-SAYINGS = 200  # different things that failures say, kept
+FAILURE_MESSAGES = 200  # different things that failures say, kept
 SAID_NOTHING = "The objective returned NaN."
 SAID_OTHERWISE = "Something else; the journal has it."
 
@@ -69,7 +69,7 @@ class Bands(NamedTuple):
     high: Array
 
 
-class Saying(NamedTuple):
+class FailureMessage(NamedTuple):
     """What failures said, how many said it, and the row of the first of them."""
 
     text: str
@@ -131,7 +131,7 @@ class Trace:
     """A run as it is in its journal.
 
     Columns, one entry a row of the journal: fates, values (NaN for none), iterations, positions, started, ended,
-    workers, said (which of `sayings`, −1 for none). Their number is `len(trace)`.
+    workers, said (which of `failure_messages`, −1 for none). Their number is `len(trace)`.
     """
 
     def __init__(self, record: Record) -> None:
@@ -148,12 +148,12 @@ class Trace:
         self.said: list[int] = []
         self.worker_names: dict[str, int] = {"": 0}
         self._codes, self._packing = bytearray(), record._packing
-        self._sayings: dict[str, list[int]] = {}
+        self._failure_messages: dict[str, list[int]] = {}
         self._last: tuple[int, Event] | None = None  # the row taken in last, and its number
         self._best: tuple[float, int, int] | None = None  # value to be minimized, id, row
         self.marginals = marginals(record.space)
         self._heat = heat_rows(self.marginals)
-        self._steps, self._shades = Thinned[Step](ROWS), Thinned[Array](SHADES)
+        self._steps, self._theta_history = Thinned[Step](ROWS), Thinned[Array](THETA_HISTORY)
         self._opt = None if record.algorithm is None else self._begun(record, record.algorithm)
         self.follow(record)
 
@@ -173,19 +173,19 @@ class Trace:
         """Before the first evaluation, and looked at after each iteration from then on."""
         with _explained(record.path):
             opt = Optimizer.folded(record.space, algorithm, record.identity, (), record.sign)
-        self._shades.take(0, lambda: self._shade(opt))
+        self._theta_history.take(0, lambda: self._theta_row(opt))
         opt._on_iteration = lambda: self._iterated(opt)
         return opt
 
     def _iterated(self, opt: Optimizer) -> None:
         self._steps.take(opt.nit, lambda: self._step(opt))
-        self._shades.take(opt.nit, lambda: self._shade(opt))
+        self._theta_history.take(opt.nit, lambda: self._theta_row(opt))
 
     def _step(self, opt: Optimizer) -> Step:
         iteration, nfev, best, lam, eps, snr, entropy, _ = opt.info
         return Step(iteration, nfev, self.sign * best, lam, opt._state.signal.lam_r, eps, snr, entropy)
 
-    def _shade(self, opt: Optimizer) -> Array:
+    def _theta_row(self, opt: Optimizer) -> Array:
         return np.clip(opt._state.theta[self._heat[1]], 0.0, 1.0)
 
     def follow(self, record: Record) -> bool:
@@ -207,9 +207,9 @@ class Trace:
         for row, event in enumerate(chunk, len(self)):
             value = math.nan if event.value is None else event.value
             f = self.sign * value
-            if event.fate != GIVEN_UP and f < math.inf and self._is_better(f, event):
+            if event.fate != CANCELLED and f < math.inf and self._is_better(f, event):
                 self._best = f, event.id, row
-            self.said.append(self._saying(event, row) if event.failed else -1)
+            self.said.append(self._failure_message(event, row) if event.failed else -1)
             self.workers.append(self.worker_names.setdefault(event.worker or "", len(self.worker_names)))
             self.values.append(value)
         self.fates += [event.fate for event in chunk]
@@ -230,11 +230,11 @@ class Trace:
             return self._best is None or f < self._best[0]
         return event.fate == TOLD and event.id < self._best[1]
 
-    def _saying(self, event: Event, row: int) -> int:
+    def _failure_message(self, event: Event, row: int) -> int:
         text = event.failure or SAID_NOTHING
-        if text not in self._sayings and len(self._sayings) >= SAYINGS:
+        if text not in self._failure_messages and len(self._failure_messages) >= FAILURE_MESSAGES:
             text = SAID_OTHERWISE
-        found = self._sayings.setdefault(text, [len(self._sayings), 0, row])
+        found = self._failure_messages.setdefault(text, [len(self._failure_messages), 0, row])
         found[1] += 1
         return found[0]
 
@@ -244,9 +244,9 @@ class Trace:
     # What there is to see.
 
     @property
-    def sayings(self) -> list[Saying]:
+    def failure_messages(self) -> list[FailureMessage]:
         """What failures said, each once."""
-        return [Saying(text, times, first) for text, (_, times, first) in self._sayings.items()]
+        return [FailureMessage(text, times, first) for text, (_, times, first) in self._failure_messages.items()]
 
     @property
     def calls(self) -> NDArray[np.int64]:
@@ -281,7 +281,7 @@ class Trace:
         return _complete(self._steps.items, None if self._opt is None else self._step(self._opt), self._nit)
 
     @property
-    def shades(self) -> tuple[list[str], NDArray[np.int64], Array]:
+    def theta_history(self) -> tuple[list[str], NDArray[np.int64], Array]:
         """Names of rows of θ; iterations; and for each iteration a row of θ, from 0 to 1.
 
         For a bit that is the probability of a one, for a choice that of each option, for a number the place of the mean
@@ -289,9 +289,9 @@ class Trace:
         """
         if self._opt is None:
             return [], np.zeros(0, dtype=np.int64), np.zeros((0, 0))
-        items = self._shades.items
+        items = self._theta_history.items
         if items[-1][0] < self._nit:
-            items = [*items, (self._nit, self._shade(self._opt))]
+            items = [*items, (self._nit, self._theta_row(self._opt))]
         return self._heat[0], np.array([number for number, _ in items]), np.array([shade for _, shade in items])
 
     @property

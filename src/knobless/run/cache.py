@@ -14,7 +14,7 @@ from knobless.core.types import Array, Points
 from knobless.space.space import Space
 
 
-class Memory:
+class Cache:
     """The values of points, and who waits for which."""
 
     def __init__(self, space: Space) -> None:
@@ -33,7 +33,7 @@ class Memory:
     def is_out(self, id: int) -> bool:
         return id in self._keys
 
-    def left_out(self) -> list[int]:
+    def pending_ids(self) -> list[int]:
         """The ids handed out that have not come back."""
         return list(self._keys)
 

@@ -14,8 +14,8 @@ from knobless._checks import objective_value
 from knobless.core.types import Array, Points
 from knobless.space.space import Space
 
-OUT, TOLD, GIVEN_UP = 0, 1, 2
-NOTHING = np.empty(0)
+OUT, TOLD, CANCELLED = 0, 1, 2
+EMPTY = np.empty(0)
 
 
 class Failure(Exception):  # noqa: N818
@@ -76,14 +76,14 @@ class Iteration:
     not drawn from θ.
     """
 
-    def __init__(self, first: int, size: int, guests: int = 0) -> None:
+    def __init__(self, first: int, size: int, n_initial_points: int = 0) -> None:
         self.first = first
         self.size = size
-        self.guests = guests
+        self.n_initial_points = n_initial_points
         self.drawn = 0
         self.missing = size
         self.codes: Points
-        self._f = NOTHING
+        self._f = EMPTY
         self._fate = bytearray()
 
     def extend(self, codes: Points) -> range:
@@ -116,17 +116,17 @@ class Iteration:
 
     def harvest(self) -> tuple[Points, Array]:
         """What the algorithm learns from: the points drawn from θ, of the first `size`, that have come back."""
-        if self.drawn == self.size and not self.guests and GIVEN_UP not in self._fate:
+        if self.drawn == self.size and not self.n_initial_points and CANCELLED not in self._fate:
             return self.codes, self._f  # the usual case
-        rows = slice(self.guests, self.size)
-        return self.told(rows) if GIVEN_UP in self._fate else (self.codes[rows], self._f[rows])
+        rows = slice(self.n_initial_points, self.size)
+        return self.told(rows) if CANCELLED in self._fate else (self.codes[rows], self._f[rows])
 
     def told(self, rows: slice = slice(None)) -> tuple[Points, Array]:
         """The points that have come back with a value, and these."""
         back = np.flatnonzero(np.frombuffer(self._fate, dtype=np.uint8)[rows] == TOLD)
         return self.codes[rows][back], self._f[rows][back]  # by index: the last ones drawn have no place in _f yet
 
-    def left_out(self) -> list[int]:
+    def pending_ids(self) -> list[int]:
         """The ids that are still out."""
         return [self.first + row for row, fate in enumerate(self._fate) if fate == OUT]
 

@@ -65,7 +65,7 @@ def minimize(
     space          Binary, Choice, Integer, Float, Space, or a list or dict of these
     budget         evaluations at most
     algorithm      a value such as `cga(space)`; None for the recommended one: `pbil_lambda(space)`, or with
-                   `deterministic` `team(space)`, or `pbil_survivor(space)` if there are numbers in the space
+                   `deterministic` `portfolio(space)`, or `pbil_elitist(space)` if there are numbers in the space
     target         stop at the first value that is as good
     timeout        stop after so many seconds, as soon as the evaluation under way is done
     stall          stop after so many evaluations without improvement
@@ -248,7 +248,7 @@ class _Run:
     def _spend(self, candidates: Batch) -> Status | None:
         """Evaluates and tells; what was evaluated is told whatever happens to the next."""
         values: list[float | Exception] = []
-        best, nfev = self.opt.lowest, self.opt.nfev
+        best, nfev = self.opt.lowest_fun, self.opt.nfev
         self.ahead = {}
         ended = False  # at the last of the values: what others were faster does not count
         try:
@@ -389,7 +389,7 @@ class _Run:
 
     def _report(self) -> None:
         """A row for the history, and an info for the callback, which may raise StopIteration."""
-        if self.callback is not None or self.history.due(self.opt.nit):
+        if self.callback is not None or self.history.keeps(self.opt.nit):
             info = self._info()
             self.history.append(info)
             try:
@@ -400,20 +400,20 @@ class _Run:
 
     def _show(self, nfev: int) -> None:
         if self.bar is not None:
-            self.bar.show(nfev, self.sign * self.opt.lowest, self.opt.lam, self.opt.failures)
+            self.bar.show(nfev, self.sign * self.opt.lowest_fun, self.opt.lam, self.opt.failures)
 
     def _info(self) -> Info:
-        return self.opt.info._replace(best=self.sign * self.opt.lowest)
+        return self.opt.info._replace(best=self.sign * self.opt.lowest_fun)
 
     def _reached(self) -> bool:
-        return self.target is not None and self.opt.lowest <= self.target
+        return self.target is not None and self.opt.lowest_fun <= self.target
 
     def _result(self, status: Status) -> Result:
         opt = self.opt
         if opt.nit and (not self.history or self.history[-1].iteration < opt.nit):
             self.history.append(self._info())
         best = opt.best
-        mode_fun = opt.mode_value
+        mode_fun = opt.mode_fun
         message = MESSAGES[status]
         if status is Status.FAILED and opt.failure:
             message += opt.failure.strip().splitlines()[-1]

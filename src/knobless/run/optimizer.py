@@ -32,8 +32,8 @@ from knobless.space.codec import algorithm_data, generator_data, generator_of, s
 from knobless.space.packing import Packing
 from knobless.space.space import Space
 
-from .cache import Memory
-from .candidates import GIVEN_UP, NOTHING, TOLD, Batch, Candidate, Iteration, ids_of, values_of
+from .cache import Cache
+from .candidates import CANCELLED, EMPTY, TOLD, Batch, Candidate, Iteration, ids_of, values_of
 from .snapshot import load, save
 
 STALE = 1000  # draws in a row without a new point after which the distribution is taken to have no more
@@ -111,7 +111,7 @@ class Optimizer:
         self.algorithm = algorithm.at_least(self.batch)
         self.rng, self._spare = _streams(rng)
         self._seed = None if isinstance(rng, (np.random.Generator, np.random.BitGenerator)) else _entropy(self.rng)
-        self._memory = Memory(self.space) if self.deterministic else None
+        self._cache = Cache(self.space) if self.deterministic else None
         self._begin(None if x0 is None else self.space.encode(x0, "x0"))
         self._late: dict[int, Late] = {}  # candidates of closed iterations that are still out
         self._again: list[int] = []  # out when another process ended: to be handed out again
@@ -142,14 +142,14 @@ class Optimizer:
     def _begin(self, x0: Points | None) -> None:
         """With x0, which is handed out before any point is drawn."""
         family = self.algorithm.family
-        self._guests = family.mode(family.initial())[None][:0] if x0 is None else x0[None]
+        self._initial_points = family.mode(family.initial())[None][:0] if x0 is None else x0[None]
         self._x0 = x0
         self._state: Any = self.algorithm.init(x0=x0)
-        self._iteration = Iteration(0, len(self._guests) + self.lam, guests=len(self._guests))
+        self._iteration = Iteration(0, len(self._initial_points) + self.lam, n_initial_points=len(self._initial_points))
 
     def __repr__(self) -> str:
         over = f"{self.algorithm.family.variables} variables"
-        return f"<Optimizer over {over}: best {self.lowest:.10g} after {self.nfev} evaluations>"
+        return f"<Optimizer over {over}: best {self.lowest_fun:.10g} after {self.nfev} evaluations>"
 
     # What one may look at.
 
@@ -179,7 +179,7 @@ class Optimizer:
         return None if self._best is None else Evaluation(self.space.decode(self._best[2]), self._best[0])
 
     @property
-    def lowest(self) -> float:
+    def lowest_fun(self) -> float:
         """The value of the best point so far; inf before there is one."""
         return math.inf if self._best is None else self._best[0]
 
@@ -189,16 +189,16 @@ class Optimizer:
         return self.space.decode(self.algorithm.family.mode(self._state.theta))
 
     @property
-    def mode_value(self) -> float | None:
+    def mode_fun(self) -> float | None:
         """What the most probable point gave, averaged over its recent evaluations; None if there were none.
 
         Recent are the last `RECENT` evaluations; of older ones only the best point is remembered.
         """
         code = self.algorithm.family.mode(self._state.theta)
-        if self._memory is not None:
-            return self._memory.recall(code)
+        if self._cache is not None:
+            return self._cache.recall(code)
         seen = self.space.visible(code[None])
-        found = [NOTHING]
+        found = [EMPTY]
         for iteration in (*self._recent, *([self._iteration] if self._iteration.drawn else [])):
             x, f = iteration.told()
             found.append(f[(self.space.visible(x) == seen).all(axis=1)])
@@ -207,10 +207,10 @@ class Optimizer:
         if len(values):
             return float(values.mean())
         same = self._best is not None and (self.space.visible(self._best[2][None]) == seen).all()
-        return self.lowest if same else None
+        return self.lowest_fun if same else None
 
     @property
-    def due(self) -> int:
+    def n_to_ask(self) -> int:
         """Candidates of this iteration that nobody has asked for yet, or that are to be asked for again."""
         return self._undrawn + len(self._again)
 
@@ -224,18 +224,18 @@ class Optimizer:
         return self._iteration.first + self._iteration.drawn
 
     @property
-    def out(self) -> Batch:
+    def pending(self) -> Batch:
         """The candidates that were asked for and have not come back."""
-        if self._memory is not None:
-            ids = self._memory.left_out()
+        if self._cache is not None:
+            ids = self._cache.pending_ids()
         else:
-            ids = [*self._late, *(self._iteration.left_out() if self._iteration.drawn else ())]
+            ids = [*self._late, *(self._iteration.pending_ids() if self._iteration.drawn else ())]
         return Batch(self.space, ids, self._codes_of(ids))
 
     @property
     def complete(self) -> bool:
         """Whether a deterministic objective has been evaluated everywhere."""
-        return self._memory is not None and len(self._memory) >= self.space.cardinality
+        return self._cache is not None and len(self._cache) >= self.space.cardinality
 
     @property
     def exhausted(self) -> bool:
@@ -248,7 +248,7 @@ class Optimizer:
         theta = self._state.theta.view()
         theta.flags.writeable = False
         snr, entropy = self.algorithm.snr(self._state), self.algorithm.family.entropy(theta)
-        return Info(self.nit, self.nfev, self.lowest, self.lam, self.eps, snr, entropy, theta)
+        return Info(self.nit, self.nfev, self.lowest_fun, self.lam, self.eps, snr, entropy, theta)
 
     # What one does.
 
@@ -261,8 +261,8 @@ class Optimizer:
             positive_int("k", k)
         if self._again:
             return self._ask_again(k)
-        if self._memory is not None:
-            return self._ask_new(k, self._memory)
+        if self._cache is not None:
+            return self._ask_new(k, self._cache)
         ids, codes = self._draw(k)
         return Batch(self.space, ids, codes)
 
@@ -290,7 +290,7 @@ class Optimizer:
         self._count(ids, f, errors)
         self._settle(ids, f, TOLD)
 
-    def give_up(self, candidates: Batch | Candidate | Iterable[Candidate]) -> None:
+    def cancel(self, candidates: Batch | Candidate | Iterable[Candidate]) -> None:
         """These candidates will never come back: the iteration goes on without them.
 
         One that failed because of what it is should be told as NaN instead, so that it ranks worst.
@@ -299,8 +299,8 @@ class Optimizer:
         self._expect(ids)
         f = np.full(len(ids), math.nan)
         if self._journal is not None:
-            self._record(self._journal, ids, GIVEN_UP, f, None)
-        self._settle(ids, f, GIVEN_UP)
+            self._record(self._journal, ids, CANCELLED, f, None)
+        self._settle(ids, f, CANCELLED)
 
     def add(self, x: Any, value: float) -> None:
         """A point evaluated elsewhere: it counts for `best` and, if `deterministic`, is never handed out.
@@ -330,9 +330,9 @@ class Optimizer:
             self._journal.close()
 
     def _add(self, code: Points, value: float) -> None:
-        if self._memory is not None:
-            self._memory.store(code, value)
-        if value < self.lowest:
+        if self._cache is not None:
+            self._cache.store(code, value)
+        if value < self.lowest_fun:
             self._best = value, -1, code
 
     def adopt(
@@ -343,7 +343,7 @@ class Optimizer:
         self.nit, self.nfev, self.failures = nit, nfev, failures
         if failures and self.failure is None:
             self.failure = "the objective returned NaN"
-        if best[0] < self.lowest:
+        if best[0] < self.lowest_fun:
             self._best = best[0], last.first, best[1]
         self._recent = deque([last])
         self._kept = last.drawn
@@ -360,30 +360,30 @@ class Optimizer:
         if k is None and not due:
             raise RuntimeError(
                 f"all {iteration.size} candidates of iteration {self.nit} are out and {iteration.missing} have not "
-                "come back: tell their values, give_up those that never will, or ask(k) for k candidates more"
+                "come back: tell their values, cancel those that never will, or ask(k) for k candidates more"
             )
         k = due if k is None else k
-        guests = min(k, len(self._guests))
-        start = iteration.drawn - iteration.guests + len(self._guests)  # of those that are no guests
+        guests = min(k, len(self._initial_points))
+        start = iteration.drawn - iteration.n_initial_points + len(self._initial_points)  # of those that are no guests
         codes = self.algorithm.ask(self._state, self.rng, min(k, due) - guests, start)
         if guests:
-            codes = np.concatenate([self._guests[:guests], codes])
-            self._guests = self._guests[guests:]
+            codes = np.concatenate([self._initial_points[:guests], codes])
+            self._initial_points = self._initial_points[guests:]
         if k > due:
             codes = np.concatenate([codes, self.algorithm.ask(self._state, self._spare, k - due, self.lam)])
         return iteration.extend(codes), codes
 
-    def _ask_new(self, k: int | None, memory: Memory) -> Batch:
+    def _ask_new(self, k: int | None, memory: Cache) -> Batch:
         """Draws until k points are new, or all of an iteration are looked at and some are new."""
         ids: Sequence[int] = ()
-        codes = self._guests[:0]
+        codes = self._initial_points[:0]
         while len(ids) < (1 if k is None else k) and not self.exhausted:
             left = None if k is None else min(k - len(ids), self._undrawn or k - len(ids))
             more, fresh = self._met(memory, left)
             ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)
         return Batch(self.space, ids, codes)
 
-    def _met(self, memory: Memory, k: int | None) -> tuple[Sequence[int], Points]:
+    def _met(self, memory: Cache, k: int | None) -> tuple[Sequence[int], Points]:
         """The new ones among the next k points; those whose value is known are settled."""
         ids, codes = self._draw(k)
         new, known, values = memory.meet(ids, codes)
@@ -411,19 +411,19 @@ class Optimizer:
         if isinstance(ids, range) and ids.start >= first:
             return self._iteration.codes[ids.start - first : ids.stop - first]
         each = [self._late[id].code if id < first else self._iteration.codes[id - first] for id in ids]
-        return np.array(each) if each else self._guests[:0]
+        return np.array(each) if each else self._initial_points[:0]
 
     def _expect(self, ids: Sequence[int]) -> None:
         """ValueError if one of these is not out."""
         out = isinstance(ids, range) and self._iteration.are_out(ids)
-        if out and (self._memory is None or all(map(self._memory.is_out, ids))):
+        if out and (self._cache is None or all(map(self._cache.is_out, ids))):
             return
         if len(set(ids)) < len(ids):
             raise ValueError(f"candidates: expected each once, got the ids {list(ids)}")
         for id in ids:
             if not 0 <= id < self._iteration.first + self._iteration.drawn:
                 raise ValueError(f"candidates: expected one that was asked for, got the unknown id {id}")
-            handed_out = self._memory is None or self._memory.is_out(id)
+            handed_out = self._cache is None or self._cache.is_out(id)
             if not handed_out or not (id in self._late or self._iteration.are_out([id])):
                 raise ValueError(f"candidates: expected one that is out, got id {id}, which was told or given up")
 
@@ -435,7 +435,9 @@ class Optimizer:
             self.failures += int(np.count_nonzero(f != f))
             self.failure = self.failure or (errors[0] if errors else "the objective returned NaN")
             lowest = np.fmin.reduce(f)
-        if lowest < self.lowest or (self._best is not None and lowest == self.lowest and min(ids) < self._best[1]):
+        if lowest < self.lowest_fun or (
+            self._best is not None and lowest == self.lowest_fun and min(ids) < self._best[1]
+        ):
             id = min(ids[i] for i in np.flatnonzero(f == lowest).tolist())
             if self._best is None or (lowest, id) < self._best[:2]:
                 late = id < self._iteration.first
@@ -446,8 +448,8 @@ class Optimizer:
         """Books what has come back, or never will, for this iteration and for points that wait for the same value."""
         if self._again:
             self._again = [id for id in self._again if id not in ids]
-        if self._memory is not None:
-            ids, f = self._memory.back(ids, f, keep=fate == TOLD)
+        if self._cache is not None:
+            ids, f = self._cache.back(ids, f, keep=fate == TOLD)
         if not self._late or (isinstance(ids, range) and ids.start >= self._iteration.first):
             self._iteration.settle(ids, f, fate)
         else:
@@ -469,12 +471,12 @@ class Optimizer:
         if iteration.missing:
             return
         if iteration.drawn > iteration.size:
-            for id in iteration.left_out():
+            for id in iteration.pending_ids():
                 position = id - iteration.first
                 self._late[id] = Late(self.nit, position, iteration.codes[position])
         x, f = iteration.harvest()
         self._state = self.algorithm.tell(self._state, x, f)
-        if self._memory is None:  # which has them all
+        if self._cache is None:  # which has them all
             self._recent.append(iteration)
             self._kept += iteration.drawn
             while self._kept - self._recent[0].drawn > RECENT:
@@ -548,8 +550,8 @@ class Optimizer:
             if fate == TOLD:
                 self._told(ids, f, [event.failure for event in each if event.failure])
             else:
-                self._settle(ids, f, GIVEN_UP)
-        self._again = list(self.out.ids)
+                self._settle(ids, f, CANCELLED)
+        self._again = list(self.pending.ids)
 
     def _redraw(self, drawn: int) -> None:
         """Until as many are drawn as had been, in all iterations."""
@@ -557,8 +559,8 @@ class Optimizer:
             k = min(drawn - self._drawn, self._undrawn or drawn - self._drawn)
             if k * self.algorithm.family.words > WORDS:
                 raise ValueError(f"{k} candidates at once are more than a journal may ask for")
-            if self._memory is not None:
-                self._met(self._memory, k)
+            if self._cache is not None:
+                self._met(self._cache, k)
             else:
                 self._draw(k)
 

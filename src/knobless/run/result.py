@@ -64,19 +64,19 @@ class History(Sequence[Row]):
         self.stride = 1
         self._last: Row | None = None
 
-    def due(self, iteration: int) -> bool:
+    def keeps(self, iteration: int) -> bool:
         return iteration % self.stride == 0
 
     def append(self, info: Info) -> None:
         row = Row(*info[:7])
-        if not self.due(row.iteration):
+        if not self.keeps(row.iteration):
             self._last = row
             return
         self._last = None
         self._rows.append(row)
         if len(self._rows) == self.LENGTH:
             self.stride *= 2
-            self._rows = [row for row in self._rows if self.due(row.iteration)]
+            self._rows = [row for row in self._rows if self.keeps(row.iteration)]
 
     def _all(self) -> list[Row]:
         return self._rows if self._last is None else [*self._rows, self._last]

@@ -27,7 +27,7 @@ from knobless.space.codec import algorithm_of, difference, parsed, space_data
 from knobless.space.packing import Packing
 from knobless.space.space import Space
 
-from .candidates import GIVEN_UP, OUT, TOLD, Iteration
+from .candidates import CANCELLED, OUT, TOLD, Iteration
 from .states import count, floats, listed, octets, state_data, state_of, text, whole
 
 if TYPE_CHECKING:
@@ -75,14 +75,14 @@ def _settle(folder: Path) -> None:
 
 
 def _state_data(opt: Optimizer) -> dict[str, Any]:
-    packing, memory = Packing(opt.space), opt._memory
+    packing, memory = Packing(opt.space), opt._cache
     late = [[id, each.iteration, each.position] for id, each in opt._late.items()]
-    codes = np.array([each.code for each in opt._late.values()]) if late else opt._guests[:0]
+    codes = np.array([each.code for each in opt._late.values()]) if late else opt._initial_points[:0]
     return {
         "algorithm": state_data(opt.algorithm, opt._state, packing),
-        "guests": _packed(packing, opt._guests),
-        "iteration": _iteration_data(packing, opt._iteration, opt._guests),
-        "recent": [_iteration_data(packing, each, opt._guests) for each in opt._recent],
+        "initial_points": _packed(packing, opt._initial_points),
+        "iteration": _iteration_data(packing, opt._iteration, opt._initial_points),
+        "recent": [_iteration_data(packing, each, opt._initial_points) for each in opt._recent],
         "late": late,
         "late_codes": _packed(packing, codes),
         "again": opt._again,
@@ -101,7 +101,7 @@ def _iteration_data(packing: Packing, iteration: Iteration, none: Points) -> dic
     return {
         "first": iteration.first,
         "size": iteration.size,
-        "guests": iteration.guests,
+        "n_initial_points": iteration.n_initial_points,
         "codes": _packed(packing, codes),
         "f": text(iteration._f),
         "fate": b64encode(bytes(iteration._fate)).decode(),
@@ -176,7 +176,7 @@ def _restore(opt: Optimizer, packing: Packing, data: dict[str, Any]) -> None:
     opt._state = state_of(opt.algorithm, data["algorithm"], packing, opt._x0)
     if opt.lam * family.words > WORDS:
         raise ValueError(f"lam_r: {opt.lam} samples are more than a snapshot may ask for")
-    opt._guests = _codes(packing, data, "guests")
+    opt._initial_points = _codes(packing, data, "initial_points")
     opt._iteration = _iteration_of(packing, _dict(data, "iteration"))
     recent = [_iteration_of(packing, each) for each in listed(data, "recent")]
     opt._recent, opt._kept = deque(recent), sum(each.drawn for each in recent)
@@ -189,14 +189,14 @@ def _restore(opt: Optimizer, packing: Packing, data: dict[str, Any]) -> None:
     best = data.get("best")
     if best is not None:
         opt._best = float(floats(best, "value")[0]), whole(best["id"], least=-1), _codes(packing, best, "code")[0]
-    if opt._memory is not None:
-        opt._memory.fill(*_memory_of(_dict(data, "memory"), opt._memory.width))
+    if opt._cache is not None:
+        opt._cache.fill(*_memory_of(_dict(data, "memory"), opt._cache.width))
     opt._stale, opt.nit, opt.nfev, opt.failures = (count(data, k) for k in ("stale", "nit", "nfev", "failures"))
     opt.failure = data.get("failure")
     if not isinstance(opt.failure, str | None):
         raise ValueError(f"failure: expected text, got {opt.failure!r:.100}")
     known = {*opt._late, *range(opt._iteration.first, opt._drawn)}
-    waiting = [] if opt._memory is None else opt._memory.contents()[1].values()
+    waiting = [] if opt._cache is None else opt._cache.contents()[1].values()
     early = all(id < opt._iteration.first for id in opt._late)
     if not (early and known.issuperset(opt._again) and all(known.issuperset(each) for each in waiting)):
         raise ValueError("expected candidates that are out")
@@ -205,10 +205,10 @@ def _restore(opt: Optimizer, packing: Packing, data: dict[str, Any]) -> None:
 def _iteration_of(packing: Packing, data: Any) -> Iteration:
     if not isinstance(data, dict):
         raise ValueError("expected an iteration")
-    iteration = Iteration(count(data, "first"), count(data, "size", least=1), count(data, "guests"))
+    iteration = Iteration(count(data, "first"), count(data, "size", least=1), count(data, "n_initial_points"))
     codes, f = _codes(packing, data, "codes"), floats(data, "f")
     fate = bytearray(octets(data, "fate"))
-    if len(fate) != len(codes) or not len(f) <= len(codes) or not set(fate) <= {OUT, TOLD, GIVEN_UP}:
+    if len(fate) != len(codes) or not len(f) <= len(codes) or not set(fate) <= {OUT, TOLD, CANCELLED}:
         raise ValueError("expected what became of each candidate")
     if len(codes):
         iteration.extend(codes)

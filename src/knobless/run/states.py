@@ -1,7 +1,7 @@
 """States of algorithms as plain data, for snapshots.
 
 A state of the loop is its numbers. That of P3 is what it was told: the key of its random numbers and the values, from
-which it is made again. That of a team is its members' and who has earned what.
+which it is made again. That of a portfolio is its members' and who has earned what.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 from knobless.core.adaptation import Signal
 from knobless.core.algorithm import Algorithm
-from knobless.core.elitism import Kept
+from knobless.core.elitism import Elite
 from knobless.core.igo import IGO, State
 from knobless.core.p3 import P3, Pyramid
-from knobless.core.portfolio import Team, TeamState
+from knobless.core.portfolio import Portfolio, PortfolioState
 from knobless.core.types import Array, Points
 from knobless.space.packing import Packing
 
@@ -33,7 +33,7 @@ def state_data(algorithm: Algorithm, state: Any, packing: Packing) -> dict[str, 
             return data if kept is None else data | {"kept": _kept_data(kept, packing)}
         case P3():
             return {"key": None if state.stream is None else state.stream.key, "told": text(np.array(state.told))}
-        case Team(members=members):
+        case Portfolio(members=members):
             each = zip(members, state.members, strict=True)
             return {
                 "members": [state_data(member, theirs, packing) for member, theirs in each],
@@ -54,7 +54,7 @@ def state_of(algorithm: Algorithm, data: Any, packing: Packing, x0: Points | Non
             return _loop_state(algorithm, data, packing)
         case P3():
             return _pyramid(algorithm.init(x0=x0), data)
-        case Team(members=members):
+        case Portfolio(members=members):
             n = len(members)
             theirs, idle = listed(data, "members"), tuple(whole(each) for each in listed(data, "idle"))
             turn, owner = count(data, "turn"), count(data, "owner")
@@ -62,7 +62,7 @@ def state_of(algorithm: Algorithm, data: Any, packing: Packing, x0: Points | Non
                 raise ValueError(f"members: expected the states of {n}")
             states = tuple(state_of(member, each, packing, x0) for member, each in zip(members, theirs, strict=True))
             best = data["best"]
-            return TeamState(states, turn, idle, None if best is None else _kept_of(best, packing), owner)
+            return PortfolioState(states, turn, idle, None if best is None else _kept_of(best, packing), owner)
     raise TypeError(f"algorithm: expected one of this library's own, whose state can be read, got {algorithm!r:.100}")
 
 
@@ -89,15 +89,15 @@ def _pyramid(fresh: Pyramid, data: dict[str, Any]) -> Pyramid:
     return fresh.again(None if key is None else whole(key, most=2**63), told.tolist())
 
 
-def _kept_data(kept: Kept, packing: Packing) -> dict[str, Any]:
+def _kept_data(kept: Elite, packing: Packing) -> dict[str, Any]:
     return {"x": b64encode(packing.pack(kept.x[None])).decode(), "f": text(np.array([kept.f]))}
 
 
-def _kept_of(data: Any, packing: Packing) -> Kept:
+def _kept_of(data: Any, packing: Packing) -> Elite:
     x, f = packing.unpack(octets(data, "x")), floats(data, "f")
     if len(x) != 1 or len(f) != 1:
         raise ValueError("kept: expected one point")
-    return Kept(x[0], float(f[0]))
+    return Elite(x[0], float(f[0]))
 
 
 # Fields of JSON, checked.

@@ -19,11 +19,11 @@ import numpy as np
 
 from knobless.core.adaptation import SNR, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm
-from knobless.core.elitism import BestSoFar, LastBest, Nobody
+from knobless.core.elitism import BestSoFar, LastBest, NoElitism
 from knobless.core.families import Family
 from knobless.core.igo import IGO
 from knobless.core.p3 import P3
-from knobless.core.portfolio import Team
+from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Quartiles, Truncation, Values
 
 from .space import Space
@@ -184,15 +184,15 @@ def _number(data: Any) -> float:
 def algorithm_data(algorithm: Algorithm) -> Any:
     """What an algorithm is beside its family, which is the space's."""
     match algorithm:
-        case IGO(survivors=Nobody()):
+        case IGO(elitism=NoElitism()):
             return {"preference": _part_data(algorithm.preference), "adaptation": _part_data(algorithm.adaptation)}
         case IGO():
             parts = {"preference": algorithm.preference, "adaptation": algorithm.adaptation}
-            return {name: _part_data(part) for name, part in (parts | {"survivors": algorithm.survivors}).items()}
+            return {name: _part_data(part) for name, part in (parts | {"elitism": algorithm.elitism}).items()}
         case P3(climbers=climbers):
             return {"p3": {"climbers": climbers}}
-        case Team(members=members):
-            return {"team": [algorithm_data(member) for member in members]}
+        case Portfolio(members=members):
+            return {"portfolio": [algorithm_data(member) for member in members]}
     return {"own": _named(type(algorithm))}
 
 
@@ -210,14 +210,14 @@ def _part_data(part: Any) -> Any:
 def algorithm_of(data: Any, family: Family, depth: int = DEPTH) -> Algorithm | None:
     """The algorithm that `algorithm_data` described; None if parts of it were not this library's own."""
     match data:
-        case {"preference": preference, "adaptation": adaptation, **rest} if rest.keys() <= {"survivors"}:
+        case {"preference": preference, "adaptation": adaptation, **rest} if rest.keys() <= {"elitism"}:
             parts = [_part_of(each) for each in (preference, adaptation, *rest.values())]
             return None if None in parts else IGO(family, *parts)
         case {"p3": {"climbers": int() as climbers}} if 0 < climbers <= PARAMETERS and type(climbers) is int:
             return P3(family, climbers)
-        case {"team": [_, *_] as each} if depth:
+        case {"portfolio": [_, *_] as each} if depth:
             members = [algorithm_of(member, family, depth - 1) for member in each]
-            return None if None in members else Team(tuple(filter(None, members)))
+            return None if None in members else Portfolio(tuple(filter(None, members)))
         case {"own": str()}:
             return None
     raise ValueError(f"expected an algorithm, got {_shown(data)}")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from knobless._checks import positive_int
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
-from knobless.core.elitism import NOBODY
+from knobless.core.elitism import NO_ELITISM
 from knobless.core.igo import IGO
 from knobless.core.preferences import Preference, Quartiles, Truncation
 from knobless.recipes import pbil_epsilon
@@ -71,8 +71,8 @@ class Search(nn.Module):
             raise ValueError("algorithm: expected one made for this very space, such as pbil_lambda(space)")
         if not isinstance(self.algorithm.preference, (Quartiles, Truncation)):
             raise TypeError(f"algorithm: expected a preference by rank, got {self.algorithm.preference!r}")
-        if self.algorithm.survivors != NOBODY:
-            raise TypeError(f"algorithm: expected one without survivors, got {self.algorithm.survivors!r}")
+        if self.algorithm.elitism != NO_ELITISM:
+            raise TypeError(f"algorithm: expected one without elitism, got {self.algorithm.elitism!r}")
         rows = 1 if trials is None else positive_int("trials", trials)
         self._lead = () if trials is None else (rows,)
         self._words = family.words  # looked up here: torch.compile does not enter the lock of a cached property

@@ -1,7 +1,7 @@
 """The stack of experiment I, up and back: as one writes it down and, for a GPU, as one kernel each.
 
-Thirty trainings of 31 small layers are hundreds of small kernels when each operation is one. `climb` and `return_from`
-take some rows of one trial through all layers in one program, so that X never leaves the processor.
+Thirty trainings of 31 small layers are hundreds of small kernels when each operation is one. `stack_forward` and
+`stack_backward` take some rows of one trial through all layers in one program, so that X never leaves the processor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ by_hand = torch.compiler.disable
 
 
 @by_hand
-def climb(X: Tensor, W: Tensor, b: Tensor, keep: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+def stack_forward(X: Tensor, W: Tensor, b: Tensor, keep: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
     """X ← keep·X + m·relu(X W + b), layer after layer: what comes out, and X before each layer [R, L, rows, D].
 
     X is [R, A·B, D], W [R, L, D, D], b [R, L, D]; keep and m [R, A, L] hold for all rows of an architecture.
@@ -44,7 +44,7 @@ def climb(X: Tensor, W: Tensor, b: Tensor, keep: Tensor, m: Tensor) -> tuple[Ten
 
 
 @by_hand
-def return_from(G: Tensor, W: Tensor, b: Tensor, keep: Tensor, m: Tensor, passed: Tensor) -> tuple[Tensor, Tensor]:
+def stack_backward(G: Tensor, W: Tensor, b: Tensor, keep: Tensor, m: Tensor, passed: Tensor) -> tuple[Tensor, Tensor]:
     """The way back: from the gradient of what came out to that of X, and those of X W + b [R, L, rows, D]."""
     trials, rows, width = G.shape
     layers, archs = m.shape[2], m.shape[1]

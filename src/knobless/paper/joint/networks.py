@@ -72,9 +72,9 @@ class Layers:
         archs = masks.shape[1]
         X = linear(x, first, b_first).relu()
         keep, m = self._gates(masks, X)
-        out, passed = kernels.climb(repeated(X, archs), hidden, b_hidden, keep, m)
+        out, passed = kernels.stack_forward(repeated(X, archs), hidden, b_hidden, keep, m)
         losses, G = cross_entropy(linear(out, last, b_last), y, archs)
-        G_in, GZ = kernels.return_from(G @ last.mT, hidden, b_hidden, keep, m, passed)
+        G_in, GZ = kernels.stack_backward(G @ last.mT, hidden, b_hidden, keep, m, passed)
         G_first = torch.where(X > 0, apart(G_in, archs).sum(1), 0.0)
         return losses, [(x, G_first), (passed, GZ), (out, G)]
 

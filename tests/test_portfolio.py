@@ -1,4 +1,4 @@
-"""A team: who has the turn, what each has spent, who hears of what; and how far the recommended one gets."""
+"""A portfolio: who has the turn, what each has spent, who hears of what; and how far the recommended one gets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import knobless as kl
 from knobless.core.adaptation import Signal
-from knobless.core.portfolio import TeamState
+from knobless.core.portfolio import PortfolioState
 from knobless.problems import LeadingOnes, MaxSat, OneMax
 from knobless.run.states import state_data, state_of
 from knobless.space.packing import Packing
@@ -56,10 +56,10 @@ class Member:
     def tell(self, state, x, f):
         return state._replace(told=(*state.told, tuple(f.tolist())))
 
-    def hear(self, state, x, f):
+    def inject(self, state, x, f):
         return state._replace(heard=(*state.heard, (len(state.told), tuple(x.tolist()), f)))
 
-    def rests(self, state):
+    def can_yield(self, state):
         return len(state.told) % self.stamina == 0
 
     def eps(self, state):
@@ -108,14 +108,14 @@ values = st.one_of(st.integers(-9, 9).map(float), st.sampled_from([math.nan, mat
 def test_the_books_are_those_of_the_whole_record(data):
     size = st.builds(Member, st.integers(1, 3), st.integers(1, 3))
     members = tuple(data.draw(st.lists(size, min_size=1, max_size=4)))
-    team = kl.Team(members)
-    rng, state, turns, seen = np.random.default_rng(0), team.init(), [], []
+    portfolio = kl.Portfolio(members)
+    rng, state, turns, seen = np.random.default_rng(0), portfolio.init(), [], []
     for _ in range(data.draw(st.integers(1, 15))):
-        assert team.lam(state) == members[state.turn].size
-        x = team.ask(state, rng)
+        assert portfolio.lam(state) == members[state.turn].size
+        x = portfolio.ask(state, rng)
         f = data.draw(st.lists(values, min_size=len(x), max_size=len(x)))
         turns.append(([tuple(row) for row in x.tolist()], f))
-        state = team.tell(state, x, np.array(f))
+        state = portfolio.tell(state, x, np.array(f))
         seen.append(state)
     heard = [[] for _ in members]
     told = [[] for _ in members]
@@ -134,76 +134,76 @@ def test_the_books_are_those_of_the_whole_record(data):
 # What follows from the rule
 
 
-def spent(team, f, calls, seed=0):
+def spent(portfolio, f, calls, seed=0):
     """After each turn: whose it was, and what each member has spent; and the last state."""
-    rng, state, total, turns = np.random.default_rng(seed), team.init(), [0] * len(team.members), []
+    rng, state, total, turns = np.random.default_rng(seed), portfolio.init(), [0] * len(portfolio.members), []
     while sum(total) < calls:
-        who, x = state.turn, team.ask(state, rng)
-        state = team.tell(state, x, np.array([f(row) for row in x], dtype=float))
+        who, x = state.turn, portfolio.ask(state, rng)
+        state = portfolio.tell(state, x, np.array([f(row) for row in x], dtype=float))
         total[who] += len(x)
         turns.append((who, tuple(total)))
     return turns, state
 
 
 @pytest.mark.parametrize(
-    "team",
+    "portfolio",
     [
-        kl.team(kl.Binary(20)),
-        kl.Team((kl.pbil_lambda(kl.Bernoulli(20)), kl.cga(kl.Bernoulli(20)), kl.p3(kl.Bernoulli(20)))),
-        kl.Team((Member(3, 2), Member(1, 5), Member(2, 1))),
+        kl.portfolio(kl.Binary(20)),
+        kl.Portfolio((kl.pbil_lambda(kl.Bernoulli(20)), kl.cga(kl.Bernoulli(20)), kl.p3(kl.Bernoulli(20)))),
+        kl.Portfolio((Member(3, 2), Member(1, 5), Member(2, 1))),
     ],
     ids=["recommended", "three", "scripted"],
 )
-def test_where_nobody_leads_all_spend_alike_up_to_one_turn(team):
-    turns, _ = spent(team, lambda x: 1.0, 3000)
+def test_where_nobody_leads_all_spend_alike_up_to_one_turn(portfolio):
+    turns, _ = spent(portfolio, lambda x: 1.0, 3000)
     longest, begun = 0, turns[0][1]
     for (who, before), (then, _) in itertools.pairwise(turns):
         if who != then:
             longest, begun = max(longest, before[who] - begun[who]), before
-    assert {who for who, _ in turns} == set(range(len(team.members)))
+    assert {who for who, _ in turns} == set(range(len(portfolio.members)))
     for _, total in turns:
         assert max(total) - min(total) <= longest + 3 + 1  # a turn, an iteration of it, and the first call, which led
 
 
 @pytest.mark.parametrize("leader", [0, 1, 2])
 def test_a_leader_is_not_disturbed(leader):
-    team = kl.Team((Member(), Member(), Member()))
-    rng, state, value = np.random.default_rng(0), team.init(), 0.0
+    portfolio = kl.Portfolio((Member(), Member(), Member()))
+    rng, state, value = np.random.default_rng(0), portfolio.init(), 0.0
     turns = []
     for _ in range(50):
         turns.append(state.turn)
-        x = team.ask(state, rng)
+        x = portfolio.ask(state, rng)
         value -= 1.0
-        state = team.tell(state, x, np.array([value if state.turn == leader else 5.0]))
+        state = portfolio.tell(state, x, np.array([value if state.turn == leader else 5.0]))
     first = turns.index(leader)
     assert set(turns[first:]) == {leader}
     assert first <= 3
 
 
 def test_whoever_led_last_goes_on_until_it_has_spent_as_much_as_the_others():
-    team = kl.Team((Member(), Member()))
-    rng, state, turns = np.random.default_rng(0), team.init(), []
+    portfolio = kl.Portfolio((Member(), Member()))
+    rng, state, turns = np.random.default_rng(0), portfolio.init(), []
     for value in (9, 9, 9, 9, 8, 9, 9, 9, 9, 9):  # the fifth is of the second member
         turns.append(state.turn)
-        state = team.tell(state, team.ask(state, rng), np.array([float(value)]))
+        state = portfolio.tell(state, portfolio.ask(state, rng), np.array([float(value)]))
     # The first call of all leads, and then they alternate; once the second leads, it has as many calls as the first
     # has spent in vain until then.
     assert turns == [0, 0, 1, 0, 1, 1, 1, 0, 1, 0]
 
 
 def test_the_best_point_is_shared():
-    """Whoever has survivors and had a turn that did not lead has the team's best for one."""
-    team = kl.team(kl.Binary(20))
+    """Whoever has survivors and had a turn that did not lead has the portfolio's best for one."""
+    portfolio = kl.portfolio(kl.Binary(20))
     f = lambda x: sum((i + 3) ** 5 * (int(xi) + 1) for i, xi in enumerate(x)) * 2654435761 % 2**32  # noqa: E731
-    rng, state, lowest, shared = np.random.default_rng(1), team.init(), math.inf, 0
+    rng, state, lowest, shared = np.random.default_rng(1), portfolio.init(), math.inf, 0
     for _ in range(800):
-        who, x = state.turn, team.ask(state, rng)
+        who, x = state.turn, portfolio.ask(state, rng)
         values = np.array([f(row) for row in x], dtype=float)
-        state = team.tell(state, x, values)
+        state = portfolio.tell(state, x, values)
         lowest = min(lowest, values.min())
         assert state.best.f == lowest == f(state.best.x)
         if who == 1:
-            kept = state.members[1].kept
+            kept = state.members[1].elite
             if state.owner != 1:
                 assert (kept.f, kept.x.tolist()) == (lowest, state.best.x.tolist())
                 shared += 1
@@ -211,30 +211,30 @@ def test_the_best_point_is_shared():
 
 
 def test_the_last_member_speaks():
-    team = kl.Team((Member(4), kl.pbil_epsilon(FAMILY), kl.pbil_survivor(FAMILY)))
-    _, state = spent(team, lambda x: float(x.sum()), 300)
-    last, theirs = team.members[-1], state.members[-1]
+    portfolio = kl.Portfolio((Member(4), kl.pbil_epsilon(FAMILY), kl.pbil_elitist(FAMILY)))
+    _, state = spent(portfolio, lambda x: float(x.sum()), 300)
+    last, theirs = portfolio.members[-1], state.members[-1]
     assert state.theta.tolist() == theirs.theta.tolist()
-    assert (team.eps(state), team.snr(state)) == (last.eps(theirs), last.snr(theirs))
+    assert (portfolio.eps(state), portfolio.snr(state)) == (last.eps(theirs), last.snr(theirs))
     assert state.signal is theirs.signal
 
 
 def test_at_least_holds_for_every_member():
-    more = kl.team(kl.Binary(5)).at_least(7)
+    more = kl.portfolio(kl.Binary(5)).at_least(7)
     assert [member.lam(member.init()) for member in more.members] == [7, 7]
 
 
 def test_a_team_may_be_in_a_team():
-    inner = kl.Team((Member(1, 2), Member(2, 1)))
-    team = kl.Team((inner, Member(1, 3)))
-    turns, state = spent(team, lambda x: float(x.sum()), 200)
+    inner = kl.Portfolio((Member(1, 2), Member(2, 1)))
+    portfolio = kl.Portfolio((inner, Member(1, 3)))
+    turns, state = spent(portfolio, lambda x: float(x.sum()), 200)
     assert {who for who, _ in turns} == {0, 1}
     assert all(member.told for member in state.members[0].members)
 
 
 def test_writing_to_the_copy_of_a_state_changes_nothing():
-    team = kl.team(kl.Binary(8))
-    _, state = spent(team, lambda x: float(x.sum()), 200)
+    portfolio = kl.portfolio(kl.Binary(8))
+    _, state = spent(portfolio, lambda x: float(x.sum()), 200)
     best, theta = state.best.x.tolist(), state.theta.tolist()
     copy = state.copy()
     copy.best.x[:] = 7
@@ -246,20 +246,22 @@ def test_writing_to_the_copy_of_a_state_changes_nothing():
 def test_what_was_saved_is_the_team_as_it_was(calls):
     space = kl.Space.of(kl.Binary(12))
     family = space.family
-    team = kl.Team((kl.cga(family), kl.p3(family), kl.Team((kl.pbil_survivor(family), kl.pbil_lambda(family)))))
+    portfolio = kl.Portfolio(
+        (kl.cga(family), kl.p3(family), kl.Portfolio((kl.pbil_elitist(family), kl.pbil_lambda(family))))
+    )
     hashed = lambda x: sum((i + 3) ** 5 * (int(xi) + 1) for i, xi in enumerate(x)) * 2654435761 % 997  # noqa: E731
-    _, state = spent(team, hashed, calls)
+    _, state = spent(portfolio, hashed, calls)
     packing = Packing(space)
 
     def shown(state):
-        if isinstance(state, TeamState):
+        if isinstance(state, PortfolioState):
             best = state.best and (state.best.x.tolist(), state.best.x.dtype, state.best.f)
             return state.turn, state.idle, state.owner, best, [shown(member) for member in state.members]
         kept = getattr(state, "kept", None)
         return state.theta.tolist(), state.signal.lam_r, kept and (kept.x.tolist(), kept.f)
 
-    data = json.loads(json.dumps(state_data(team, state, packing)))
-    assert shown(state_of(team, data, packing, None)) == shown(state)
+    data = json.loads(json.dumps(state_data(portfolio, state, packing)))
+    assert shown(state_of(portfolio, data, packing, None)) == shown(state)
     assert calls < 150 or (state.owner and min(state.idle))  # or else less would be seen
 
 
@@ -276,7 +278,7 @@ def test_what_was_saved_is_the_team_as_it_was(calls):
 )
 def test_errors_name_the_argument(members, error):
     with pytest.raises(error, match=r"^members\b"):
-        kl.Team(members)
+        kl.Portfolio(members)
 
 
 # How far the recommended one gets
@@ -284,15 +286,15 @@ def test_errors_name_the_argument(members, error):
 
 def calls(problem, seed, cap):
     """Until the optimum, inf if that takes more than `cap`."""
-    team, rng, spent = kl.team(problem.space), np.random.default_rng(seed), 0
-    state = team.init()
+    portfolio, rng, spent = kl.portfolio(problem.space), np.random.default_rng(seed), 0
+    state = portfolio.init()
     while spent < cap:
-        x = team.ask(state, rng)
+        x = portfolio.ask(state, rng)
         f = problem.costs(x)
         if not f.all():
             return spent + int(f.argmin()) + 1
         spent += len(f)
-        state = team.tell(state, x, f)
+        state = portfolio.tell(state, x, f)
     return math.inf
 
 

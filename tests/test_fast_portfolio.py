@@ -1,4 +1,4 @@
-"""P3, survivors and the team compiled: fed the same random numbers they ask for the same points in the same order."""
+"""P3, elitism and the portfolio compiled: the same random numbers give the same points in the same order."""
 
 import math
 import signal
@@ -92,12 +92,12 @@ def algorithms(n):
     family = kl.Bernoulli(n)
     return {
         "p3": kl.p3(family),
-        "team": kl.team(family),
-        "survivor": kl.pbil_survivor(family),
-        "best so far": replace(kl.pbil_lambda(family), survivors=kl.BestSoFar()),
+        "portfolio": kl.portfolio(family),
+        "elitist": kl.pbil_elitist(family),
+        "best so far": replace(kl.pbil_lambda(family), elitism=kl.BestSoFar()),
         "paper": kl.pbil_lambda(family),
-        "greedy team": kl.Team((kl.P3(family), replace(kl.pbil_lambda(family), survivors=kl.BestSoFar()))),
-        "deaf team": kl.Team((kl.P3(family), kl.cga(family))),
+        "greedy portfolio": kl.Portfolio((kl.P3(family), replace(kl.pbil_lambda(family), elitism=kl.BestSoFar()))),
+        "deaf portfolio": kl.Portfolio((kl.P3(family), kl.cga(family))),
     }
 
 
@@ -137,7 +137,7 @@ def test_long_runs_of_p3_build_the_same_pyramid():
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 6])
-@pytest.mark.parametrize("name", ["p3", "team", "survivor", "paper"])
+@pytest.mark.parametrize("name", ["p3", "portfolio", "elitist", "paper"])
 def test_small_spaces_come_to_their_end(n, name):
     for seed in range(2):
         noted = Noted(noisy(seed), n, 100)
@@ -145,7 +145,7 @@ def test_small_spaces_come_to_their_end(n, name):
         assert result.status in (kl.Status.EXHAUSTED, kl.Status.CONVERGED)
 
 
-@pytest.mark.parametrize("name", ["p3", "team", "survivor"])
+@pytest.mark.parametrize("name", ["p3", "portfolio", "elitist"])
 def test_limits_are_met_to_the_evaluation(name):
     noted = Noted(problems.Traps(20, 5), 20, 20_000)
     algorithm = algorithms(20)[name]
@@ -159,7 +159,7 @@ def test_limits_are_met_to_the_evaluation(name):
 
 
 def test_a_run_goes_on_where_it_stopped():
-    algorithm = kl.team(kl.Bernoulli(40))
+    algorithm = kl.portfolio(kl.Bernoulli(40))
     once, often = (fast.Run(fast.compiled(problems.Traps(40)), algorithm, 5, deterministic=True) for _ in range(2))
     once.go(iterations=9000)
     for i in range(90):

@@ -1,4 +1,4 @@
-"""Survivors: whom the rules keep, how a kept point pulls θ, and that it says nothing of the signal."""
+"""Elitism: whom the rules keep, how a kept point pulls θ, and that it says nothing of the signal."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from knobless import (
     Bernoulli,
     BestSoFar,
     Binary,
+    Elite,
     Gaussian,
-    Kept,
     LastBest,
-    Nobody,
+    NoElitism,
     Optimizer,
     Quartiles,
     Truncation,
     Values,
     cga,
+    pbil_elitist,
     pbil_lambda,
-    pbil_survivor,
 )
 
 PREFERENCES = {"quartiles": Quartiles(), "best": Truncation(1), "values": Values()}
@@ -75,8 +75,8 @@ def test_the_rules_are_plain_folds(rule, plain, iterations):
 
 
 def test_nobody_is_kept():
-    assert Nobody()(Kept(np.zeros(1), 0.0), np.ones((1, 1)), np.array([-1.0])) is None
-    assert pbil_lambda(Bernoulli(3)).survivors == Nobody()
+    assert NoElitism()(Elite(np.zeros(1), 0.0), np.ones((1, 1)), np.array([-1.0])) is None
+    assert pbil_lambda(Bernoulli(3)).elitism == NoElitism()
 
 
 @pytest.mark.parametrize("rule", [LastBest(), BestSoFar()])
@@ -103,11 +103,11 @@ def test_the_signal_has_length_one_when_f_tells_nothing(family, preference, data
     lam, theta = data.draw(st.integers(2, 4)), data.draw(thetas(family))
     f = frozen(data.draw(st.lists(st.integers(0, 2), min_size=lam, max_size=lam)), float)
     points, _ = support(family, theta)
-    survivor = st.builds(Kept, st.sampled_from(list(points)), st.integers(-1, 3).map(float))
+    survivor = st.builds(Elite, st.sampled_from(list(points)), st.integers(-1, 3).map(float))
     kept = data.draw(st.one_of(st.none(), survivor, survivor))
     spy = Spy()
     algorithm = IGO(family, preference, spy, LastBest())
-    state = algorithm.init(theta)._replace(kept=kept)
+    state = algorithm.init(theta)._replace(elite=kept)
     mean2, mean = 0.0, 0.0
     for x, p in tuples(family, theta, lam):
         algorithm.tell(state, x, f)
@@ -126,13 +126,13 @@ def test_the_signal_has_length_one_when_f_tells_nothing(family, preference, data
 def test_with_the_survivor_in_it_the_signal_would_have_another_length(at, length2):
     """A likely survivor would make it shorter and an unlikely one longer: it is left out for a reason."""
     family, lam = Bernoulli(1).within(50), 2
-    theta, f, kept = frozen([0.9]), frozen([1.0, 2.0]), Kept(frozen([at]), 0.0)
+    theta, f, kept = frozen([0.9]), frozen([1.0, 2.0]), Elite(frozen([at]), 0.0)
     spy = Spy()
     algorithm = IGO(family, Quartiles(), spy, LastBest())
     share = Quartiles()(np.append(f, kept.f)) / (lam + 1)
     without = with_it = 0.0
     for x, p in tuples(family, theta, lam):
-        algorithm.tell(algorithm.init(theta)._replace(kept=kept), x, f)
+        algorithm.tell(algorithm.init(theta)._replace(elite=kept), x, f)
         z, noise = spy.told.pop()
         without += p * float(z @ z) / noise**2
         z = z + share[-1] * family.whiten(theta, kept.x - theta)
@@ -170,10 +170,10 @@ def test_samples_and_survivor_are_ranked_together_and_all_pull(family, preferenc
     each = st.sampled_from(list(points))
     x = frozen(data.draw(st.lists(each, min_size=lam, max_size=lam)))
     f = frozen(data.draw(st.lists(values, min_size=lam, max_size=lam)), float)
-    kept = Kept(data.draw(each), data.draw(st.integers(-2, 2).map(float)))
+    kept = Elite(data.draw(each), data.draw(st.integers(-2, 2).map(float)))
     eps = 0.5
     algorithm = IGO(family, preference, Spy(), LastBest())
-    state = algorithm.tell(algorithm.init(theta)._replace(kept=kept), x, f)
+    state = algorithm.tell(algorithm.init(theta)._replace(elite=kept), x, f)
     everyone, w = np.vstack([x, kept.x]), preference(np.append(f, kept.f))
     gradient = np.zeros(len(theta))
     if len(set(w.tolist())) > 1:
@@ -230,9 +230,9 @@ def test_the_loop_with_a_survivor_is_its_plain_transcription(n, seed, kind, so_f
             return float(-sum(itertools.takewhile(bool, map(int, x))))
         return float(hashed) if kind == "rugged" else (math.nan, math.inf, 1.0, 0.0)[hashed % 4]
 
-    algorithm = pbil_survivor(Bernoulli(n))
+    algorithm = pbil_elitist(Bernoulli(n))
     if so_far:
-        algorithm = replace(algorithm, survivors=BestSoFar())
+        algorithm = replace(algorithm, elitism=BestSoFar())
     rng, state, spent = np.random.default_rng(seed), algorithm.init(), set()
     for _, (y, phi, kept) in zip(range(120), plain_run(n, drawn_rows(seed, n), f, so_far), strict=False):
         state.theta.flags.writeable = state.signal.s.flags.writeable = False
@@ -240,7 +240,7 @@ def test_the_loop_with_a_survivor_is_its_plain_transcription(n, seed, kind, so_f
         state = algorithm.tell(state, x, frozen([f(xi) for xi in x], float))
         assert x.tolist() == y
         np.testing.assert_allclose(state.theta, phi, rtol=0, atol=1e-12)
-        assert (None if state.kept is None else (state.kept.x.tolist(), state.kept.f)) == kept
+        assert (None if state.elite is None else (state.elite.x.tolist(), state.elite.f)) == kept
         spent.add(len(x))
     assert len(spent) > 2 or n < 24 or kind == "leading"
 
@@ -251,12 +251,12 @@ def test_the_loop_with_a_survivor_is_its_plain_transcription(n, seed, kind, so_f
 @pytest.mark.parametrize("value", [0.0, math.inf, math.nan])
 @pytest.mark.parametrize("rule", [LastBest(), BestSoFar()])
 def test_a_flat_objective_moves_nothing_but_the_survivor(rule, value):
-    algorithm = replace(pbil_lambda(Bernoulli(5)), survivors=rule)
+    algorithm = replace(pbil_lambda(Bernoulli(5)), elitism=rule)
     rng, state = np.random.default_rng(0), algorithm.init()
     for _ in range(50):
         x = algorithm.ask(state, rng)
         state = algorithm.tell(state, x, np.full(len(x), value))
-        assert (None if state.kept is None else state.kept.x.tolist()) == (x[0].tolist() if value == 0.0 else None)
+        assert (None if state.elite is None else state.elite.x.tolist()) == (x[0].tolist() if value == 0.0 else None)
     assert state.theta.tolist() == [0.5] * 5
     assert not state.signal.s.any()
 
@@ -264,19 +264,19 @@ def test_a_flat_objective_moves_nothing_but_the_survivor(rule, value):
 def test_hearing_of_a_point_makes_it_the_survivor_where_there_are_any():
     x = np.array([1, 0, 1], dtype=np.int8)
     family = Bernoulli(3)
-    alone, kept = cga(family), pbil_survivor(family)
-    assert alone.hear(alone.init(), x, -1.0).kept is None
-    heard = kept.hear(kept.init(), x, -1.0)
-    assert (heard.kept.x.tolist(), heard.kept.f) == ([1, 0, 1], -1.0)
+    alone, kept = cga(family), pbil_elitist(family)
+    assert alone.inject(alone.init(), x, -1.0).elite is None
+    heard = kept.inject(kept.init(), x, -1.0)
+    assert (heard.elite.x.tolist(), heard.elite.f) == ([1, 0, 1], -1.0)
     assert heard.theta.tolist() == [0.5] * 3
 
 
 def test_writing_to_the_state_that_was_handed_out_changes_nothing():
-    opt, other = (Optimizer(Binary(6), pbil_survivor(Bernoulli(6)), rng=0) for _ in range(2))
+    opt, other = (Optimizer(Binary(6), pbil_elitist(Bernoulli(6)), rng=0) for _ in range(2))
     for _ in range(20):
         for each in (opt, other):
             each.tell(batch := each.ask(), [float(c.x.sum()) for c in batch])
-        if (kept := opt.state.kept) is not None:
+        if (kept := opt.state.elite) is not None:
             kept.x[:] = 7
         assert opt.theta.tolist() == other.theta.tolist()
-    assert opt.state.kept.x.tolist() == other.state.kept.x.tolist()
+    assert opt.state.elite.x.tolist() == other.state.elite.x.tolist()
