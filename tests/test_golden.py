@@ -28,7 +28,7 @@ import knobless as kl
 
 GOLDEN = Path(__file__).parent / "golden"
 SEEDS = (0, 1)
-GROUP = 25  # evaluations per digest
+GROUP = 25  # evaluations or steps per digest
 TOLERANCE = 1e-12  # of theta
 
 
@@ -44,22 +44,28 @@ def text(x):
     return f"{x + 0.0:.6g}" if isinstance(x, float) else str(x)
 
 
+def digests(lines):
+    """Return one digest per group of lines, so that the place of the first difference is known."""
+    groups = ["\n".join(lines[i : i + GROUP]) for i in range(0, len(lines), GROUP)]
+    return " ".join(hashlib.sha256(group.encode()).hexdigest()[:8] for group in groups)
+
+
 class Record:
-    """The evaluations of a run in order, and λ and θ after each iteration or step."""
+    """The evaluations of a run in order, and λ, θ and what else is known after each iteration or step."""
 
     def __init__(self):
-        self.evaluations, self.lam, self.theta = [], [], []
+        self.evaluations, self.lam, self.theta, self.steps = [], [], [], []
 
     def evaluated(self, x, value):
         self.evaluations.append(f"{text(x)} -> {value}")
 
-    def stepped(self, lam, theta):
+    def stepped(self, lam, theta, *known):
         self.lam.append(lam)
         self.theta.append(" ".join(map(repr, theta.tolist())))
+        self.steps.append(" ".join(map(text, known)))
 
     def data(self, **outcome):
         """Return entries of short text; the readable ones come before the digests of all evaluations."""
-        groups = [self.evaluations[i : i + GROUP] for i in range(0, len(self.evaluations), GROUP)]
         lam = [(lam, len(list(group))) for lam, group in groupby(self.lam)]
         return {
             "first": self.evaluations[:3],
@@ -67,7 +73,8 @@ class Record:
             "count": len(self.evaluations),
             "lam": " ".join(f"{lam}x{n}" if n > 1 else f"{lam}" for lam, n in lam),
             **outcome,
-            "digests": " ".join(hashlib.sha256("\n".join(group).encode()).hexdigest()[:8] for group in groups),
+            "evaluations": digests(self.evaluations),
+            "steps": digests(self.steps),
             "theta early": self.theta[len(self.theta) // 10],
             "theta": self.theta[-1],
         }
@@ -116,7 +123,7 @@ def trajectory(algorithm, objective, seed, iterations):
         for row, value in zip(x, f.tolist(), strict=True):
             record.evaluated(row, value)
         state = algorithm.tell(state, x, f)
-        record.stepped(len(x), state.theta)
+        record.stepped(len(x), state.theta, len(record.evaluations))
     return record.data()
 
 
@@ -155,6 +162,11 @@ def trajectories(recipe, families, objectives=(ties,), iterations=60):
 def bumpy(x):
     """Return a value of a binary point, with ties and a deceptive basin."""
     return float(np.count_nonzero(x[1:] != x[:-1]) + (len(x) if not x.any() else x.sum() % 5))
+
+
+def coarse(x):
+    """Return one of four values of a binary point: the best value so far is often met again."""
+    return float(x.sum() // 4)
 
 
 def cost(x):
@@ -239,12 +251,20 @@ def drive(step, objective, space, budget, record=None, **options):
     number = 0
     while opt.nfev < budget:
         opt = step(opt, tell, pending, number) or opt
-        record.stepped(opt.lam, opt.theta)
+        best = opt.best or (None, None)
+        record.stepped(opt.lam, opt.theta, *best, opt.nfev, opt.nit, opt.failures)
         number += 1
     opt.close()
     x, fun = opt.best
     return record.data(
-        x=text(x), fun=fun, nfev=opt.nfev, nit=opt.nit, failures=opt.failures, mode=text(opt.mode), eps=text(opt.eps)
+        x=text(x),
+        fun=fun,
+        nfev=opt.nfev,
+        nit=opt.nit,
+        failures=opt.failures,
+        mode=text(opt.mode),
+        mode_fun=text(opt.mode_value),
+        eps=text(opt.eps),
     )
 
 
@@ -270,7 +290,8 @@ OPTIMIZER = {
     "in order, mixed": partial(drive, in_order, cost, SPACE, 150, rng=1),
     "shuffled": partial(drive, shuffled, bumpy, TWELVE, 150, rng=0, batch=3),
     "more than lam": partial(drive, late, bumpy, TWELVE, 150, rng=2),
-    "more than lam, mixed": partial(drive, late, cost, SPACE, 150, rng=3, batch=4),
+    "more than lam, mixed": partial(drive, late, cost, SPACE, 150, rng=19, batch=4),
+    "more than lam, ties": partial(drive, late, coarse, TWELVE, 100, rng=17, batch=4),
     "cancel": partial(drive, canceled, bumpy, TWELVE, 150, rng=4, batch=4),
     "add": partial(drive, added, bumpy, TWELVE, 100, rng=5),
     "failures": partial(drive, shuffled, broken, TWELVE, 100, rng=6, x0=START, batch=4),
@@ -281,6 +302,7 @@ OPTIMIZER = {
     "deterministic, choices": partial(drive, in_order, fives, FIVES, 150, rng=11, deterministic=True, batch=3),
     "deterministic, mixed": partial(drive, shuffled, cost, SPACE, 150, rng=12, deterministic=True, x0=POINT),
     "deterministic, more than lam": partial(drive, late, bumpy, TWELVE, 300, rng=13, deterministic=True, batch=4),
+    "deterministic, ties": partial(drive, shuffled, coarse, TWELVE, 100, rng=18, deterministic=True, batch=6),
     "deterministic, cancel": partial(drive, canceled, bumpy, TWELVE, 100, rng=14, deterministic=True, batch=4),
     "deterministic, add": partial(drive, added, bumpy, TWELVE, 200, rng=15, deterministic=True),
     "deterministic, journal reopened": partial(
@@ -308,7 +330,7 @@ def solve(function, objective, space, budgets=(150,), journal=False, vectorized=
         return np.array([evaluate(row) for row in x])
 
     def callback(info):
-        record.stepped(info.lam, info.theta)
+        record.stepped(info.lam, info.theta, info.best, info.nfev, info.iteration)
 
     with tempfile.TemporaryDirectory() as folder:
         if journal:
@@ -324,6 +346,7 @@ def solve(function, objective, space, budgets=(150,), journal=False, vectorized=
         failures=result.failures,
         status=str(result.status),
         mode=text(result.mode),
+        mode_fun=text(result.mode_fun),
     )
 
 
@@ -340,7 +363,7 @@ KNOWN = ((ONES, 2.0), (START, 11.0), (ONES, float("nan")))
 MINIMIZE = {
     "plain": partial(solve, kl.minimize, bumpy, TWELVE, rng=0),
     "plain, mixed": partial(solve, kl.minimize, cost, SPACE, rng=1),
-    "maximize": partial(solve, kl.maximize, bumpy, TWELVE, rng=2),
+    "maximize": partial(solve, kl.maximize, bumpy, TWELVE, rng=25),
     "batch": partial(solve, kl.minimize, bumpy, TWELVE, rng=3, batch=6),
     "x0": partial(solve, kl.minimize, bumpy, TWELVE, rng=4, x0=ONES),
     "x0, batch, mixed": partial(solve, kl.maximize, cost, SPACE, rng=5, x0=POINT, batch=3),
@@ -418,8 +441,8 @@ def test_a_difference_in_any_part_of_a_record_is_found():
 
 def test_trajectories_differ_between_seeds():
     for path in GOLDEN.glob("*.json"):
-        digests = [record["digests"] for record in json.loads(path.read_text()).values()]
-        assert len(set(digests)) == len(digests), path.name
+        found = [record["evaluations"] for record in json.loads(path.read_text()).values()]
+        assert len(set(found)) == len(found), path.name
 
 
 if __name__ == "__main__":
