@@ -211,7 +211,7 @@ def canceled(opt, tell, pending, step):
     """Give up a third of the candidates, and now and then all of an iteration."""
     batch = opt.ask()
     lost = [candidate for candidate in batch if candidate.id % 3 == 0 or step % 5 == 4]
-    opt.give_up(lost)
+    opt.cancel(lost)
     tell([candidate for candidate in batch if candidate not in lost])
 
 
@@ -263,7 +263,7 @@ def drive(step, objective, space, budget, record=None, **options):
         nit=opt.nit,
         failures=opt.failures,
         mode=text(opt.mode),
-        mode_fun=text(opt.mode_value),
+        mode_fun=text(opt.mode_fun),
         eps=text(opt.eps),
     )
 
@@ -406,11 +406,11 @@ RUNS = {
     "pbil_epsilon": trajectories(kl.pbil_epsilon, PAPER),
     "pbil_lambda": trajectories(kl.pbil_lambda, PAPER),
     "umda": trajectories(lambda family: kl.umda(family, 10, 4), PAPER),
-    "pbil_elitist": trajectories(kl.pbil_survivor, {"bits": BITS, "space": SPACE}, HARD),
+    "pbil_elitist": trajectories(kl.pbil_elitist, {"bits": BITS, "space": SPACE}, HARD),
     "last_best": trajectories(partial(elitist, kl.LastBest()), {"bits": BITS}, HARD),
     "best_so_far": trajectories(partial(elitist, kl.BestSoFar()), {"bits": BITS}, HARD),
     "p3": trajectories(kl.p3, {"bits": BITS, "choices": CHOICES}, HARD, 400),
-    "portfolio": trajectories(kl.team, {"bits": BITS, "bits and choices": BITS_AND_CHOICES}, HARD, 400),
+    "portfolio": trajectories(kl.portfolio, {"bits": BITS, "bits and choices": BITS_AND_CHOICES}, HARD, 400),
     "optimizer": OPTIMIZER,
     "minimize": MINIMIZE,
 }
