@@ -19,13 +19,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `python benchmarks/attack` puts only the folder there
 
 import attack
-from attack import ask_tell, compiled, differential, kill
+from attack import ask_tell, compiled, differential, hostile, kill
 
 ATTACKS: dict[str, Callable[[int, Path], list[str]]] = {
     "differential": differential.attack,
     "compiled": compiled.attack,
     "fuzzer": ask_tell.attack,
     "kill": kill.attack,
+    "hostile": hostile.attack,
 }
 PATIENCE = 120  # seconds after which a case is taken to hang
 LINES = 6  # of what differed, shown for a case unless it is run alone

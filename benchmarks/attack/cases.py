@@ -7,9 +7,9 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -210,13 +210,21 @@ def differences(title: str, expected: dict[str, Any], got: dict[str, Any]) -> li
 
 def shown(journal: Path) -> dict[str, Any]:
     """The output of `knobless show --json`."""
+    code, output = command("show", str(journal), "--json")
+    if code:
+        raise RuntimeError(f"knobless show: exit code {code}")
+    return json.loads(output)
+
+
+def command(*arguments: str) -> tuple[int, str]:
+    """The exit code and the output of `knobless`, run in this process."""
     from knobless_command import main
 
-    output = StringIO()
-    with mock.patch.object(sys, "argv", ["knobless", "show", str(journal), "--json"]), redirect_stdout(output):
+    code, output = 0, TextIOWrapper(BytesIO(), "utf-8")
+    with mock.patch.object(sys, "argv", ["knobless", *arguments]), redirect_stdout(output), redirect_stderr(StringIO()):
         try:
             main()
         except SystemExit as end:
-            if end.code:
-                raise RuntimeError(f"knobless show: exit code {end.code}") from None
-    return json.loads(output.getvalue())
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    output.seek(0)
+    return code, output.read()
