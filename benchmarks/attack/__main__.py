@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `python benchmarks/attack` puts only the folder there
 
 import attack
-from attack import ask_tell, compiled, differential, hostile, kill
+from attack import ask_tell, compiled, differential, hostile, kill, races
 
 ATTACKS: dict[str, Callable[[int, Path], list[str]]] = {
     "differential": differential.attack,
@@ -27,6 +28,7 @@ ATTACKS: dict[str, Callable[[int, Path], list[str]]] = {
     "fuzzer": ask_tell.attack,
     "kill": kill.attack,
     "hostile": hostile.attack,
+    "races": races.attack,
 }
 PATIENCE = 120  # seconds after which a case is taken to hang
 LINES = 6  # of what differed, shown for a case unless it is run alone
@@ -76,8 +78,11 @@ def one(names: list[str], seed: int) -> int:
     return wrong
 
 
-def many(names: list[str], first: int, minutes: float, jobs: int) -> int:
-    """Runs cases for some minutes, about the same time for each attack; prints what is wrong, then a table."""
+def many(names: list[str], first: int, minutes: float, most: float, jobs: int) -> int:
+    """Runs cases for some minutes, about the same time for each attack; prints what is wrong, then a table.
+
+    There are at most `most` cases of each attack.
+    """
     tallies = {name: Tally() for name in names}
     end = time.monotonic() + 60.0 * minutes
     running: dict[Future[tuple[list[str], float]], tuple[str, int]] = {}
@@ -85,7 +90,10 @@ def many(names: list[str], first: int, minutes: float, jobs: int) -> int:
         while True:
             while len(running) < jobs and time.monotonic() < end:
                 busy = [name for name, _ in running.values()]
-                name = min(names, key=lambda name: (busy.count(name), tallies[name].seconds))
+                left = [name for name in names if tallies[name].cases < most]
+                if not left:
+                    break
+                name = min(left, key=lambda name: (busy.count(name), tallies[name].seconds))
                 seed = first + tallies[name].cases
                 tallies[name].cases += 1
                 running[pool.submit(tried, name, seed)] = name, seed
@@ -110,6 +118,7 @@ def main() -> None:
         prog="attack", description=attack.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--cases", type=int, default=math.inf, help="at most so many of each attack")
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first case; case i has seed + i")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", default=",".join(ATTACKS), help="names of attacks, separated by commas")
@@ -121,7 +130,7 @@ def main() -> None:
         parser.error(f"--only: expected some of {', '.join(ATTACKS)}, got {', '.join(sorted(unknown))}")
     if options.case is not None:
         sys.exit(bool(one(names, options.case)))
-    sys.exit(bool(many(names, options.seed, options.minutes, options.jobs)))
+    sys.exit(bool(many(names, options.seed, options.minutes, options.cases, options.jobs)))
 
 
 if __name__ == "__main__":
