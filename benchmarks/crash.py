@@ -110,6 +110,10 @@ def recorded(journal: Path) -> list[str]:
         raise
 
 
+class BrokenLaw(Exception):  # noqa: N818
+    """Names the law and the number of kills after which it was broken."""
+
+
 class Tally:
     """Counts what happened; a law that is broken ends everything."""
 
@@ -118,7 +122,7 @@ class Tally:
 
     def check(self, law: str, holds: bool) -> None:
         if not holds:
-            sys.exit(f"BROKEN after {self.kills} kills: {law}")
+            raise BrokenLaw(f"broken after {self.kills} kills: {law}")
 
 
 def killed_until_done(tally: Tally, chance: random.Random, pause: float, workers: int, seed: int, kills: int) -> None:
@@ -179,7 +183,10 @@ def main() -> None:
             tally, seed = Tally(), 0
             wanted = options.kills // 4
             while tally.kills < wanted:
-                killed_until_done(tally, chance, pause, workers, seed, wanted - tally.kills)
+                try:
+                    killed_until_done(tally, chance, pause, workers, seed, wanted - tally.kills)
+                except BrokenLaw as error:
+                    sys.exit(str(error))
                 seed += 1
             print(
                 f"{workers} worker{'s' * (workers > 1)}, {1e3 * pause:g} ms an evaluation: {tally.kills} kills, "

@@ -1,0 +1,22 @@
+"""Runs that are killed a few times and resumed: the laws of `benchmarks/crash.py`, one run for each case."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import crash
+
+KILLS = 4  # of one run
+
+
+def attack(seed: int, folder: Path) -> list[str]:
+    """The law that was broken, if any."""
+    chance = random.Random(seed)
+    try:
+        crash.killed_until_done(
+            crash.Tally(), chance, chance.choice(list(crash.BUDGET)), chance.choice([1, 1, 4]), seed, KILLS
+        )
+    except crash.BrokenLaw as error:
+        return [str(error)]
+    return []

