@@ -19,7 +19,7 @@ from knobless.journal import read
 
 from . import cases
 
-FIELDS = "best theta lam eps nit nfev failures mode mode_value due exhausted".split()  # noqa: SIM905
+FIELDS = "best theta lam eps nit nfev failures mode mode_fun due exhausted".split()  # noqa: SIM905
 NOISE = (0.0, 1.0, 2.5, math.nan, math.inf, -math.inf, RuntimeError("one"), ValueError("another"))
 
 
@@ -72,7 +72,7 @@ class Game:
         moves: list[tuple[float, Callable[[], None]]] = [
             (3, self.ask),
             (6 * bool(self.out), self.tell),
-            (1 * bool(self.out), self.give_up),
+            (1 * bool(self.out), self.cancel),
             (0.5, self.add),
             (0.3 * bool(self.told), self.tell_again),
             (0.1, self.tell_nothing),
@@ -141,11 +141,11 @@ class Game:
             return self.chance.choice(NOISE)
         return cases.value_of(self.fun, x)
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         part, candidates = self.part()
-        self.calls.append(f"give_up({[candidate.id for candidate in candidates]})")
-        self.opt.give_up(part)
-        self.twin.give_up(sorted(candidates, key=lambda candidate: candidate.id))
+        self.calls.append(f"cancel({[candidate.id for candidate in candidates]})")
+        self.opt.cancel(part)
+        self.twin.cancel(sorted(candidates, key=lambda candidate: candidate.id))
         self.recorded = True
 
     def add(self) -> None:
@@ -168,7 +168,7 @@ class Game:
     def tell_nothing(self) -> None:
         self.calls.append("tell and give up nothing")
         self.opt.tell([], [])
-        self.opt.give_up([])
+        self.opt.cancel([])
 
     def save(self) -> None:
         self.calls.append("save, load")
@@ -216,7 +216,7 @@ class Game:
 
 def _state(opt: Any) -> dict[str, Any]:
     found = {name: getattr(opt, name) for name in FIELDS}
-    out = sorted(opt.out, key=lambda candidate: candidate.id)
+    out = sorted(opt.pending, key=lambda candidate: candidate.id)
     return found | {"theta": found["theta"].tolist(), "out": out}
 
 

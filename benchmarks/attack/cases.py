@@ -76,7 +76,7 @@ def algorithm(chance: random.Random, space: Problem, numbers: bool) -> Any:
         lambda: None,
         lambda: kl.pbil_lambda(space),
         lambda: kl.pbil_epsilon(space),
-        lambda: kl.pbil_survivor(space),
+        lambda: kl.pbil_elitist(space),
         lambda: kl.cga(space),
         lambda: kl.umda(space, lam, mu),
         lambda: kl.pbil(space, lam, mu, chance.uniform(0.05, 1.0)),
@@ -84,7 +84,7 @@ def algorithm(chance: random.Random, space: Problem, numbers: bool) -> Any:
         lambda: _igo(chance, space, lam, mu),
     ]
     if not numbers:
-        recipes += [lambda: kl.p3(space), lambda: kl.team(space), lambda: _team(chance, space, lam, mu)]
+        recipes += [lambda: kl.p3(space), lambda: kl.portfolio(space), lambda: _portfolio(chance, space, lam, mu)]
     return chance.choice(recipes)()
 
 
@@ -92,12 +92,12 @@ def _igo(chance: random.Random, space: Problem, lam: int, mu: int) -> Any:
     preference = chance.choice([kl.Quartiles(), kl.Truncation(mu), kl.Values()])
     spend = chance.choice([kl.samples, kl.steps])
     adaptation = chance.choice([kl.Fixed(lam, chance.uniform(0.05, 1.0)), kl.SNR(0.3, lam_max=20, spend=spend)])
-    elitism = chance.choice([kl.Nobody(), kl.LastBest(), kl.BestSoFar()])
+    elitism = chance.choice([kl.NoElitism(), kl.LastBest(), kl.BestSoFar()])
     return kl.IGO(kl.Space.of(space).family, preference, adaptation, elitism)
 
 
-def _team(chance: random.Random, space: Problem, lam: int, mu: int) -> Any:
-    return kl.Team((_igo(chance, space, lam, mu), kl.p3(space)))
+def _portfolio(chance: random.Random, space: Problem, lam: int, mu: int) -> Any:
+    return kl.Portfolio((_igo(chance, space, lam, mu), kl.p3(space)))
 
 
 # Objectives.

@@ -61,7 +61,9 @@ def uses(seed: int, folder: Path) -> dict[str, Callable[[], object]]:
     chance = random.Random(seed)
     name = chance.choice(list(SPACES))
     space, deterministic = SPACES[name], name == "tiny" or chance.random() < 0.5
-    recipes: list[Any] = [None, kl.pbil_epsilon(space)] + ([] if name == "mixed" else [kl.p3(space), kl.team(space)])
+    recipes: list[Any] = [None, kl.pbil_epsilon(space)] + (
+        [] if name == "mixed" else [kl.p3(space), kl.portfolio(space)]
+    )
     arguments = {"algorithm": chance.choice(recipes), "batch": 3, "deterministic": deterministic}
     path = folder / "file"
     if chance.random() < 0.3:
@@ -108,7 +110,7 @@ def _played(opt: Any) -> Any:
             break
         opt.tell(asked[:3], [_objective(candidate.x) for candidate in asked[:3]])
         if len(asked) > 3:
-            opt.give_up(asked[3])
+            opt.cancel(asked[3])
     return opt
 
 
@@ -213,7 +215,7 @@ def _show(path: Path, *options: str) -> None:
 
 
 def _look(opt: Any) -> None:
-    repr((opt.best, opt.mode, opt.mode_value, opt.out, opt.info))
+    repr((opt.best, opt.mode, opt.mode_fun, opt.pending, opt.info))
 
 
 def _limited(uses: dict[str, Callable[[], object]], log: Path) -> list[str]:
