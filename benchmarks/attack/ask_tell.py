@@ -19,7 +19,7 @@ from knobless.journal import read
 
 from . import cases
 
-FIELDS = "best theta lam eps nit nfev failures mode mode_fun due exhausted".split()  # noqa: SIM905
+FIELDS = "best theta lam eps nit nfev failures mode mode_fun n_to_ask exhausted".split()  # noqa: SIM905
 NOISE = (0.0, 1.0, 2.5, math.nan, math.inf, -math.inf, RuntimeError("one"), ValueError("another"))
 
 
@@ -206,7 +206,7 @@ class Game:
         with read(self.journal) as record:
             folded = record.fold(self.algorithm)
         expected, got = (_state(opt) | _failure(opt) for opt in (self.opt, folded))
-        del expected["due"]  # what is out is due again
+        del expected["n_to_ask"]  # pending candidates are to be asked for again
         self.found += cases.differences("fold", expected, got)
         best = self.opt.best
         expected = {"x": best and cases.plain(best.x), "fun": best and cases.plain(best.fun)}
