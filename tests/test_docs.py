@@ -96,7 +96,7 @@ def printed(command: str, shown: bool = False) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"COLUMNS": "110", "PYTHONIOENCODING": "utf-8", "PATH": path}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
-    done = subprocess.run(command, shell=True, timeout=120, env=environment, **pipes)
+    done = subprocess.run(command, shell=True, timeout=300, env=environment, **pipes)
     assert shown or done.returncode == 0, f"{command}: {done.stdout}"
     return re.sub(r"pid \d+@[^ ]+", "pid 4711@kitchen", trimmed(done.stdout))
 
@@ -220,7 +220,7 @@ def test_the_comparison_says_what_was_measured():
 def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) == len(PAGES)  # README.md is none of them, and one says that a page was not found

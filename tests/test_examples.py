@@ -20,7 +20,7 @@ EXTRAS = ("sklearn", "optuna")
 
 def printed(path, folder):
     done = subprocess.run(
-        [sys.executable, "-W", "error", path], cwd=folder, capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "error", path], cwd=folder, capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")
     return "".join(f"    {line}\n" for line in done.stdout.splitlines())

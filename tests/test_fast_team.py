@@ -254,9 +254,16 @@ def test_many_at_once_are_left_to_the_interpreter():
 
 
 def test_ctrl_c_is_heard_while_p3_climbs():
-    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    result = kl.minimize(problems.NK(300, 3, 0), kl.Binary(300), budget=10**9, deterministic=True, rng=0)
+    class Interrupted(problems.NK):
+        """Interrupts the run some time after its first call, the only one from Python."""
+
+        def costs(self, x):
+            threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+            return super().costs(x)
+
+    given = {"space": kl.Binary(300), "deterministic": True, "rng": 0}
+    kl.minimize(problems.NK(300, 3, 0), budget=100, **given)  # compiles
+    result = kl.minimize(Interrupted(300, 3, 0), budget=10**9, **given)
     assert result.status is kl.Status.INTERRUPTED
     assert 10 < result.nfev < 10**9
 
