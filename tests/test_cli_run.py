@@ -184,6 +184,7 @@ def test_options_are_those_of_the_library(folder, words, options):
     assert found["deterministic"] == (words == ["--deterministic"])
 
 
+@pytest.mark.slow
 def test_a_time_limit_for_the_run_and_for_an_evaluation(folder):
     done = shell(*run("--evaluation-timeout", 2, "--json", objective="sim:hangs", budget=6, rng=1))
     data = json.loads(done.stdout)
@@ -206,6 +207,7 @@ def test_what_is_printed_for_people(folder):
     assert "printed by the function" in done.stdout  # only --json keeps it away from there
 
 
+@pytest.mark.slow
 def test_functions_go_to_workers_by_name(folder):
     for name in ("sim:anonymous", "sim:model.loss"):
         data = json.loads(shell(*run("--workers", 2, "--json", objective=name, budget=20)).stdout)
@@ -220,6 +222,7 @@ def test_too_few_evaluations_at_once_for_the_workers(folder):
     assert here(*run("--workers", 3, "--batch", 3, objective="sim:value", budget=1)).stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such terminals")
 def test_a_bar_on_a_terminal(folder):
     import fcntl
@@ -271,7 +274,13 @@ def begun(*words):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks by fcntl")
-@pytest.mark.parametrize("words", [(), ("--workers", 3, "--batch", 5)], ids=["1 process", "3 workers"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param((), id="1 process"),
+        pytest.param(("--workers", 3, "--batch", 5), id="3 workers", marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
     process = begun(*words)
     found = json.loads(here("show", "run.sqlite", "--json").stdout)  # while it is being written
@@ -301,6 +310,7 @@ def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
     assert opt.theta.tolist() == twin.theta.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT and locks by fcntl")
 @pytest.mark.parametrize("words", [(), ("--workers", 2, "--batch", 2)], ids=["1 process", "2 workers"])
 def test_ctrl_c_keeps_what_is_recorded_and_says_how_to_go_on(folder, words):

@@ -71,7 +71,7 @@ def blocked(x):
     return value
 
 
-@pytest.mark.parametrize("limit", [None, 1000.0])
+@pytest.mark.parametrize("limit", [None, pytest.param(1000.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "by", [lambda client: client, lambda client: client.get_executor()], ids=["client", "executor"]
 )
@@ -88,12 +88,14 @@ def test_a_client_and_its_executor_are_workers(client, by, limit):
     assert client.status == "running"
 
 
+@pytest.mark.slow
 def test_equal_points_are_evaluated_each_time(client):
     """Left to itself Dask would take them for one."""
     found = run(client.get_executor(), lambda x: int.from_bytes(os.urandom(4)), [1] * 20)
     assert len({outcome.value for outcome in found.values()}) == 20
 
 
+@pytest.mark.slow
 def test_failures_come_back_with_their_tracebacks(client):
     class LocalError(Exception):
         def __init__(self, one, two):
@@ -110,6 +112,7 @@ def test_failures_come_back_with_their_tracebacks(client):
         assert 'raise LocalError("of this kind", 2) if x' in text
 
 
+@pytest.mark.slow
 def test_a_worker_killed_during_an_evaluation_costs_a_retry(client, tmp_path):
     with pool_of(client.get_executor(), blocked) as pool:
         for id in range(9):
@@ -123,6 +126,7 @@ def test_a_worker_killed_during_an_evaluation_costs_a_retry(client, tmp_path):
     assert len(set(lines(victim))) == 2
 
 
+@pytest.mark.slow
 def test_one_that_kills_its_worker_each_time_has_failed(client, tmp_path):
     (tmp_path / "go").touch()
     found = run(client.get_executor(), blocked, [(tmp_path, -1), *((tmp_path, value) for value in range(6))])
@@ -132,6 +136,7 @@ def test_one_that_kills_its_worker_each_time_has_failed(client, tmp_path):
     assert [found[id].value for id in range(1, 7)] == [*range(6)]
 
 
+@pytest.mark.slow
 def test_what_is_late_is_given_up_and_what_waits_is_not_late(client, tmp_path):
     """With its workers busy elsewhere for longer than the limit, nothing has begun."""
     (tmp_path / "elsewhere").mkdir()
@@ -156,6 +161,7 @@ def known(client):
     return client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.tasks))
 
 
+@pytest.mark.slow
 def test_discarded_ones_do_not_begin(client, tmp_path):
     before = known(client)
     with pool_of(client, blocked) as pool:
@@ -170,6 +176,7 @@ def test_discarded_ones_do_not_begin(client, tmp_path):
     assert len([*tmp_path.iterdir()]) < 12
 
 
+@pytest.mark.slow
 def test_a_cluster_that_goes_away_is_an_error_and_no_failed_evaluation(tmp_path):
     quiet = {"silence_logs": logging.CRITICAL, "dashboard_address": ":0"}
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=True, **quiet)
@@ -201,6 +208,7 @@ class Objective:
         return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "by", [lambda client: client, lambda client: client.get_executor()], ids=["client", "executor"]
 )

@@ -109,7 +109,11 @@ def same(one: str, other: str) -> bool:
     return VARIES.sub("…", one) == VARIES.sub("…", other)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(text_of(page))], ids=lambda page: page.name)
+def marked(page: Path):
+    return pytest.param(page, id=page.name, marks=() if page.name == "README.md" else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if BLOCK.search(text_of(page))])
 def test_what_a_page_shows_is_what_it_prints(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -216,6 +220,7 @@ def test_the_comparison_says_what_was_measured():
 # The site.
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "docs" / "demo.png").exists(), reason="an sdist has no pictures")
 def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]

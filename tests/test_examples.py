@@ -26,6 +26,7 @@ def printed(path, folder):
     return "".join(f"    {line}\n" for line in done.stdout.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_what_it_says(path, tmp_path):
     text = path.read_text(encoding="utf-8")

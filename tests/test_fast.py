@@ -339,6 +339,7 @@ def test_priors_are_no_reason_to_leave_the_engine():
     assert Watched.calls < 5
 
 
+@pytest.mark.slow
 def test_the_cache_does_not_remember_data(tmp_path):
     script = tmp_path / "weights.py"
     script.write_text(

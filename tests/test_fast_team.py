@@ -183,6 +183,7 @@ def interpreted(problem, **given):
     return kl.minimize(lambda x: problem(x), problem.space, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [
@@ -223,6 +224,7 @@ def test_minimize_takes_the_team_compiled():
     assert result.fun == problem(result.x) == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"x0": np.ones(12, dtype=int)}, {"known": [(np.ones(12), -5.0)]}])
 def test_a_team_that_has_seen_everything_ends(given):
     result = kl.minimize(noisy(1), kl.Binary(12), budget=10**6, deterministic=True, rng=0, **given)
@@ -288,6 +290,7 @@ SPLIT = ("fff", "7f5effff7effb7df7204", "42100008100c8008118", "7fdeefee7ff537cf
 SPLIT = np.array([[int(bit) for bit in f"{int(word, 16):079b}"] for word in (*SPLIT, "2150110008c0240200")]).T
 
 
+@pytest.mark.slow
 def test_trees_are_the_same_to_the_last_bit():
     pairs = Pairs(np.full(6, 2))
     for x in SPLIT:

@@ -141,8 +141,8 @@ def played(domain, steps, chance, deterministic, journal, reopened):
 
 
 @domains
-@pytest.mark.parametrize("deterministic", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_an_optimizer_goes_on_as_if_it_had_never_stopped(domain, deterministic, seed, tmp_path):
     # The same acts in both; those of the one that is opened anew are interrupted by that, and nothing else.
     never = played(domain, 120, random.Random(seed), deterministic, None, False)
@@ -205,9 +205,9 @@ def bumpy(x):
 
 
 @pytest.mark.parametrize("given", SETTINGS.values(), ids=SETTINGS)
-@pytest.mark.parametrize("batch", [1, 16])
-@pytest.mark.parametrize("way", ["one by one", "vectorized", "threads"])
-@pytest.mark.parametrize("call", [kl.minimize, kl.maximize])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 16])
+@pytest.mark.parametrize("way", ["one by one", "vectorized", pytest.param("threads", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("call", [kl.minimize, pytest.param(kl.maximize, marks=pytest.mark.slow)])
 def test_a_run_goes_on_as_if_it_had_never_stopped(given, batch, way, call, tmp_path):
     path, chance = tmp_path / "run.sqlite", random.Random(batch)
     arguments = given | {"budget": 203, "batch": batch, "rng": 5}
@@ -754,6 +754,7 @@ def test_a_child_that_is_left_behind_does_not_hold_the_journal(tmp_path):
         child.join()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes are forked")
 def test_a_child_that_ends_does_not_let_go_of_its_parents_journal(tmp_path):
     script = f"""

@@ -334,7 +334,7 @@ def test_an_error_in_the_callback_is_the_users():
 
 
 @pytest.mark.parametrize("iterations", [10, 2047, 2048, 2049, 5001])
-@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("watched", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_history_is_thinned_out_and_keeps_the_last(iterations, watched):
     callback = (lambda info: None) if watched else None
     result = kl.minimize(ones, BITS, budget=2 * iterations, algorithm=kl.cga(BITS), callback=callback, rng=0)
@@ -699,7 +699,10 @@ WORKERS = {
 }
 
 
-@pytest.mark.parametrize("workers", WORKERS.values(), ids=WORKERS)
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(WORKERS[key], id=key, marks=pytest.mark.slow if key == "processes" else ()) for key in WORKERS],
+)
 def test_the_result_does_not_depend_on_the_workers(workers):
     start = {"bits": [0, 1, 0], "kind": 2.0, "below": [4, [1.0, 2.0]]}
     for given in (
@@ -756,6 +759,7 @@ def test_what_comes_after_the_target_is_not_begun():
     assert (result.nfev, result.status, result.fun) == (2, "target", -1.0)
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_takes_too_long_has_failed():
     # In a process of its own also where there is but one.
     assert kl.Optimizer(BITS, rng=3).ask()[0].x[0] == 0

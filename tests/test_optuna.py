@@ -148,7 +148,7 @@ class TestOptunasOwnSuite(BasicSamplerTestCase, RelativeSamplerTestCase, SingleO
 # The trials of a seed.
 
 
-@pytest.fixture(params=["memory", "sqlite", "journal"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.slow), "journal"])
 def storage(request, tmp_path):
     match request.param:
         case "memory":
@@ -582,6 +582,7 @@ def answers(port):
     raise TimeoutError(f"nobody listens at {port}")
 
 
+@pytest.mark.slow
 def test_a_grpc_proxy(tmp_path):
     pytest.importorskip("grpc")
     url = f"sqlite:///{tmp_path}/study.db"

@@ -322,6 +322,7 @@ def test_no_module_is_hidden(package):
     assert hidden(package) == []
 
 
+@pytest.mark.slow
 def test_a_submodule_is_an_attribute_of_its_package(package):
     """As `hidden`, but by importing, which also covers what is bound later."""
     for name in package:

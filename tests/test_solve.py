@@ -194,6 +194,7 @@ def parsed(output, kind):
     return lines, [int(literal > 0) for literal in literals[:-1]]
 
 
+@pytest.mark.slow
 @given(drawn(), st.integers(0, 10**6))
 @settings(max_examples=40)
 def test_what_is_printed_is_true_of_the_point_that_is_printed(tmp_path_factory, written, seed):
@@ -347,6 +348,7 @@ def test_in_a_pipe():
     assert done.stdout.splitlines()[-3:] == [b"o 0", b"s OPTIMUM FOUND", b"v 11"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error(tmp_path):
     (tmp_path / "a.cnf").write_text(cnf((30_000, [(1, [30_000])])))
     command = [BIN, "solve", "a.cnf", "--budget", "2"]
@@ -357,6 +359,7 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path):
     assert process.returncode in (0, 1, 10)
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_the_best_so_far(tmp_path):
     ring = [f"{i + 1} {(i + 1) % 500 + 1}" for i in range(500)]
     (tmp_path / "G0").write_text("\n".join(["500 500", *ring]))

@@ -118,10 +118,11 @@ def kinds(kind):
             yield kind
 
 
-KINDS = [1, 3, np.int64(2), "map", "backwards", "threads", "threads' map", "executor of processes", "imap_unordered"]
+SLOW_KINDS = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("executor of processes", "imap_unordered")]
+KINDS = [1, 3, np.int64(2), "map", "backwards", "threads", "threads' map", *SLOW_KINDS]
 
 
-@pytest.mark.parametrize("limit", [None, 1000.0])
+@pytest.mark.parametrize("limit", [None, pytest.param(1000.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_each_point_gets_its_value_whatever_the_order(kind, limit):
     before = time.time()
@@ -142,6 +143,7 @@ def test_each_point_gets_its_value_whatever_the_order(kind, limit):
         assert outcome.worker.startswith("pid ")
 
 
+@pytest.mark.slow
 def test_where_it_ran():
     def at(workers, limit=None):
         return run(workers, double, [1], limit)[0].worker
@@ -164,6 +166,7 @@ def meet(x):
     return len(set(lines(path)))
 
 
+@pytest.mark.slow
 def test_as_many_run_at_once_as_there_are_workers(tmp_path):
     found = run(3, meet, [(tmp_path / "here", 3)] * 3)
     assert [found[id].value for id in range(3)] == [3.0, 3.0, 3.0]
@@ -199,7 +202,7 @@ def blocked(x):
     return name
 
 
-@pytest.mark.parametrize("kind", [1, 2, "threads", "executor of processes", "map"], ids=str)
+@pytest.mark.parametrize("kind", [1, 2, "threads", SLOW_KINDS[0], "map"], ids=str)
 def test_discarded_ones_do_not_begin_and_those_that_have_are_dropped(kind, tmp_path):
     with kinds(kind) as workers, pool_of(workers, blocked) as pool:
         for id in range(12):
@@ -290,7 +293,7 @@ def troubled(x):
     return np.array(4)
 
 
-@pytest.mark.parametrize("kind", [1, 2, "threads", "executor of processes", "imap_unordered"], ids=str)
+@pytest.mark.parametrize("kind", [1, 2, "threads", *SLOW_KINDS], ids=str)
 def test_failures_come_back_with_their_tracebacks(kind):
     cases = {
         "raises": (KeyError, "KeyError: 'no such thing'", 'raise KeyError("no such thing")'),
@@ -340,6 +343,7 @@ def test_a_late_one_is_killed_and_replaced():
         assert not alive(found[id].worker.split()[1].split("@")[0])
 
 
+@pytest.mark.slow
 def test_the_time_to_start_a_process_is_not_the_evaluations():
     """Loading takes longer than the limit, the evaluation does not."""
     assert run(1, SlowToLoad(), [1, 2], evaluation_timeout=2.0)[0].value == 1.0
@@ -364,6 +368,7 @@ def with_help(x):
     return helper.wait()
 
 
+@pytest.mark.slow
 def test_what_a_late_one_has_started_ends_too(tmp_path):
     found = run(1, with_help, [(tmp_path / "pids", 600), (tmp_path / "pids", 0)], evaluation_timeout=3.0)
     assert type(found[0].value) is TimeoutError
@@ -384,6 +389,7 @@ def crash(x):
     return 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "how"), [("signal", "was ended by signal 11, "), ("exit", "left with exit code 7")])
 def test_a_crash_is_tried_again_and_harms_no_other(way, how, tmp_path):
     points = [(tmp_path / str(id), times, way) for id, times in enumerate([0, 1, TRIES - 1, TRIES, 0, 600, 0])]
@@ -408,6 +414,7 @@ def crash_later(x):
     os._exit(7)
 
 
+@pytest.mark.slow
 def test_a_discarded_crash_is_not_tried_again(tmp_path):
     with pool_of(1, crash_later, 100.0) as pool:
         pool.submit(0, (tmp_path, 0))
@@ -437,6 +444,7 @@ def test_processes_that_no_longer_start_end_the_run(tmp_path, monkeypatch):
     assert len(lines(tmp_path / "log")) == TRIES
 
 
+@pytest.mark.slow
 def test_an_evaluation_may_have_processes_of_its_own():
     assert run(2, in_a_pool, [3])[0].value == 6.0
 
@@ -449,6 +457,7 @@ def in_a_pool(x):
 # Nothing is left behind.
 
 
+@pytest.mark.slow
 def test_no_process_outlives_the_pool(tmp_path):
     before = children()
     with pool_of(3, blocked) as pool:
@@ -526,6 +535,7 @@ def test_processes_end_when_their_parent_is_killed(tmp_path):
         until(lambda: not any(map(alive, pids)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("starting", [True, False])
 def test_an_interrupt_ends_all_and_workers_are_silent(starting, tmp_path):
     with script(SCRIPT, tmp_path) as parent:
@@ -669,6 +679,7 @@ def test_what_is_late_on_an_executor_is_given_up_and_its_result_dropped(tmp_path
         assert values(pool, 4) == {id: id for id in range(1, 5)}
 
 
+@pytest.mark.slow
 def test_waiting_behind_a_late_one_is_not_being_late(tmp_path):
     """One worker, busy for longer than two limits: what waits for it has not begun."""
     with ProcessPoolExecutor(1, mp_context=SPAWN) as executor:
