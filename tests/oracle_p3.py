@@ -234,7 +234,7 @@ def together(options, key, f, rounds, climbers, x0=None):
         over = turn == rounds
         for i in range(climbers):
             go[i].release()
-            if not asked.acquire(timeout=60):
+            if not asked.acquire(timeout=300):
                 raise RuntimeError(f"climber {i} gave no point")
         seen.append(tuple(asks))
         pyramid.known.update((x, f(x)) for x in asks)

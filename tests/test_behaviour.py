@@ -35,7 +35,11 @@ def hit(algorithm, f, seed, cap=10**6):
 
 @pytest.mark.parametrize(
     ("n", "f", "low", "high"),
-    [(100, onemax, 600, 880), (1000, onemax, 11_000, 13_500), (100, leadingones, 20_000, 42_000)],
+    [
+        (100, onemax, 600, 880),
+        (1000, onemax, 11_000, 13_500),
+        pytest.param(100, leadingones, 20_000, 42_000, marks=pytest.mark.slow),
+    ],
 )
 def test_pbil_lambda_hits_as_in_the_paper(n, f, low, high):
     runs = [hit(kl.pbil_lambda(kl.Bernoulli(n)), f, seed) for seed in SEEDS]
@@ -55,6 +59,7 @@ def test_a_small_step_needs_no_more_than_two_samples_and_is_then_cga():
         assert hit(small, onemax, seed) == hit(kl.cga(family), onemax, seed)
 
 
+@pytest.mark.slow
 def test_a_large_step_leads_cga_astray_on_leadingones():
     fast = pytest.importorskip("knobless.fast", reason="eleven million calls are for the compiled engine")
     algorithm = kl.cga(kl.Bernoulli(100), eps=0.1)
@@ -73,6 +78,7 @@ def test_an_optimum_on_the_bounds_is_found(variable, close, bound):
         assert kl.minimize(lambda x: np.abs(x - best).sum(), variable, budget=4000, target=close, rng=seed).success
 
 
+@pytest.mark.slow
 def test_a_mixed_space_is_solved():
     space = kl.Space(
         bits=kl.Binary(10),
@@ -116,5 +122,6 @@ def test_noise_is_averaged_out_by_adaptation():
     assert solved_under_noise(None) >= 9
 
 
+@pytest.mark.slow
 def test_noise_is_not_averaged_out_by_a_large_fixed_step():
     assert solved_under_noise(kl.cga(kl.Binary(100), eps=0.1)) == 0

@@ -1,5 +1,6 @@
 """`knobless run`, `show` and `resume` as a shell sees them: what is printed, what is recorded, and how they end."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -7,6 +8,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import asdict
 
@@ -68,7 +70,7 @@ def gated(c):
         time.sleep(0.005)
 
 def hangs(c):
-    time.sleep(60 if c["act"] == "tanh" else 0)
+    time.sleep(600 if c["act"] == "tanh" else 0)
     return value(c)
 
 def years(c):
@@ -114,7 +116,7 @@ def command(*words):
 
 
 def shell(*words, code=0):
-    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stderr
     return done
 
@@ -183,11 +185,12 @@ def test_options_are_those_of_the_library(folder, words, options):
     assert found["deterministic"] == (words == ["--deterministic"])
 
 
+@pytest.mark.slow
 def test_a_time_limit_for_the_run_and_for_an_evaluation(folder):
-    done = shell(*run("--evaluation-timeout", 0.5, "--json", objective="sim:hangs", budget=6, rng=1))
+    done = shell(*run("--evaluation-timeout", 2, "--json", objective="sim:hangs", budget=6, rng=1))
     data = json.loads(done.stdout)
     assert data["failures"] > 0
-    assert "evaluation_timeout=0.5" in data["failure"]
+    assert "evaluation_timeout=2 " in data["failure"]
     done = here(*run("--timeout", 1e-6, budget=300))
     assert "The time is up." in done.stdout
 
@@ -205,6 +208,7 @@ def test_what_is_printed_for_people(folder):
     assert "printed by the function" in done.stdout  # only --json keeps it away from there
 
 
+@pytest.mark.slow
 def test_functions_go_to_workers_by_name(folder):
     for name in ("sim:anonymous", "sim:model.loss"):
         data = json.loads(shell(*run("--workers", 2, "--json", objective=name, budget=20)).stdout)
@@ -219,6 +223,7 @@ def test_too_few_evaluations_at_once_for_the_workers(folder):
     assert here(*run("--workers", 3, "--batch", 3, objective="sim:value", budget=1)).stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such terminals")
 def test_a_bar_on_a_terminal(folder):
     import fcntl
@@ -228,14 +233,21 @@ def test_a_bar_on_a_terminal(folder):
     for words, expected in (((), True), (("--quiet",), False)):
         above, below = pty.openpty()
         fcntl.ioctl(below, termios.TIOCSWINSZ, struct.pack("4H", 25, 100, 0, 0))
+        seen = bytearray()
+
+        def drain(above=above, seen=seen):
+            """All that comes, since a terminal holds only a few lines; it ends with an error."""
+            with contextlib.suppress(OSError):
+                while part := os.read(above, 4096):
+                    seen.extend(part)
+
+        reader = threading.Thread(target=drain)
+        reader.start()
         done = subprocess.run(
-            command(*run(*words, objective="sim:value")), stdout=subprocess.PIPE, stderr=below, timeout=120
+            command(*run(*words, objective="sim:value")), stdout=subprocess.PIPE, stderr=below, timeout=300
         )
         os.close(below)
-        try:
-            seen = os.read(above, 100_000)
-        except OSError:  # nothing was written
-            seen = b""
+        reader.join()
         os.close(above)
         assert (b"300/300" in seen) == expected
         assert done.returncode == 0
@@ -254,7 +266,7 @@ def begun(*words):
         stderr=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while time.monotonic() < end and process.poll() is None:
         if commands.recorded("run.sqlite") == 40:
             return process
@@ -263,7 +275,13 @@ def begun(*words):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks by fcntl")
-@pytest.mark.parametrize("words", [(), ("--workers", 3, "--batch", 5)], ids=["1 process", "3 workers"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param((), id="1 process"),
+        pytest.param(("--workers", 3, "--batch", 5), id="3 workers", marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
     process = begun(*words)
     found = json.loads(here("show", "run.sqlite", "--json").stdout)  # while it is being written
@@ -293,12 +311,13 @@ def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
     assert opt.theta.tolist() == twin.theta.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT and locks by fcntl")
 @pytest.mark.parametrize("words", [(), ("--workers", 2, "--batch", 2)], ids=["1 process", "2 workers"])
 def test_ctrl_c_keeps_what_is_recorded_and_says_how_to_go_on(folder, words):
     process = begun(*words)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Interrupted from the keyboard; this is the result so far." in out
     assert err.splitlines()[-1] == "Interrupted. What is recorded is kept: knobless resume run.sqlite"

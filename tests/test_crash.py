@@ -10,6 +10,7 @@ import pytest
 CRASH = Path(__file__).parent.parent / "benchmarks" / "crash.py"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the benchmark forks")
 def test_twenty_kills():
     done = subprocess.run(

@@ -96,7 +96,7 @@ def printed(command: str, shown: bool = False) -> str:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"COLUMNS": "110", "PYTHONIOENCODING": "utf-8", "PATH": path}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
-    done = subprocess.run(command, shell=True, timeout=120, env=environment, **pipes)
+    done = subprocess.run(command, shell=True, timeout=300, env=environment, **pipes)
     assert shown or done.returncode == 0, f"{command}: {done.stdout}"
     return re.sub(r"pid \d+@[^ ]+", "pid 4711@kitchen", trimmed(done.stdout))
 
@@ -109,7 +109,11 @@ def same(one: str, other: str) -> bool:
     return VARIES.sub("…", one) == VARIES.sub("…", other)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCK.search(text_of(page))], ids=lambda page: page.name)
+def marked(page: Path):
+    return pytest.param(page, id=page.name, marks=() if page.name == "README.md" else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES if BLOCK.search(text_of(page))])
 def test_what_a_page_shows_is_what_it_prints(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -216,11 +220,12 @@ def test_the_comparison_says_what_was_measured():
 # The site.
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / "docs" / "demo.png").exists(), reason="an sdist has no pictures")
 def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, env=environment)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) == len(PAGES)  # README.md is none of them, and one says that a page was not found

@@ -94,6 +94,7 @@ WITH_A_NUMBER = {**SMALL, "float": Gaussian((Axis(),)).within(50)}
 every_small = pytest.mark.parametrize("family", WITH_A_NUMBER.values(), ids=WITH_A_NUMBER)
 
 
+@pytest.mark.slow
 @every_small
 @every_preference
 @settings(max_examples=8)
@@ -160,6 +161,7 @@ def test_where_only_the_survivor_counts_theta_moves_and_the_signal_stays(family)
 # The pull
 
 
+@pytest.mark.slow
 @every_family
 @every_preference
 @given(st.data())

@@ -20,12 +20,13 @@ EXTRAS = ("sklearn", "optuna")
 
 def printed(path, folder):
     done = subprocess.run(
-        [sys.executable, "-W", "error", path], cwd=folder, capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "error", path], cwd=folder, capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")
     return "".join(f"    {line}\n" for line in done.stdout.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_what_it_says(path, tmp_path):
     text = path.read_text(encoding="utf-8")

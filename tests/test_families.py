@@ -433,6 +433,7 @@ def assert_same(one, other, translate=lambda theta: theta):
         np.testing.assert_allclose(theta, translate(phi), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @every_recipe
 @given(st.integers(1, 9), st.integers(0, 99))
 def test_a_choice_of_two_is_a_bit(recipe, n, seed):
@@ -454,6 +455,7 @@ def test_a_product_of_bits_is_the_bits_together(recipe):
     )
 
 
+@pytest.mark.slow
 @every_recipe
 @given(st.integers(0, 99), st.permutations(range(4)))
 def test_relabelled_options_relabel_the_trajectory(recipe, seed, labels):
@@ -470,6 +472,7 @@ def test_relabelled_options_relabel_the_trajectory(recipe, seed, labels):
         np.testing.assert_allclose(renamed.theta.reshape(n, k)[:, new], old.theta.reshape(n, k), rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @every_recipe
 @given(st.integers(0, 99), st.lists(st.booleans(), min_size=8, max_size=8))
 def test_flipped_bits_flip_the_trajectory(recipe, seed, flips):
@@ -489,6 +492,7 @@ def test_flipped_bits_flip_the_trajectory(recipe, seed, flips):
 # Numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [pbil_lambda, pbil_epsilon, cga])
 @pytest.mark.parametrize("n", [1, 3, 20])
 def test_under_pure_noise_the_variance_neither_blows_up_nor_freezes(recipe, n):

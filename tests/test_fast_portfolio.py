@@ -183,6 +183,7 @@ def interpreted(problem, **given):
     return kl.minimize(lambda x: problem(x), problem.space, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [
@@ -223,6 +224,7 @@ def test_minimize_takes_the_team_compiled():
     assert result.fun == problem(result.x) == 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"x0": np.ones(12, dtype=int)}, {"known": [(np.ones(12), -5.0)]}])
 def test_a_team_that_has_seen_everything_ends(given):
     result = kl.minimize(noisy(1), kl.Binary(12), budget=10**6, deterministic=True, rng=0, **given)
@@ -254,9 +256,16 @@ def test_many_at_once_are_left_to_the_interpreter():
 
 
 def test_ctrl_c_is_heard_while_p3_climbs():
-    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    result = kl.minimize(problems.NK(300, 3, 0), kl.Binary(300), budget=10**9, deterministic=True, rng=0)
+    class Interrupted(problems.NK):
+        """Interrupts the run some time after its first call, the only one from Python."""
+
+        def costs(self, x):
+            threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+            return super().costs(x)
+
+    given = {"space": kl.Binary(300), "deterministic": True, "rng": 0}
+    kl.minimize(problems.NK(300, 3, 0), budget=100, **given)  # compiles
+    result = kl.minimize(Interrupted(300, 3, 0), budget=10**9, **given)
     assert result.status is kl.Status.INTERRUPTED
     assert 10 < result.nfev < 10**9
 
@@ -281,6 +290,7 @@ SPLIT = ("fff", "7f5effff7effb7df7204", "42100008100c8008118", "7fdeefee7ff537cf
 SPLIT = np.array([[int(bit) for bit in f"{int(word, 16):079b}"] for word in (*SPLIT, "2150110008c0240200")]).T
 
 
+@pytest.mark.slow
 def test_trees_are_the_same_to_the_last_bit():
     pairs = Pairs(np.full(6, 2))
     for x in SPLIT:

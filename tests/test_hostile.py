@@ -167,6 +167,7 @@ def hostile(files):
     )
 
 
+@pytest.mark.slow
 @hostile(5)
 @many
 def test_a_journal_opens_or_says_why_not(i, malice, times, journals, folder):
@@ -206,6 +207,7 @@ def tried(path, i):
             kl.minimize(lambda x: 1.0, SPACE, budget=50, batch=4, journal=path)
 
 
+@pytest.mark.slow
 @hostile(4)
 @many
 def test_a_snapshot_opens_or_says_why_not(i, malice, times, snapshots, folder):

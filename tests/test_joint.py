@@ -258,6 +258,7 @@ def equal(a, b):
     return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_trials_together_are_the_trials_alone(name):
     together = Training(SETTINGS[name], data(), [4, 0, 9], 60)
@@ -275,6 +276,7 @@ def test_trials_together_are_the_trials_alone(name):
     assert len({tuple(w.flatten().tolist()) for w in together.W[0]}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_training_goes_on_exactly_from_what_was_saved(name, tmp_path):
     rng = np.random.default_rng(len(name))
@@ -376,6 +378,7 @@ def rows_of(folder):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "when"), [("patient", 1), ("patient", 2), ("patient", 9), ("fixed", 13)])
 def test_a_run_that_was_cut_off_ends_as_a_whole_one(name, when, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "CHECKPOINT", -1.0)
@@ -423,6 +426,7 @@ def test_a_csv_has_a_row_per_mark_and_trial(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_only_trials_that_are_missing_are_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "CHECKPOINT", -1.0)
     settings, quiet = [SETTINGS["lambda"]], lambda line: None

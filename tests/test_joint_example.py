@@ -47,6 +47,7 @@ def linears(network):
     return [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "loop"),
     [(kl.pbil_epsilon, train_epsilon), (kl.cga, train_epsilon), (kl.pbil_lambda, train_lambda)],
@@ -80,6 +81,7 @@ def test_the_loops_do_what_the_batch_of_trials_does(example, recipe, loop, layer
         assert (w != w0).any()
 
 
+@pytest.mark.slow
 def test_both_experiments_in_very_small(example, tmp_path, capsys):
     panels = [example.solve_layers(updates=12), example.solve_activations(updates=12)]
     printed = capsys.readouterr().out

@@ -54,6 +54,7 @@ def test_what_a_distance_means():
     assert found[0, 3] == 2**30  # nor does a constant
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data())
 def test_the_nearest_are_joined_as_by_looking_at_all_pairs(data):

@@ -334,7 +334,7 @@ def test_an_error_in_the_callback_is_the_users():
 
 
 @pytest.mark.parametrize("iterations", [10, 2047, 2048, 2049, 5001])
-@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("watched", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_history_is_thinned_out_and_keeps_the_last(iterations, watched):
     callback = (lambda info: None) if watched else None
     result = kl.minimize(ones, BITS, budget=2 * iterations, algorithm=kl.cga(BITS), callback=callback, rng=0)
@@ -687,7 +687,7 @@ def bumpy(x):
 
 
 def dawdling(x):
-    time.sleep(60.0 if x[0] else 0.0)
+    time.sleep(600.0 if x[0] else 0.0)
     return ones(x)
 
 
@@ -699,7 +699,10 @@ WORKERS = {
 }
 
 
-@pytest.mark.parametrize("workers", WORKERS.values(), ids=WORKERS)
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(WORKERS[key], id=key, marks=pytest.mark.slow if key == "processes" else ()) for key in WORKERS],
+)
 def test_the_result_does_not_depend_on_the_workers(workers):
     start = {"bits": [0, 1, 0], "kind": 2.0, "below": [4, [1.0, 2.0]]}
     for given in (
@@ -724,7 +727,7 @@ def test_a_batch_keeps_as_many_workers_busy_from_the_first_second():
     together = threading.Barrier(6)
 
     def fun(x):
-        together.wait(30)  # for all six of them, each time
+        together.wait(300)  # for all six of them, each time
         return ones(x)
 
     with ThreadPoolExecutor(6) as pool:
@@ -733,26 +736,34 @@ def test_a_batch_keeps_as_many_workers_busy_from_the_first_second():
 
 
 def test_what_comes_after_the_target_is_not_begun():
-    calls, second = itertools.count(), threading.Event()
+    calls, taken = itertools.count(), threading.Event()
+
+    class Watched(ThreadPoolExecutor):
+        """Notices when the first result is taken."""
+
+        def submit(self, *args):
+            future = super().submit(*args)
+            result = future.result
+            future.result = lambda timeout=None: taken.set() or result(timeout)
+            return future
 
     def fun(x):
         if next(calls) == 0:
-            second.wait(30)
-            time.sleep(0.1)
+            assert taken.wait(300)  # until the other one has been seen to meet the target
             return 5.0
-        second.set()
         return -1.0
 
-    with ThreadPoolExecutor(2) as pool:
+    with Watched(2) as pool:
         result = kl.minimize(fun, BITS, budget=100, batch=50, target=0.0, workers=pool, rng=0)
     assert next(calls) == 2  # the first may yet have met it, no other
     assert (result.nfev, result.status, result.fun) == (2, "target", -1.0)
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_takes_too_long_has_failed():
     # In a process of its own also where there is but one.
     assert kl.Optimizer(BITS, rng=3).ask()[0].x[0] == 0
-    result = kl.minimize(dawdling, BITS, budget=6, workers=1, evaluation_timeout=0.5, rng=3)
+    result = kl.minimize(dawdling, BITS, budget=6, workers=1, evaluation_timeout=2.0, rng=3)
     late = sum(c.x[0] for c in kl.Optimizer(BITS, rng=3).ask())
     assert late == 1
     assert (result.nfev, result.status) == (6, "budget")
@@ -769,13 +780,13 @@ def test_the_first_error_of_a_pool_is_shown_as_it_is():
 
 def test_a_timeout_waits_for_what_is_under_way_and_counts_it():
     def slow(x):
-        time.sleep(0.05)
+        time.sleep(2.0)
         return ones(x)
 
     with ThreadPoolExecutor(3) as pool:
-        result = kl.minimize(slow, BITS, budget=10_000, batch=100, timeout=0.12, workers=pool, rng=0)
+        result = kl.minimize(slow, BITS, budget=10_000, batch=100, timeout=1.9, workers=pool, rng=0)
     assert result.status == "timeout"
-    assert 3 <= result.nfev <= 12
+    assert result.nfev == 3
     assert result.fun == ones(result.x)
 
 
@@ -786,7 +797,7 @@ def test_an_interrupt_counts_what_has_come():
     def fun(x):
         number = next(calls)
         if number == 0:
-            others.wait(30)
+            others.wait(300)
             raise KeyboardInterrupt
         if number == 5:
             others.set()
@@ -837,7 +848,7 @@ def test_the_core_runs_with_numpy_alone():
         loaded = {name.partition(".")[0] for name in set(sys.modules) - before}
         print(result.nfev, sorted(loaded - set(sys.stdlib_module_names)))
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=300)
     assert done.stderr == ""
     assert done.stdout.split(" ", 1)[0] == "50"
     assert {"tqdm", "pandas", "matplotlib"}.isdisjoint(eval(done.stdout.split(" ", 1)[1]))

@@ -224,6 +224,7 @@ def play(domain, shuffled, extras, deterministic=False):
     return opt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", [False, True])
 @given(
     random=st.randoms(use_true_random=False),

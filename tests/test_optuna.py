@@ -148,7 +148,7 @@ class TestOptunasOwnSuite(BasicSamplerTestCase, RelativeSamplerTestCase, SingleO
 # The trials of a seed.
 
 
-@pytest.fixture(params=["memory", "sqlite", "journal"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.slow), "journal"])
 def storage(request, tmp_path):
     match request.param:
         case "memory":
@@ -492,7 +492,7 @@ def test_trials_in_threads():
 
     def meet(trial):
         value = objective(trial)
-        barrier.wait(30)
+        barrier.wait(300)
         return value
 
     study.optimize(meet, n_trials=80, n_jobs=4)
@@ -575,13 +575,14 @@ def free_port():
 
 def answers(port):
     """Returns once somebody listens there."""
-    for _ in range(600):
+    for _ in range(3000):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
         time.sleep(0.1)
     raise TimeoutError(f"nobody listens at {port}")
 
 
+@pytest.mark.slow
 def test_a_grpc_proxy(tmp_path):
     pytest.importorskip("grpc")
     url = f"sqlite:///{tmp_path}/study.db"
@@ -594,7 +595,7 @@ def test_a_grpc_proxy(tmp_path):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             storage = optuna.storages.GrpcStorageProxy(host="localhost", port=port)
-        storage.wait_server_ready(timeout=60)
+        storage.wait_server_ready(timeout=300)
         study = worker(storage, 7)
         study.optimize(objective, n_trials=12)
         assert params(study) == points(12, rng=7)
@@ -711,9 +712,9 @@ def test_the_dashboard_shows_the_trials(tmp_path):
             browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1400, "height": 1400})
             page.goto(f"http://127.0.0.1:{port}/dashboard/studies/{study._study_id}/trials")
-            page.get_by_text("12 Trials").wait_for(timeout=120_000)
+            page.get_by_text("12 Trials").wait_for(timeout=300_000)
             page.get_by_text("Trial 11", exact=True).click()
-            page.get_by_text(str(study.trials[11].value)).wait_for(timeout=120_000)
+            page.get_by_text(str(study.trials[11].value)).wait_for(timeout=300_000)
             seen = page.inner_text("body")
             browser.close()
     finally:

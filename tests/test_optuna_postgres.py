@@ -90,6 +90,7 @@ def server():
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_four_processes_share_a_study_and_one_of_them_is_killed(server):
     study = optuna.create_study(study_name="shared", storage=server)
     roles = ["victim"] + ["worker"] * (PROCESSES - 1)

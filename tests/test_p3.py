@@ -124,6 +124,7 @@ def test_it_is_its_plain_transcription(family, options, f, seed):
     assert len(state.levels) > 1 or f not in (rugged, trapped) or len(options) == 1  # so crossing is compared as well
 
 
+@pytest.mark.slow
 @every_space
 @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_several_climbers_are_their_plain_transcription(family, options, f):
@@ -209,6 +210,7 @@ def test_traps_are_solved():
 # Cache
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", [rugged, coarse, leading], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(("family", "size"), [(kl.Bernoulli(6), 64), (kl.Categorical(3, 3), 27), (kl.Bernoulli(1), 2)])
 def test_no_point_is_asked_for_twice_until_all_are_known(family, size, f):

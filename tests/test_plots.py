@@ -266,6 +266,7 @@ def columns(of):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_trace_that_follows_is_one_that_reads_all_at_once(tmp_path, monkeypatch, deterministic):
     monkeypatch.setattr(trace, "CHUNK", 7)
@@ -355,6 +356,7 @@ def test_a_row_that_is_no_point_is_an_error_at_once(tmp_path):
         Trace.of(path)
 
 
+@pytest.mark.slow
 def test_many_variables_and_iterations_are_thinned_out_evenly(tmp_path):
     path = tmp_path / "wide.sqlite"
     space = kl.Binary(1000)

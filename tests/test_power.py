@@ -236,6 +236,7 @@ def command(*options):
     return subprocess.run([sys.executable, str(BENCHMARKS / "power.py"), *options], capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_where_it_was_stopped_and_tells_of_all_rows(tmp_path):
     out, page = tmp_path / "power", tmp_path / "power.md"
     page.write_text("a\n<!-- summary --><!-- end -->\nb\n<!-- losses -->\nold\n<!-- end -->\nc\n")
@@ -274,6 +275,7 @@ def test_the_command_goes_on_where_it_was_stopped_and_tells_of_all_rows(tmp_path
     assert page.read_text().endswith("b\n<!-- losses -->\ny\n<!-- end -->\nc\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [

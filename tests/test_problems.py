@@ -619,6 +619,7 @@ def compiled(name):
     return numba.njit(KERNELS[name])
 
 
+@pytest.mark.slow
 @every
 def test_the_kernel_gives_the_cost(problem):
     name, ints, reals = problem.flat()
@@ -635,6 +636,7 @@ def test_the_kernel_gives_the_cost(problem):
     np.testing.assert_allclose(costs, problem(x), rtol=1e-13 if rounds else 0, atol=1e-12 if rounds else 0)
 
 
+@pytest.mark.slow
 @given(formulas())
 def test_the_kernels_of_any_formula(problem):
     x = all_points(problem.n)[:: max(1, 2**problem.n // 32)]

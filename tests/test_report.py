@@ -201,7 +201,7 @@ def got(http, target, host=None):
 
 
 def http_client(server):
-    return http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    return http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)
 
 
 def test_the_server_answers_to_its_own_name_alone(recorded):

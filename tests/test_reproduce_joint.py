@@ -260,6 +260,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_what_is_committed_is_what_the_committed_csv_gives(name, tmp_path):
     for ending in (".csv", "-meta.json"):
@@ -292,6 +293,7 @@ def test_the_numbers_in_the_readme_are_those_of_the_tables():
     assert [cell for cell in cells if f"| {cell} |" not in claims_of] == []
 
 
+@pytest.mark.slow
 def test_the_long_run_appears_with_its_rows(tmp_path):
     write(tmp_path / "activations.csv", PAPER["activations"])
     longer = {s: trials(9, 3, e, lam_r=(2, 4, 9), at=(100, 9375, 937_500)) for s, e in (("cga", 1.4), ("relu", 1.6))}
@@ -313,6 +315,7 @@ def without_torch(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_pictures_need_no_torch_and_training_says_that_it_does(tmp_path):
     write(tmp_path / "layers.csv", PAPER["layers"])
     done = without_torch("reproduce", "layers", "--trials", 12, "--out", tmp_path)
@@ -342,6 +345,7 @@ def few_images(monkeypatch):
     return trained
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_training_ends_in_a_report_and_is_not_done_again(name, tmp_path, few_images):
     said: list[str] = []
@@ -426,6 +430,7 @@ def test_a_csv_of_other_trainings_only_is_said():
         layers.report(COMMITTED, 10)
 
 
+@pytest.mark.slow
 def test_all_has_them_where_they_were_trained(tmp_path, monkeypatch):
     for name in ("hitting_times", "lambda_dynamics", "alpha", "max_3_sat", "noise", "theorem"):
         __import__(f"knobless.paper.{name}")

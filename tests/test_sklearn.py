@@ -22,6 +22,7 @@ from knobless import Binary, Choice, Float, Integer
 from knobless.sklearn import FeatureSelector, Grid, SearchCV
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what scikit-learn's checks provoke
 @parametrize_with_checks(
     [
@@ -101,6 +102,7 @@ def test_no_more_subsets_than_asked_for_and_none_twice():
     assert support[0].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("wanted", [(3,), (0, 2, 7, 11), range(12)])
 def test_the_wanted_features_are_found(wanted, seed):
@@ -108,6 +110,7 @@ def test_the_wanted_features_are_found(wanted, seed):
     assert np.flatnonzero(selector.support_).tolist() == list(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_of_equal_scores_the_one_with_fewer_features(seed):
     free = Wants((4, 5), price=0.0)  # the others cost nothing, and bring nothing
@@ -137,6 +140,7 @@ def test_an_estimator_that_fails_on_all_features_is_shown_at_once():
         FeatureSelector(Wants(needs=99), cv=2).fit(COLUMNS)
 
 
+@pytest.mark.slow
 def test_the_same_for_a_seed_with_any_number_of_jobs_up_to_the_folds(noisy):
     selectors = [FeatureSelector(Ridge(), n_iter=20, cv=3, random_state=5, n_jobs=n) for n in (1, 1, 2)]
     one, again, two = (each.fit(*noisy).cv_results_ for each in selectors)
@@ -253,6 +257,7 @@ def test_as_many_candidates_as_asked_for_and_none_twice():
     assert len(seen) == len(set(seen)) == 17
 
 
+@pytest.mark.slow
 def test_it_learns_from_what_it_has_seen():
     space = {"a": stats.uniform(-10, 20), "b": stats.loguniform(1e-3, 1e6), "kind": ["round", "flat", "square"]}
     found = {kind: [] for kind in (SearchCV, RandomizedSearchCV)}
@@ -262,6 +267,7 @@ def test_it_learns_from_what_it_has_seen():
     assert np.median(found[SearchCV]) > 0.2 * np.median(found[RandomizedSearchCV])  # the best is 0
 
 
+@pytest.mark.slow
 def test_the_same_candidates_for_a_seed_with_any_number_of_jobs_up_to_the_folds(noisy):
     space = {"alpha": stats.loguniform(1e-3, 1e3)}
     searches = [SearchCV(Ridge(), space, n_iter=12, cv=3, random_state=5, n_jobs=n) for n in (1, 1, 2)]

@@ -32,6 +32,7 @@ def look(opt):
     return opt.theta.tolist(), best, counts, repr(opt.mode_fun), out, generator_data(opt.rng), opt._kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 @pytest.mark.parametrize(("deterministic", "x0"), [(False, True), (True, False)])
 def test_what_is_loaded_goes_on_as_what_was_saved(domain, deterministic, x0, tmp_path, monkeypatch):

@@ -194,6 +194,7 @@ def parsed(output, kind):
     return lines, [int(literal > 0) for literal in literals[:-1]]
 
 
+@pytest.mark.slow
 @given(drawn(), st.integers(0, 10**6))
 @settings(max_examples=40)
 def test_what_is_printed_is_true_of_the_point_that_is_printed(tmp_path_factory, written, seed):
@@ -334,7 +335,7 @@ def test_a_hard_clause_costs_more_than_any_weight(weight):
 
 
 def shell(*options, stdin=b""):
-    return subprocess.run([BIN, *options], input=stdin, capture_output=True, timeout=60)
+    return subprocess.run([BIN, *options], input=stdin, capture_output=True, timeout=300)
 
 
 def test_in_a_pipe():
@@ -347,6 +348,7 @@ def test_in_a_pipe():
     assert done.stdout.splitlines()[-3:] == [b"o 0", b"s OPTIMUM FOUND", b"v 11"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error(tmp_path):
     (tmp_path / "a.cnf").write_text(cnf((30_000, [(1, [30_000])])))
     command = [BIN, "solve", "a.cnf", "--budget", "2"]
@@ -357,17 +359,20 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path):
     assert process.returncode in (0, 1, 10)
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_the_best_so_far(tmp_path):
     ring = [f"{i + 1} {(i + 1) % 500 + 1}" for i in range(500)]
     (tmp_path / "G0").write_text("\n".join(["500 500", *ring]))
     command = [BIN, "solve", "G0", "--budget", str(10**12)]
-    output, wait = "", 1.5
+    output, wait = "", 0.5
     while "\nv " not in output and wait < 60.0:  # it may come before the first evaluation
         with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, cwd=tmp_path, text=True) as process:
+            output = process.stdout.readline()  # the file has been read
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(wait)
             process.send_signal(signal.SIGINT)
-            output, errors = process.communicate()
+            rest, errors = process.communicate()
+            output += rest
         assert process.returncode == 130
         wait *= 2.0
     lines, x = parsed(output, "mc")
@@ -381,7 +386,7 @@ def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(module, tmp_path)
     (tmp_path / f"{module}.py").write_text(
         "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(9)"
     )
-    done = subprocess.run([BIN, "--version"], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, timeout=60)
+    done = subprocess.run([BIN, "--version"], env={"PYTHONPATH": str(tmp_path)}, capture_output=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 

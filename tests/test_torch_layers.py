@@ -437,6 +437,7 @@ def test_an_architecture_within_another():
     assert not torch.equal(second, first)
 
 
+@pytest.mark.slow
 def test_a_network_compiles_whole():
     net = Architecture(Named())
     x, mask = torch.randn(5, W), torch.tensor([1, 0, 0, 1, 1, 1, 1])

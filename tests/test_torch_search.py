@@ -261,6 +261,7 @@ def same(a, b):
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bits", "product"])
 @pytest.mark.parametrize("recipe", [kl.pbil_lambda, kl.pbil_epsilon, kl.cga, lambda space: kl.umda(space, 7, 3)])
 def test_a_search_goes_on_exactly_from_what_was_saved(name, recipe):
@@ -304,6 +305,7 @@ def test_a_state_of_more_trials_is_refused():
         Search(kl.Binary(5), trials=2).load_state_dict(Search(kl.Binary(5), trials=3).state_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bits", "choices", "product"])
 @pytest.mark.parametrize("recipe", [kl.pbil_lambda, kl.pbil_epsilon, lambda space: kl.pbil(space, 5, 2, 0.3)])
 def test_trials_together_are_the_trials_alone(name, recipe):
@@ -381,6 +383,7 @@ def test_nothing_is_read_back_from_the_device():
         assert search.lam.shape == search.eps.shape == (3,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "recipe", "backend"),
     [
