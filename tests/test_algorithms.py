@@ -16,7 +16,8 @@ import pytest
 
 import knobless as kl
 from knobless.core.adaptation import Signal
-from knobless.space.codec import generator_data
+from knobless.core.rng import Stream
+from knobless.space.codec import stream_data
 
 
 class Walker(NamedTuple):
@@ -45,9 +46,12 @@ class Walk:
         return self.size
 
     def ask(self, state, rng, size=None, start=0):
-        rows = []
+        rows, rng = [], Stream.of(rng)
         for _ in range(self.size if size is None else size):
-            anew, fresh = rng.random(self.family.variables) < 0.3, self.family.sample(state.theta, 1, rng)[0]
+            anew, fresh = (
+                rng.generator().random(self.family.variables) < 0.3,
+                self.family.sample(state.theta, 1, rng)[0],
+            )
             rows.append(fresh if state.x is None else np.where(anew, fresh, state.x))
         return np.array(rows).reshape(-1, self.family.variables).astype(self.family.mode(state.theta).dtype)
 
@@ -132,7 +136,7 @@ def look(opt):
     best = opt.best and (repr(flat(opt.best.x)), opt.best.fun)
     counts = opt.nfev, opt.nit, opt.failures, opt.n_to_ask, opt.lam, repr(opt.eps), repr(opt.info.snr), opt.exhausted
     out = sorted((c.id, repr(flat(c.x))) for c in opt.pending)
-    return opt.theta.tolist(), best, counts, repr(opt.mode_fun), out, generator_data(opt.rng)
+    return opt.theta.tolist(), best, counts, repr(opt.mode_fun), out, stream_data(opt.rng)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ from knobless import (
     pbil_elitist,
     pbil_lambda,
 )
+from knobless.core.rng import Stream
+from oracle_p3 import SplitMix
 
 PREFERENCES = {"quartiles": Quartiles(), "best": Truncation(1), "values": Values()}
 every_preference = pytest.mark.parametrize("preference", PREFERENCES.values(), ids=PREFERENCES)
@@ -213,10 +215,10 @@ def plain_run(n, rows, f, so_far):
 
 
 def drawn_rows(seed, n):
-    """What the core's generator yields, as rows of n words of 32 bits: whole 64-bit outputs, low half first."""
-    bits = np.random.default_rng(seed).bit_generator
+    """Yield rows of the stream of a seed, n words of 32 bits each: whole 64-bit words, low half first."""
+    words = SplitMix(int(np.random.default_rng(seed).integers(2**64, dtype=np.uint64)))
     while True:
-        raw = [bits.random_raw() for _ in range((n + 1) // 2)]
+        raw = [words.next() for _ in range((n + 1) // 2)]
         yield [half for word in raw for half in (word & 0xFFFFFFFF, word >> 32)][:n]
 
 
@@ -235,7 +237,7 @@ def test_the_loop_with_a_survivor_is_its_plain_transcription(n, seed, kind, so_f
     algorithm = pbil_elitist(Bernoulli(n))
     if so_far:
         algorithm = replace(algorithm, elitism=BestSoFar())
-    rng, state, spent = np.random.default_rng(seed), algorithm.init(), set()
+    rng, state, spent = Stream.of(seed), algorithm.init(), set()
     for _, (y, phi, kept) in zip(range(120), plain_run(n, drawn_rows(seed, n), f, so_far), strict=False):
         state.theta.flags.writeable = state.signal.s.flags.writeable = False
         x = frozen(algorithm.ask(state, rng))

@@ -31,7 +31,7 @@ from knobless import (
     pbil_lambda,
     umda,
 )
-from knobless.core.families import uniforms
+from knobless.core.rng import Stream
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 RECIPES = {
@@ -346,20 +346,27 @@ def test_samples_have_the_distribution_of_theta(family):
 
 
 @every_family
-@pytest.mark.parametrize("bits", [np.random.PCG64, np.random.SFC64, np.random.Philox, np.random.MT19937])
-def test_draws_are_row_major(family, bits):
-    theta = frozen(family.initial())
-    rng = np.random.Generator(bits(3))
+def test_draws_are_row_major(family):
+    theta, rng = frozen(family.initial()), Stream(3)
     twice = np.concatenate([family.sample(theta, 3, rng), family.sample(theta, 5, rng)])
-    once = family.sample(theta, 8, np.random.Generator(bits(3)))
+    once = family.sample(theta, 8, Stream(3))
     np.testing.assert_array_equal(twice, once)
     assert len(np.unique(family.sample(theta, 200, rng), axis=0)) > 1
 
 
+@every_family
 @pytest.mark.parametrize("bits", [np.random.PCG64, np.random.SFC64, np.random.Philox, np.random.MT19937])
+def test_a_generator_gives_the_key_of_a_stream(family, bits):
+    theta, rng = frozen(family.initial()), np.random.Generator(bits(3))
+    drawn = [family.sample(theta, 50, rng) for _ in range(2)]
+    stream = Stream.of(np.random.Generator(bits(3)))
+    np.testing.assert_array_equal(drawn[0], family.sample(theta, 50, stream))
+    assert (drawn[0] != drawn[1]).any()  # each call draws another key
+
+
 @pytest.mark.parametrize("words", [1, 2, 5])
-def test_uniforms_fill_32_bits(bits, words):
-    u = uniforms(np.random.Generator(bits(0)), 4000, words)
+def test_uniforms_fill_32_bits(words):
+    u = Stream(0).uniforms(4000, words)
     assert u.shape == (4000, words)
     assert u.dtype == np.uint32
     sd = 2**32 / math.sqrt(12 * u.size)
@@ -624,7 +631,8 @@ def test_no_python_loop_over_variables(kind):
 
         once()  # what is computed once is computed now
         counts.append(instructions(once))
-    assert counts[1] < counts[0] + 300  # one instruction a variable would be 3,000 more
+    # One instruction per variable would be 3,000 more. Random words are computed in blocks, here six instead of one.
+    assert counts[1] < counts[0] + 1000
 
 
 @pytest.mark.parametrize("kind", many(2))

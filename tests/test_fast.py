@@ -1,4 +1,4 @@
-"""The compiled engine is the core again: fed the same uniforms it takes the same way, on every recipe."""
+"""The compiled engine computes the core's runs, with every recipe."""
 
 import math
 import signal
@@ -12,7 +12,7 @@ import pytest
 
 import knobless as kl
 from knobless import problems
-from knobless.core.families import uniforms
+from knobless.core.rng import Stream
 
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
 
@@ -71,20 +71,17 @@ def test_the_engine_takes_the_way_of_the_core(start):
         ints = np.concatenate([rng.integers(0, 100, n), [rng.integers(3, 60)], rng.integers(0, 60, 2)])
         objective = fast.Objective(rough, ints, rng.normal(size=1))
         for algorithm in recipes(n, rng):
-            fed = uniforms(rng, 2000, n)
-            run = fast.Run(objective, algorithm, uniforms=fed)
-            state, row = algorithm.init(), 0
+            run, stream = fast.Run(objective, algorithm, seed), Stream.of(seed)
+            state, spent = algorithm.init(), 0
             for iteration in range(12):
                 lam = algorithm.lam(state)
-                if row + lam > len(fed):  # λ_max = ∞ outgrows any number of rows
-                    with pytest.raises(ValueError, match=r"^uniforms: expected more rows"):
-                        run.go(iterations=1)
+                if lam > 2000:  # λ_max = ∞
                     break
-                x = algorithm.family.draw(state.theta, fed[row : row + lam])
-                row += lam
+                x = algorithm.ask(state, stream)
+                spent += lam
                 assert run.go(iterations=1) is None
                 assert run.nit == iteration + 1
-                assert run.nfev == row  # so λ was the same
+                assert run.nfev == spent  # so λ was the same
                 np.testing.assert_array_equal(run.x[:lam], x)
                 state = algorithm.tell(state, x, np.array([rough(point, ints, objective.reals) for point in x]))
                 np.testing.assert_allclose(run.theta, state.theta, rtol=0, atol=1e-12)
@@ -100,12 +97,12 @@ def test_many_samples_are_ranked_as_few():
     # Above 32 values are sorted, and above 256 the buffers grow.
     family = kl.Bernoulli(9)
     algorithm = kl.IGO(family, kl.Quartiles(), kl.Fixed(lam=700, eps=0.3))
-    ints, fed = np.array([*range(1, 10), 20, 3, 4]), uniforms(np.random.default_rng(0), 2100, 9)
-    run = fast.Run(fast.Objective(rough, ints, np.zeros(1)), algorithm, uniforms=fed)
-    state = algorithm.init()
-    for i in range(3):
+    ints = np.array([*range(1, 10), 20, 3, 4])
+    run = fast.Run(fast.Objective(rough, ints, np.zeros(1)), algorithm, 0)
+    state, stream = algorithm.init(), Stream.of(0)
+    for _ in range(3):
         run.go(iterations=1)
-        x = family.draw(state.theta, fed[700 * i : 700 * (i + 1)])
+        x = algorithm.ask(state, stream)
         state = algorithm.tell(state, x, np.array([rough(point, ints, np.zeros(1)) for point in x]))
         np.testing.assert_allclose(run.theta, state.theta, rtol=0, atol=1e-12)
 

@@ -11,7 +11,6 @@ import pytest
 
 import knobless as kl
 from knobless import problems
-from knobless.core.families import uniforms
 from knobless.core.linkage import Pairs
 from knobless.core.rng import Stream
 
@@ -103,17 +102,12 @@ def algorithms(n):
 
 def both(noted, algorithm, seed, **limits):
     """The same run interpreted and compiled: the result and the run, and what each has asked for."""
-    n = noted.n
-    space = kl.Binary(n)
+    space = kl.Binary(noted.n)
     result = kl.minimize(
         lambda x: noted.objective(x), space, algorithm=algorithm, deterministic=True, rng=seed, **limits
     )
     interpreted = noted.take()
-    rng = np.random.default_rng(seed)
-    if not isinstance(algorithm, kl.IGO):
-        rng.integers(2**63)  # the key of P3's numbers
-    fed = uniforms(rng, 3_000_000 // n, n)
-    run = fast.Run(noted.objective, algorithm, seed, uniforms=fed, deterministic=True)
+    run = fast.Run(noted.objective, algorithm, seed, deterministic=True)
     status = run.go(**limits)
     assert (status, run.nfev, run.nit) == (result.status, result.nfev, result.nit)
     assert run.failures == result.failures
@@ -277,7 +271,7 @@ def test_more_bits_than_pairs_are_counted_for():
     algorithm = kl.p3(kl.Bernoulli(2100))
     run = fast.Run(noted.objective, algorithm, 0, algorithm.init(x0=x0), deterministic=True)
     state = algorithm.init(x0=x0)
-    state.begin(int(np.random.default_rng(0).integers(2**63)))
+    state.begin(Stream.of(0).word())
     for _ in range(calls):
         state = algorithm.tell(state, state.pending, np.array([2100.0 - state.pending.sum()]))
     run.go(budget=calls)

@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.core.rng import Stream
 
 GOLDEN = Path(__file__).parent / "golden"
 SEEDS = (0, 1)
@@ -116,7 +117,7 @@ HARD = (ties, plateaus, failures)
 
 
 def trajectory(algorithm, objective, seed, iterations):
-    record, rng, state = Record(), np.random.default_rng(seed), algorithm.init()
+    record, rng, state = Record(), Stream.of(seed), algorithm.init()
     for _ in range(iterations):
         x = algorithm.ask(state, rng)
         f = objective(x)

@@ -30,6 +30,8 @@ from knobless import (
     umda,
 )
 from knobless.core.adaptation import Signal
+from knobless.core.rng import Stream
+from oracle_p3 import SplitMix
 
 RECIPES = {
     "pbil_lambda": pbil_lambda,
@@ -52,7 +54,7 @@ every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES
 
 def run(algorithm, seed, f, iterations):
     """Samples, ε and θ of every iteration; everything handed over is read-only."""
-    rng = np.random.default_rng(seed)
+    rng = Stream.of(seed)
     state = algorithm.init()
     for _ in range(iterations):
         state.theta.flags.writeable = state.signal.s.flags.writeable = False
@@ -63,10 +65,10 @@ def run(algorithm, seed, f, iterations):
 
 
 def rows(seed, n):
-    """What the core's generator yields, as rows of n words of 32 bits: whole 64-bit outputs, low half first."""
-    bits = np.random.default_rng(seed).bit_generator
+    """Yield rows of the stream of a seed, n words of 32 bits each: whole 64-bit words, low half first."""
+    words = SplitMix(int(np.random.default_rng(seed).integers(2**64, dtype=np.uint64)))
     while True:
-        raw = [bits.random_raw() for _ in range((n + 1) // 2)]
+        raw = [words.next() for _ in range((n + 1) // 2)]
         yield [half for word in raw for half in (word & 0xFFFFFFFF, word >> 32)][:n]
 
 

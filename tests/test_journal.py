@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import knobless as kl
 from knobless.journal.records import read
 from knobless.parallel.pool import Outcome
-from knobless.space.codec import difference, generator_data, generator_of, space_data, space_of
+from knobless.space.codec import difference, space_data, space_of, stream_data
 from knobless.space.packing import Packing
 
 BITS = kl.Binary(10)
@@ -73,7 +73,7 @@ def told(candidate):
 def look(opt):
     best = opt.best and (repr(opt.best.x), opt.best.fun)
     facts = opt.lam, opt.eps, best, opt.nfev, opt.nit, opt.failures, repr(opt.mode), opt.exhausted
-    return opt.theta.tolist(), facts, repr(opt.mode_fun), generator_data(opt.rng), generator_data(opt._spare)
+    return opt.theta.tolist(), facts, repr(opt.mode_fun), stream_data(opt.rng), stream_data(opt._spare)
 
 
 def look_at(result):
@@ -396,7 +396,7 @@ def test_a_space_that_differs_somewhere_inside_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("bits", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
-def test_a_generators_state_is_stored(bits, tmp_path):
+def test_a_generator_gives_the_keys_that_are_stored(bits, tmp_path):
     def generator():
         rng = np.random.Generator(getattr(np.random, bits)(7))
         rng.integers(9, size=5, dtype=np.uint32)  # somewhere in the middle
@@ -412,11 +412,10 @@ def test_a_generators_state_is_stored(bits, tmp_path):
     kl.minimize(ones, BITS, budget=90, journal=tmp_path / "a", rng=mine)
     used = generator()
     kl.minimize(ones, BITS, budget=90, rng=used)
-    assert generator_data(mine) == generator_data(used)  # the user's generator is used, as it is without a journal
+    # The user's generator is used, as it is without a journal.
+    assert mine.integers(2**63, size=9).tolist() == used.integers(2**63, size=9).tolist()
     with pytest.raises(kl.JournalError, match="in another state"):
         kl.minimize(ones, BITS, budget=90, journal=tmp_path / "a", rng=mine)
-    restored = generator_of(json.loads(json.dumps(generator_data(mine))))
-    assert restored.bit_generator.random_raw(100).tolist() == mine.bit_generator.random_raw(100).tolist()
 
 
 def test_a_seed_from_nowhere_is_kept(tmp_path):
@@ -426,16 +425,6 @@ def test_a_seed_from_nowhere_is_kept(tmp_path):
     assert look_at(kl.minimize(ones, BITS, budget=50, rng=seed)) == look_at(first)
     assert look_at(kl.minimize(fused(ones, 0), BITS, budget=50, journal=tmp_path / "a")) == look_at(first)
     assert look_at(kl.minimize(fused(ones, 0), BITS, budget=50, journal=tmp_path / "a", rng=seed)) == look_at(first)
-
-
-def test_a_foreign_bit_generator_is_refused(tmp_path):
-    class Mine(np.random.PCG64):
-        @property
-        def state(self):
-            return super().state | {"bit_generator": "Mine"}
-
-    with pytest.raises(TypeError, match=r"rng: expected one of NumPy's own \(PCG64.*\), got Mine"):
-        kl.Optimizer(BITS, rng=np.random.Generator(Mine(0)), journal=tmp_path / "a")
 
 
 def test_an_algorithm_of_ones_own_goes_on(tmp_path):

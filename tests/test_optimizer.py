@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
+from knobless.core.rng import Stream
 
 DOMAINS = {
     "bits": kl.Binary(9),
@@ -194,7 +195,7 @@ def test_the_update_is_that_of_the_algorithm(domain, recipe):
     space = kl.Space.of(domain)
     algorithm = recipe(space)
     opt = kl.Optimizer(space, algorithm, rng=3)
-    state, rng = algorithm.init(), np.random.default_rng(3)
+    state, rng = algorithm.init(), Stream.of(3)
     for _ in range(8):
         codes = algorithm.ask(state, rng)
         batch = opt.ask()

@@ -98,7 +98,7 @@ every_space = pytest.mark.parametrize(("family", "options"), SPACES.values(), id
 
 def asked(algorithm, seed, f, rounds, x0=None):
     """The points of each iteration, which come back in the state they were handed out in."""
-    rng, state, seen = np.random.default_rng(seed), algorithm.init(x0=x0), []
+    rng, state, seen = Stream.of(seed), algorithm.init(x0=x0), []
     for _ in range(rounds):
         x = algorithm.ask(state, rng)
         x.flags.writeable = False
@@ -111,7 +111,7 @@ def asked(algorithm, seed, f, rounds, x0=None):
 
 
 def key_of(seed):
-    return int(np.random.default_rng(seed).integers(2**63))
+    return Stream.of(seed).word()
 
 
 @every_space

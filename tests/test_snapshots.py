@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from knobless.space.codec import generator_data
+from knobless.space.codec import stream_data
 
 DOMAINS = {
     "bits": kl.Binary(9),
@@ -29,7 +29,7 @@ def look(opt):
     best = opt.best and (repr(opt.best.x), opt.best.fun)
     counts = opt.nfev, opt.nit, opt.failures, opt.failure, opt.n_to_ask, opt.lam, opt.eps, opt.exhausted, opt._stale
     out = [(candidate.id, repr(candidate.x)) for candidate in opt.pending]
-    return opt.theta.tolist(), best, counts, repr(opt.mode_fun), out, generator_data(opt.rng), opt._kept
+    return opt.theta.tolist(), best, counts, repr(opt.mode_fun), out, stream_data(opt.rng), opt._kept
 
 
 @pytest.mark.slow

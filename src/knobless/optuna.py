@@ -33,6 +33,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from knobless.core.igo import IGO, State
+from knobless.core.rng import Stream, keys
 from knobless.core.types import Array, Points
 from knobless.recipes import pbil_lambda
 from knobless.space.codec import algorithm_data
@@ -78,7 +79,7 @@ class KnoblessSampler(BaseSampler):
         self._given = None if search_space is None else dict(search_space)
         self._algorithm = algorithm
         try:
-            self._stream = np.random.PCG64(seed).state
+            self._key = keys(seed, 1)[0]
         except (TypeError, ValueError) as error:
             raise type(error)(f"seed: expected None or an integer of at least 0, got {seed!r}") from None
         other = RandomSampler(seed=None if seed is None else seed % 2**32)  # all that it takes
@@ -120,7 +121,7 @@ class KnoblessSampler(BaseSampler):
             if joint.distributions:
                 # Not the study's own list, which may be that of the last trial or of one bracket of a pruner.
                 trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-                tag, params = view.fold.draw(joint, trials, trial.number, self._stream)
+                tag, params = view.fold.draw(joint, trials, trial.number, self._key)
             if "fixed_params" not in trial.system_attrs:  # a point that the user has fixed a part of is not from θ
                 study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
         return params
@@ -297,7 +298,7 @@ class Fold:
         self._states: dict[tuple[int, tuple[int, ...]], State] = {}
 
     def draw(
-        self, joint: Joint, trials: Sequence[FrozenTrial], number: int, stream: Any
+        self, joint: Joint, trials: Sequence[FrozenTrial], number: int, key: int
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The tag and the parameters of the trial of this number."""
         self._look(trials)
@@ -310,7 +311,7 @@ class Fold:
             tip, tag = self._open(joint, trials, number, tip)
         else:
             tag = {"iteration": tip.iteration, "opened": tip.number}
-        code = self._point(joint, self._state(joint, trials, tip), number - tip.root, stream)
+        code = self._point(joint, self._state(joint, trials, tip), number - tip.root, key)
         return tag | {"code": code.tolist()}, joint.params(code)
 
     def _look(self, trials: Sequence[FrozenTrial]) -> None:
@@ -406,12 +407,10 @@ class Fold:
         values = [t.value if t.state == TrialState.COMPLETE else None for t in trials]
         return self._sign * np.array([math.nan if value is None else value for value in values])
 
-    def _point(self, joint: Joint, state: State, index: int, stream: Any) -> Points:
+    def _point(self, joint: Joint, state: State, index: int, key: int) -> Points:
         """The point that an optimizer of this seed would draw as the one of this index."""
-        bits = np.random.PCG64(0)
-        bits.state = stream
-        bits.advance(index * ((joint.algorithm.family.words + 1) // 2) % 2**128)  # a point takes whole 64-bit words
-        return joint.algorithm.ask(state, np.random.Generator(bits), 1)[0]
+        words = (joint.algorithm.family.words + 1) // 2  # a point takes whole 64-bit words
+        return joint.algorithm.ask(state, Stream(key, index * words), 1)[0]
 
 
 def _next(after: Opening, number: int, size: int, learnt: Sequence[int]) -> Opening:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
-
 from .adaptation import Signal
 from .families import Family
+from .rng import RNG
 from .types import Array, Points
 
 
@@ -45,7 +44,7 @@ class Algorithm(Protocol):
     def lam(self, state: Any) -> int:
         """How many points this iteration has."""
 
-    def ask(self, state: Any, rng: np.random.Generator, size: int | None = None, start: int = 0) -> Points:
+    def ask(self, state: Any, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """`size` points of this iteration from index `start` on, all by default; none from λ on is learnt from."""
 
     def tell(self, state: Any, x: Points, f: Array) -> Any:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int, probabilities
 
+from .rng import RNG, Stream
 from .types import Array, Points, Words
 
 
@@ -48,8 +49,8 @@ class Family(Protocol):
     def draw(self, theta: Array, u: Words) -> Points:
         """The points that the uniforms u (one row a point) stand for under θ."""
 
-    def sample(self, theta: Array, size: int, rng: np.random.Generator) -> Points:
-        """`size` independent points from P_θ."""
+    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
+        """Return `size` independent points from P_θ; a NumPy generator gives the key of a stream."""
 
     def statistics(self, x: Points) -> NDArray[Any]:
         """T(x), one row a point."""
@@ -65,20 +66,6 @@ class Family(Protocol):
 
     def entropy(self, theta: Array) -> float:
         """In nats; differential for numbers."""
-
-
-def uniforms(rng: np.random.Generator, size: int, words: int) -> Words:
-    """`size` rows of uniform 32-bit integers, straight from the bit generator.
-
-    Every row takes whole 64-bit outputs, so that four rows drawn twice are eight rows drawn once. 32 bits
-    are exact enough (a probability is off by at most 2⁻³²) and cost half of what doubles do.
-    """
-    bits = rng.bit_generator
-    if isinstance(bits, np.random.MT19937):  # its raw output has 32 bits
-        raw = bits.random_raw((size, words))
-        return raw.astype(np.uint32)
-    raw = bits.random_raw((size, (words + 1) // 2))
-    return raw.view(np.uint32)[:, :words]
 
 
 def threshold(p: Array) -> Words:
@@ -123,8 +110,8 @@ class Bernoulli:
     def draw(self, theta: Array, u: Words) -> Points:
         return (u < threshold(theta)).view(np.int8)
 
-    def sample(self, theta: Array, size: int, rng: np.random.Generator) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
+    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
+        return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
 
     def statistics(self, x: Points) -> NDArray[Any]:
         return x
@@ -198,8 +185,8 @@ class Categorical:
         below = u < threshold(np.minimum(tails, 1.0 - self.margin)).T[:, None, :]
         return below.sum(axis=0, dtype=self._dtype)
 
-    def sample(self, theta: Array, size: int, rng: np.random.Generator) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
+    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
+        return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
 
     def statistics(self, x: Points) -> NDArray[Any]:
         return (x[:, :, None] == np.arange(self.k)).reshape(len(x), -1)
@@ -291,8 +278,8 @@ class Product:
         each = zip(self.parts, self._parameters, self._words, strict=True)
         return np.concatenate([part.draw(theta[p], u[:, c]) for part, p, c in each], axis=1)
 
-    def sample(self, theta: Array, size: int, rng: np.random.Generator) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
+    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
+        return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
 
     def statistics(self, x: Points) -> NDArray[Any]:
         each = zip(self.parts, self._columns, strict=True)

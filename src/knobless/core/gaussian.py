@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
-from .families import margin, uniforms
+from .families import margin
+from .rng import RNG, Stream
 from .types import Array, Points, Words
 
 RESOLUTION = 1e-6  # of its range, below which a number is not resolved any further (σ² must show in m² + σ²)
@@ -89,8 +90,8 @@ class Gaussian:
         radius = np.sqrt(-2.0 * np.log(half[:, ::2]))
         return m + np.sqrt(variance) * radius * np.cos(2.0 * np.pi * half[:, 1::2])
 
-    def sample(self, theta: Array, size: int, rng: np.random.Generator) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
+    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
+        return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
 
     def statistics(self, x: Points) -> NDArray[Any]:
         return np.concatenate([x, x * x], axis=1)

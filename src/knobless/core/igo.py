@@ -17,6 +17,7 @@ from .adaptation import Adaptation, Signal
 from .elitism import NO_ELITISM, Elite, Elitism
 from .families import Family
 from .preferences import Preference
+from .rng import RNG
 from .types import Array, Points
 
 
@@ -58,7 +59,7 @@ class IGO:
             theta = self.family.move(theta, 0.5 * (self.family.statistics(x0[None])[0] - theta))
         return State(theta, self.adaptation.start(self.family.whiten(theta, np.zeros(len(theta)))))
 
-    def ask(self, state: State, rng: np.random.Generator, size: int | None = None, start: int = 0) -> Points:
+    def ask(self, state: State, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """Line 3: `size` points from P_θ, λ of them by default."""
         return self.family.sample(state.theta, self.lam(state) if size is None else size, rng)
 

@@ -29,7 +29,7 @@ from knobless._checks import positive_int
 from .adaptation import Signal
 from .families import Bernoulli, Categorical, Family, Product
 from .linkage import Group, Pairs
-from .rng import Stream
+from .rng import RNG, Stream
 from .types import Array, Points
 
 SKIPPED = 1000  # points in a row answered from memory, after which one is handed out all the same
@@ -55,9 +55,10 @@ class P3:
     def lam(self, state: Pyramid) -> int:
         return self.climbers
 
-    def ask(self, state: Pyramid, rng: np.random.Generator, size: int | None = None, start: int = 0) -> Points:
+    def ask(self, state: Pyramid, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+        rng = Stream.of(rng)
         if state.stream is None:
-            state.begin(int(rng.integers(2**63)))
+            state.begin(rng.word())
         size = self.climbers if size is None else size
         own = state.pending[start : start + size]  # which nobody can write to
         more = size - len(own)

@@ -20,6 +20,7 @@ from .adaptation import Signal
 from .algorithm import Algorithm, AnyState
 from .elitism import Elite
 from .families import Family
+from .rng import RNG
 from .types import Array, Points
 
 
@@ -72,7 +73,7 @@ class Portfolio:
     def lam(self, state: PortfolioState) -> int:
         return self.members[state.turn].lam(state.members[state.turn])
 
-    def ask(self, state: PortfolioState, rng: np.random.Generator, size: int | None = None, start: int = 0) -> Points:
+    def ask(self, state: PortfolioState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         return self.members[state.turn].ask(state.members[state.turn], rng, size, start)
 
     def tell(self, state: PortfolioState, x: Points, f: Array) -> PortfolioState:

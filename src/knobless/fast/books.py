@@ -14,7 +14,7 @@ import numpy as np
 from numba import from_dtype, njit, types
 from numpy.typing import NDArray
 
-from knobless.core.rng import FIRST, GOLDEN, SECOND, Stream, Words
+from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
 from knobless.core.types import Array
 from knobless.run.optimizer import STALE as TOO_STALE
 
@@ -26,7 +26,7 @@ LONG_WORDS = types.uint64[::1]
 OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that belong to it
 
 # Why an engine returned: the run is over, it is another member's turn, or something is too small.
-GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, MEMORY, TERMS, OUT_OF_UNIFORMS = range(11)
+GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, MEMORY, TERMS = range(10)
 
 # Members of a portfolio.
 PYRAMID, LOOP = range(2)
@@ -70,7 +70,7 @@ class Cache(NamedTuple):
     """
 
     table: NDArray[np.void]
-    codes: Words
+    codes: LongWords
 
 
 def no_memory() -> Cache:
@@ -80,7 +80,7 @@ def no_memory() -> Cache:
 
 def memory(n: int) -> Cache:
     """An empty one for n bits."""
-    codes = np.uint64(1) << np.arange(n, dtype=np.uint64) if n <= 64 else Stream(0).words(n)
+    codes = np.uint64(1) << np.arange(n, dtype=np.uint64) if n <= 64 else Stream(0).words(n).copy()
     return Cache(np.zeros(1024, dtype=ENTRY), codes)
 
 

@@ -1,14 +1,12 @@
 """The loop on bits, compiled: Algorithm 1 again, in the order of `igo.py`, as plain loops for numba.
 
-One specification, two implementations: fed the same uniforms, this one draws the core's samples and λ, and its
-θ differs by rounding alone. What an `IGO` says with values is said here with numbers, because compiled code
-must know its types: a `Plan` holds them.
+One specification, two implementations: this one draws the core's samples and λ, and its θ differs by rounding alone.
+A `Plan` holds what the values of an `IGO` say in numbers, because compiled code must know its types.
 
-Speed comes from four things. Each bit has a random stream of its own (xoroshiro64**, two words of state), so
-that drawing a point is one loop without dependencies, which the compiler turns into vector instructions. Loops
-that divide use NumPy's error model, which has no branch for a division by zero. Objectives are called through a
-function type with a fixed signature, so that this file is compiled once and found in the cache on disk whatever
-the objective. And nothing is allocated inside the loop.
+Speed comes from four things. Random numbers are computed from a counter, so that drawing a point is a loop without
+dependencies, which the compiler turns into vector instructions. Loops that divide use NumPy's error model, which has
+no branch for a division by zero. Objectives are called through a function type with a fixed signature, so that this
+file is compiled once and found in the cache on disk whatever the objective. And nothing is allocated inside the loop.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from knobless.core.elitism import BestSoFar, Elite, LastBest, NoElitism
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO, State
 from knobless.core.preferences import Quartiles, Truncation
+from knobless.core.rng import LongWords, Stream
 from knobless.core.types import Array, Words
 
 from .books import (
@@ -39,13 +38,13 @@ from .books import (
     INTS,
     KNOWN,
     LEAD,
+    LONG_WORDS,
     LOOP,
     MEMORY,
     NEVER,
     NFEV,
     NIT,
     OBJECTIVE,
-    OUT_OF_UNIFORMS,
     OWNER,
     PYRAMID,
     REALS,
@@ -62,11 +61,13 @@ from .books import (
     keep,
     key_of,
     met,
+    word,
 )
 
 __all__ = ["OBJECTIVE", "Loop", "Plan", "loop", "plan_of", "roomier", "run", "state_of"]
 
 FEW = 32  # values whose ranks are counted rather than sorted
+WORDS_AT_ONCE = 512  # random numbers that stay in the fastest cache
 ROWS = 256  # of the sample buffer at first; it grows with λ
 
 # Rules of survivors.
@@ -74,7 +75,7 @@ NO_ELITISM, LAST_BEST, BEST_SO_FAR = range(3)
 
 # Where a `Loop` keeps its scalars.
 GAMMA, LAM_R, KEPT = range(3)  # KEPT is the value of the survivor, inf if there is none
-FED, LAST = range(2)
+KEY, COUNT = range(2)
 
 
 class Plan(NamedTuple):
@@ -121,11 +122,11 @@ class Loop(NamedTuple):
     theta: Array
     s: Array
     scalars: Array
-    counts: NDArray[np.int64]
+    last: NDArray[np.int64]  # rows of x in the last iteration
     kept: NDArray[np.int8]  # the survivor
-    a: Words  # the streams of the bits
-    b: Words
-    fed: Words  # rows of uniforms to draw from instead, if there are any
+    stream: LongWords  # key and counter
+    words: LongWords  # random numbers of one point, or of a part of it
+    u: Words  # the same in 32 bits
     t: Words
     gradient: Array
     x: NDArray[np.int8]
@@ -134,21 +135,21 @@ class Loop(NamedTuple):
     order: NDArray[np.int64]
 
 
-def loop(plan: Plan, state: State, rng: np.random.Generator, uniforms: Words | None) -> Loop:
+def loop(plan: Plan, state: State, stream: Stream) -> Loop:
     """The loop where the core has this state."""
     theta, (s, gamma, lam_r), kept = state
     n = len(theta)
-    a, b = rng.integers(1, 2**32, (2, n), dtype=np.uint32)  # zeros would stay so
+    words = np.empty(min((n + 1) // 2, WORDS_AT_ONCE), dtype=np.uint64)
     return Loop(
         Plan(*map(float, plan)),
         theta.copy(),
         s.copy(),
         np.array([gamma, lam_r, math.inf if kept is None else kept.f]),
-        np.zeros(2, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
         np.zeros(n, dtype=np.int8) if kept is None else kept.x.copy(),
-        a,
-        b,
-        np.empty((0, n), dtype=np.uint32) if uniforms is None else np.ascontiguousarray(uniforms, dtype=np.uint32),
+        np.array([stream.key, stream.count], dtype=np.uint64),
+        words,
+        words.view(np.uint32),
         np.empty(n, dtype=np.uint32),
         np.empty(n),
         *_buffers(ROWS, n),
@@ -181,22 +182,22 @@ def _thresholds(t, theta):
 
 
 @njit(error_model="numpy")
-def _draw(x, t, a, b):
-    """One point: xoroshiro64** in every bit's own stream (a, b)."""
-    for i in range(x.size):
-        s0 = a[i]
-        s1 = np.uint32(b[i] ^ s0)
-        r = np.uint32(s0 * np.uint32(0x9E3779BB))
-        r = np.uint32(np.uint32(r << np.uint32(5)) | np.uint32(r >> np.uint32(27)))
-        r = np.uint32(r * np.uint32(5))
-        turned = np.uint32(np.uint32(s0 << np.uint32(26)) | np.uint32(s0 >> np.uint32(6)))
-        a[i] = np.uint32(turned ^ s1 ^ np.uint32(s1 << np.uint32(9)))
-        b[i] = np.uint32(np.uint32(s1 << np.uint32(13)) | np.uint32(s1 >> np.uint32(19)))
-        x[i] = np.int8(r < t[i])
+def _draw(x, t, stream, words, u):
+    """Draw one point as `Stream.uniforms` and `Bernoulli.draw` do: two bits from each word, the lower half first."""
+    if x.size <= u.size:
+        _draw_bits(x, t, stream, words, u)
+        return
+    for begin in range(0, x.size, u.size):
+        end = min(begin + u.size, x.size)
+        _draw_bits(x[begin:end], t[begin:end], stream, words, u)
 
 
 @njit(error_model="numpy")
-def _draw_fed(x, t, u):
+def _draw_bits(x, t, stream, words, u):
+    key, count, size = stream[KEY], stream[COUNT], (x.size + 1) // 2
+    for j in range(size):
+        words[j] = word(key, count + np.uint64(j + 1))
+    stream[COUNT] = count + np.uint64(size)
     for i in range(x.size):
         x[i] = np.int8(u[i] < t[i])
 
@@ -337,7 +338,7 @@ def _run(f, ints, reals, books, memory, loop, limits):
     All that lasts is in the arrays, so that a run goes on where it stopped between two iterations.
     """
     counts, shared, idle, best_x, _ = books
-    plan, theta, s, scalars, own, kept, a, b, fed, t, gradient, x, values, w, order = loop
+    plan, theta, s, scalars, last, kept, stream, words, u, t, gradient, x, values, w, order = loop
     table, codes = memory
     remembers, together = table.size > 0, plan.elitism or idle[PYRAMID] < NEVER
     key = place = np.uint64(0)
@@ -350,9 +351,6 @@ def _run(f, ints, reals, books, memory, loop, limits):
         if lam > x.shape[0]:
             why = GROW_BUFFERS
             break
-        if fed.shape[0] and own[FED] + lam > fed.shape[0]:
-            why = OUT_OF_UNIFORMS
-            break
         if remembers:
             why = MEMORY if 2 * (counts[KNOWN] + lam) > table.size else emptied(counts, x.shape[1])
             if why != GOING:
@@ -361,11 +359,7 @@ def _run(f, ints, reals, books, memory, loop, limits):
         k = 0
         before = nfev
         while k < lam and (why == GOING or remembers):  # line 3
-            if fed.shape[0]:
-                _draw_fed(x[k], t, fed[own[FED]])
-                own[FED] += 1
-            else:
-                _draw(x[k], t, a, b)
+            _draw(x[k], t, stream, words, u)
             if remembers:
                 key = key_of(x[k], codes)
                 place = find(table, key)
@@ -395,7 +389,7 @@ def _run(f, ints, reals, books, memory, loop, limits):
                 why = STALL
             if why == GOING and nfev >= budget:
                 why = BUDGET
-        own[LAST] = k
+        last[0] = k
         if k == lam:
             _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
@@ -417,9 +411,9 @@ _LOOP = types.NamedTuple(
             REALS,
             INTS,
             BITS,
+            LONG_WORDS,
+            LONG_WORDS,
             WORDS,
-            WORDS,
-            types.uint32[:, ::1],
             WORDS,
             REALS,
         ),

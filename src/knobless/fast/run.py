@@ -17,6 +17,7 @@ from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio, PortfolioState
+from knobless.core.rng import Stream
 from knobless.core.types import Array
 from knobless.run.candidates import TOLD, Iteration
 from knobless.run.optimizer import Optimizer
@@ -65,8 +66,7 @@ class Run:
     """A run of an algorithm over bits on a compiled objective.
 
     `go` takes it further; between two calls everything may be looked at. It begins where `state` is, and
-    maximizes where `sign` is −1. With `deterministic`, no point is paid for twice. `uniforms`, rows of 32-bit integers,
-    take the place of the random streams: then it draws what the core draws from them.
+    maximizes where `sign` is −1. With `deterministic`, no point is paid for twice.
     """
 
     def __init__(
@@ -76,7 +76,6 @@ class Run:
         rng: Any = None,
         state: Any = None,
         sign: float = 1.0,
-        uniforms: NDArray[np.uint32] | None = None,
         deterministic: bool = False,
     ) -> None:
         members = members_of(algorithm, deterministic)
@@ -92,17 +91,17 @@ class Run:
         self._cache = shared.memory(n) if deterministic else shared.no_memory()
         state = algorithm.init() if state is None else state
         states = state.members if isinstance(state, PortfolioState) else (state, state)
-        rng = np.random.default_rng(rng)
+        rng = Stream.of(rng)
         self._turn = LOOP
         if self._p3 is not None:
             stream = states[0].stream
-            key = int(rng.integers(2**63)) if stream is None else stream.key
+            key = rng.word() if stream is None else stream.key
             self._pyramid = pyramid.pyramid(self._p3, key, states[0].x0)
             self._books.idle[PYRAMID] = 0
             self._turn = PYRAMID
         plan = None if self._igo is None else engine.plan_of(self._igo)
         if plan is not None:
-            self._loop = engine.loop(plan, states[-1], rng, uniforms)
+            self._loop = engine.loop(plan, states[-1], rng)
             self._books.idle[LOOP] = 0
 
     @classmethod
@@ -130,7 +129,7 @@ class Run:
         """Brings the optimizer to where this run is, as far as can be looked at between iterations."""
         last = Iteration(self.nfev, 0)
         if not opt.deterministic:
-            rows = int(self._loop.counts[engine.LAST])
+            rows = int(self._loop.last[0])
             last = Iteration(self.nfev, rows)
             last.settle(last.extend(self.x[:rows].copy()), self._loop.values[:rows].copy(), TOLD)
         opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last)
@@ -246,6 +245,4 @@ class Run:
                 self._pyramid = pyramid.roomier(self._pyramid)
             case shared.GROW_BUFFERS:
                 self._loop = engine.roomier(self._loop)
-            case shared.OUT_OF_UNIFORMS:
-                raise ValueError(f"uniforms: expected more rows than the {len(self._loop.fed)} given")
         return why

@@ -25,10 +25,11 @@ import numpy as np
 from knobless._checks import boolean, objective_value, positive_int
 from knobless.core.algorithm import Algorithm
 from knobless.core.igo import State
+from knobless.core.rng import Stream, keys
 from knobless.core.types import Array, Points
 from knobless.journal.records import ADDED, Event, Journal, JournalError, Writer, kept
 from knobless.recipes import recommended
-from knobless.space.codec import algorithm_data, generator_data, generator_of, space_data
+from knobless.space.codec import algorithm_data, space_data, stream_data, stream_of
 from knobless.space.packing import Packing
 from knobless.space.space import Space
 
@@ -109,8 +110,7 @@ class Optimizer:
             raise ValueError(f"algorithm: expected {expected}, got {shown}")
         self.batch = positive_int("batch", batch)
         self.algorithm = algorithm.at_least(self.batch)
-        self.rng, self._spare = _streams(rng)
-        self._seed = None if isinstance(rng, (np.random.Generator, np.random.BitGenerator)) else _entropy(self.rng)
+        self.rng, self._spare, self._seed = _streams(rng)
         self._cache = Cache(self.space) if self.deterministic else None
         self._begin(None if x0 is None else self.space.encode(x0, "x0"))
         self._late: dict[int, Late] = {}  # candidates of closed iterations that are still out
@@ -497,7 +497,7 @@ class Optimizer:
             "deterministic": self.deterministic,
             "x0": None if self._x0 is None else self._packing.pack(self._x0[None]).hex(),
             "algorithm": algorithm_data(self.algorithm),
-            "rng": {"seed": self._seed, "main": generator_data(self.rng), "spare": generator_data(self._spare)},
+            "rng": {"seed": self._seed, "main": stream_data(self.rng), "spare": stream_data(self._spare)},
         }
 
     def _keep(self, journal: Any, direction: str, adopt: bool) -> Writer:
@@ -518,8 +518,8 @@ class Optimizer:
     def _take_streams(self, identity: Mapping[str, Any]) -> None:
         rng = identity.get("rng")
         if not isinstance(rng, dict):
-            raise ValueError("expected the states of two generators")
-        self.rng, self._spare, self._seed = generator_of(rng["main"]), generator_of(rng["spare"]), rng.get("seed")
+            raise ValueError("rng: expected the states of two streams")
+        self.rng, self._spare, self._seed = stream_of(rng["main"]), stream_of(rng["spare"]), rng.get("seed")
 
     @classmethod
     def folded(
@@ -623,19 +623,15 @@ def run_of(ids: list[int]) -> Sequence[int]:
     return run if ids == list(run) else ids
 
 
-def _entropy(rng: np.random.Generator) -> Any:
-    """What the generator was seeded with, for people to read and to seed another with."""
-    entropy = getattr(rng.bit_generator.seed_seq, "entropy", None)
-    return np.asarray(entropy).tolist() if isinstance(entropy, (np.ndarray, list, tuple)) else entropy
-
-
-def _streams(rng: Any) -> tuple[np.random.Generator, np.random.Generator]:
-    """The stream of the iterations, and another for what is asked for beyond them."""
+def _streams(rng: Any) -> tuple[Stream, Stream, Any]:
+    """Return the stream of the iterations, that of candidates beyond λ, and the seed if there is one."""
     try:
-        main = np.random.default_rng(rng)
+        generator = np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
         raise type(error)(f"rng: expected a seed or a numpy.random.Generator, got {rng!r}") from None
-    try:
-        return main, main.spawn(1)[0]
-    except TypeError:  # a generator without a seed sequence
-        return main, np.random.default_rng(main.integers(2**63))
+    main, spare = keys(generator, 2)
+    if isinstance(rng, (np.random.Generator, np.random.BitGenerator)):
+        return Stream(main), Stream(spare), None
+    seed = getattr(generator.bit_generator.seed_seq, "entropy", None)
+    seed = np.asarray(seed).tolist() if isinstance(seed, (np.ndarray, list, tuple)) else seed
+    return Stream(main), Stream(spare), seed

@@ -86,7 +86,7 @@ def _pyramid(fresh: Pyramid, data: dict[str, Any]) -> Pyramid:
     key, told = data["key"], floats(data, "told")
     if (key is None and len(told)) or len(told) % fresh.climbers or np.isnan(told).any():
         raise ValueError("told: expected the values of all climbers")
-    return fresh.again(None if key is None else whole(key, most=2**63), told.tolist())
+    return fresh.again(None if key is None else whole(key, most=2**64 - 1), told.tolist())
 
 
 def _kept_data(kept: Elite, packing: Packing) -> dict[str, Any]:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import numpy as np
-
 from knobless.core.adaptation import SNR, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm
 from knobless.core.elitism import BestSoFar, LastBest, NoElitism
@@ -25,11 +23,10 @@ from knobless.core.igo import IGO
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Quartiles, Truncation, Values
+from knobless.core.rng import Stream
 
 from .space import Space
 from .variables import Binary, Choice, Float, Integer
-
-Generator = np.random.Generator
 
 PARAMETERS = 10**7  # of a distribution that a file may ask for
 DEPTH = 50  # of a space within a space
@@ -37,10 +34,6 @@ LONG = 200  # characters of a name
 
 OURS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
 FUNCTIONS: dict[str, Callable[..., Any]] = {"samples": samples, "steps": steps}
-BIT_GENERATORS = {
-    each.__name__: each
-    for each in (np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64)
-}
 
 
 class Name(str):
@@ -244,54 +237,22 @@ def _part_of(data: Any) -> Any:
     return made(**given)
 
 
-# Generators.
+# Random streams.
 
 
-def generator_data(rng: Generator) -> Any:
-    """A generator's state; TypeError for a bit generator that NumPy does not have."""
-    state = rng.bit_generator.state
-    if state["bit_generator"] not in BIT_GENERATORS:
-        known = ", ".join(BIT_GENERATORS)
-        raise TypeError(f"rng: expected one of NumPy's own ({known}), got {state['bit_generator']}")
-    return json.loads(json.dumps(state, default=np.ndarray.tolist))
+def stream_data(stream: Stream) -> dict[str, int]:
+    """Return the state of a random stream."""
+    return {"key": stream.key, "count": stream.count}
 
 
-def generator_of(data: Any) -> Generator:
-    """A generator in the state that `generator_data` described."""
-    made = BIT_GENERATORS.get(str(data.get("bit_generator"))) if isinstance(data, dict) else None
-    if made is None:
-        raise ValueError(f"expected the state of a generator, got {_shown(data)}")
-    bits = made(0)
-    bits.state = _fitting(data, bits.state)
-    return np.random.Generator(bits)
-
-
-def _fitting(data: Any, model: Any) -> Any:
-    """`data` in the shape and within the bounds of `model`: NumPy takes what it is given."""
-    match model:
-        case dict():
-            if not isinstance(data, dict) or data.keys() != model.keys():
-                raise ValueError(f"expected {list(model)}, got {_shown(data)}")
-            each = {name: _fitting(data[name], model[name]) for name in model}
-            top = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "uinteger": 2**32 - 1}
-            for name in each.keys() & top.keys():
-                if each[name] > top[name]:
-                    raise ValueError(f"{name}: expected at most {top[name]}, got {each[name]}")
-            return each
-        case np.ndarray():
-            if not isinstance(data, list) or len(data) != len(model):
-                raise ValueError(f"expected {len(model)} words, got {_shown(data)}")
-            most = np.iinfo(model.dtype).max
-            return np.array([_word(each, most) for each in data], dtype=model.dtype)
-        case str():
-            return model
-    return _word(data, 2**128 - 1)
-
-
-def _word(data: Any, most: int) -> int:
-    if type(data) is not int or not 0 <= data <= most:
-        raise ValueError(f"expected an integer from 0 to {most}, got {_shown(data)}")
-    return data
+def stream_of(data: Any) -> Stream:
+    """Return the stream that `stream_data` described."""
+    if not isinstance(data, dict) or data.keys() != {"key", "count"}:
+        raise ValueError(f"rng: expected key and count of a stream, got {_shown(data)}")
+    for name, value in data.items():
+        if type(value) is not int or not 0 <= value < 2**64:
+            raise ValueError(f"{name}: expected an integer from 0 to 2**64 - 1, got {_shown(value)}")
+    return Stream(**data)
 
 
 # Differences.

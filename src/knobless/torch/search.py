@@ -19,6 +19,7 @@ from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
 from knobless.core.elitism import NO_ELITISM
 from knobless.core.igo import IGO
 from knobless.core.preferences import Preference, Quartiles, Truncation
+from knobless.core.rng import keys
 from knobless.recipes import pbil_epsilon
 from knobless.space.codec import algorithm_data, difference, space_data
 from knobless.space.space import Space
@@ -79,14 +80,14 @@ class Search(nn.Module):
         state = self.algorithm.init()
         capacity = most_samples(self.algorithm.adaptation)
         spend(self.algorithm.adaptation, torch.ones(1))  # TypeError now if it cannot be done
-        keys = np.random.default_rng(rng).integers(2**63, size=rows)
+        key = np.array(keys(rng, rows), dtype=np.uint64).view(np.int64)
         kind = torch.get_default_dtype()
         for name, value in (("theta", state.theta), ("s", state.signal.s)):
             self.register_buffer(name, torch.tensor(np.tile(value, (rows, 1)), dtype=kind))
         for name, number in (("gamma", state.signal.gamma), ("lam_r", state.signal.lam_r)):
             self.register_buffer(name, torch.full((rows,), number, dtype=kind))
-        self.register_buffer("key", torch.tensor(keys, dtype=torch.int64))  # of a trial's generator
-        self.register_buffer("drawn", torch.zeros(rows, dtype=torch.int64))  # points so far, the generator's counter
+        self.register_buffer("key", torch.tensor(key))  # of a trial's stream
+        self.register_buffer("drawn", torch.zeros(rows, dtype=torch.int64))  # points so far
         # The iteration under way. One row more than it can have takes what is told beyond λ.
         self.register_buffer("told", torch.zeros(rows, dtype=torch.int64))
         self.register_buffer("x", self._family.mode(self.theta)[:, None].repeat(1, capacity + 1, 1))
@@ -258,16 +259,18 @@ def most_samples(adaptation: Adaptation) -> int:
 
 
 def uniforms(key: Tensor, drawn: Tensor, k: int, words: int) -> Tensor:
-    """32-bit uniforms [trials, k, words] by counter: SplitMix64 at the places that follow the `drawn` points.
+    """Return the rows of `Stream.uniforms` that follow the `drawn` ones, [trials, k, words].
 
     64-bit integers wrap around in torch as they should; what is missing is a shift that brings in zeros.
     """
+    half = (words + 1) // 2
     row = drawn[:, None] + torch.arange(k, device=drawn.device)
-    place = row[..., None] * words + torch.arange(1, words + 1, device=drawn.device)
+    place = row[..., None] * half + torch.arange(1, half + 1, device=drawn.device)
     z = key[:, None, None] + place * -0x61C8864680B583EB
     z = (z ^ _shifted(z, 30)) * -0x40A7B892E31B1A47
     z = (z ^ _shifted(z, 27)) * -0x6B2FB644ECCEEE15
-    return _shifted(z ^ _shifted(z, 31), 32)
+    z = z ^ _shifted(z, 31)
+    return torch.stack((z & 0xFFFFFFFF, _shifted(z, 32)), dim=-1).flatten(-2)[..., :words]
 
 
 def _shifted(z: Tensor, bits: int) -> Tensor:
