@@ -107,6 +107,8 @@ class SNR:
     def step(self, signal: Signal, z: Array, noise: float) -> tuple[float, Signal]:
         s, gamma, lam_r = signal
         _, eps = self.spend_at(signal)
+        if not noise:  # no sample has a weight
+            return eps, signal
         beta = eps
         gain = beta * (2.0 - beta)
         s = (1.0 - beta) * s  # line 12

@@ -39,6 +39,10 @@ class Family(Protocol):
     def words(self) -> int:
         """32-bit uniforms that one point takes."""
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of a point."""
+
     def within(self, total: int) -> Self:
         """The same family with the margins of a problem of `total` variables."""
 
@@ -109,6 +113,7 @@ class Bernoulli:
         return self.n
 
     variables = words = dim
+    dtype = np.dtype(np.int8)
 
     @cached_property
     def margin(self) -> float:
@@ -183,8 +188,8 @@ class Categorical:
         return replace(self, total=total)
 
     @property
-    def _dtype(self) -> type[np.signedinteger[Any]]:
-        return np.int16 if self.k < 2**15 else np.int32
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.int16 if self.k < 2**15 else np.int32)
 
     def initial(self) -> Array:
         p = np.full((self.n, self.k), 1.0 / self.k) if self.p is None else np.array(self.p, dtype=float)
@@ -196,7 +201,7 @@ class Categorical:
         # on: cumulated from the last option, so that a choice of two draws as a bit does.
         tails = theta.reshape(self.n, self.k)[:, :0:-1].cumsum(axis=1)
         below = u < threshold(np.minimum(tails, 1.0 - self.margin)).T[:, None, :]
-        return below.sum(axis=0, dtype=self._dtype)
+        return below.sum(axis=0, dtype=self.dtype)
 
     def sample(self, theta: Array, size: int, rng: np.random.Generator) -> Points:
         return self.draw(theta, uniforms(rng, size, self.words))
@@ -230,7 +235,7 @@ class Categorical:
 
     def mode(self, theta: Array) -> Points:
         # The last of equals, as a bit at ½ is one.
-        return (self.k - 1 - theta.reshape(self.n, self.k)[:, ::-1].argmax(axis=1)).astype(self._dtype)
+        return (self.k - 1 - theta.reshape(self.n, self.k)[:, ::-1].argmax(axis=1)).astype(self.dtype)
 
     def entropy(self, theta: Array) -> float:
         return float(-(theta @ np.log(theta)))
@@ -266,6 +271,10 @@ class Product:
     @cached_property
     def words(self) -> int:
         return sum(part.words for part in self.parts)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        return np.result_type(*(part.dtype for part in self.parts))
 
     def within(self, total: int) -> Self:
         product = replace(self)

@@ -58,6 +58,7 @@ class Gaussian:
         return 2 * len(self.axes)
 
     words = dim  # two uniforms make a normal
+    dtype = np.dtype(float)
 
     @property
     def variables(self) -> int:

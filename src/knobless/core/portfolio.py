@@ -29,7 +29,7 @@ class PortfolioState(NamedTuple):
     members: tuple[Any, ...]
     turn: int
     idle: tuple[int, ...]
-    best: Elite | None
+    best: Elite
     owner: int
 
     @property
@@ -44,7 +44,7 @@ class PortfolioState(NamedTuple):
 
     def copy(self) -> PortfolioState:
         members = tuple(member.copy() for member in self.members)
-        return self._replace(members=members, best=self.best and self.best.copy())
+        return self._replace(members=members, best=self.best.copy())
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Portfolio:
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> PortfolioState:
         members = tuple(member.init(theta, x0) for member in self.members)
-        return PortfolioState(members, 0, (0,) * len(members), None, 0)
+        return PortfolioState(members, 0, (0,) * len(members), Elite.empty(self.family), 0)
 
     def lam(self, state: PortfolioState) -> int:
         return self.members[state.turn].lam(state.members[state.turn])
@@ -81,11 +81,11 @@ class Portfolio:
         after = member.tell(states[turn], x, f)
         spent = idle[turn] + len(f)
         lowest = float(f[0] if len(f) == 1 else np.fmin.reduce(f, initial=math.inf))
-        if lowest < (math.inf if best is None else best.f):
+        if lowest < (best.f[0] if len(best.f) else math.inf):
             i = int((f == lowest).argmax())
-            best, owner, spent = Elite(x[i].copy(), lowest), turn, len(f) - 1 - i
-        elif owner != turn and best is not None:
-            after = member.inject(after, best.x, best.f)
+            best, owner, spent = Elite(x[i : i + 1].copy(), f[i : i + 1].copy()), turn, len(f) - 1 - i
+        elif owner != turn and len(best.f):
+            after = member.inject(after, best.x[0], float(best.f[0]))
         states = (*states[:turn], after, *states[turn + 1 :])
         idle = (*idle[:turn], spent, *idle[turn + 1 :])
         return PortfolioState(states, idle.index(min(idle)) if member.can_yield(after) else turn, idle, best, owner)

@@ -136,16 +136,16 @@ class Loop(NamedTuple):
 
 def loop(plan: Plan, state: State, rng: np.random.Generator, uniforms: Words | None) -> Loop:
     """The loop where the core has this state."""
-    theta, (s, gamma, lam_r), kept = state
+    theta, (s, gamma, lam_r), elite = state
     n = len(theta)
     a, b = rng.integers(1, 2**32, (2, n), dtype=np.uint32)  # zeros would stay so
     return Loop(
         Plan(*map(float, plan)),
         theta.copy(),
         s.copy(),
-        np.array([gamma, lam_r, math.inf if kept is None else kept.f]),
+        np.array([gamma, lam_r, elite.f[0] if len(elite.f) else math.inf]),
         np.zeros(2, dtype=np.int64),
-        np.zeros(n, dtype=np.int8) if kept is None else kept.x.copy(),
+        elite.x[0].copy() if len(elite.f) else np.zeros(n, dtype=np.int8),
         a,
         b,
         np.empty((0, n), dtype=np.uint32) if uniforms is None else np.ascontiguousarray(uniforms, dtype=np.uint32),
@@ -169,8 +169,9 @@ def _buffers(rows: int, n: int) -> tuple[NDArray[np.int8], Array, Array, NDArray
 def state_of(loop: Loop) -> State:
     """As the core has it."""
     gamma, lam_r, f = loop.scalars.tolist()
-    kept = Elite(loop.kept.copy(), f) if f < math.inf else None
-    return State(loop.theta.copy(), Signal(loop.s.copy(), gamma, lam_r), kept)
+    m = int(f < math.inf)
+    elite = Elite(np.tile(loop.kept, (m, 1)), np.full(m, f))
+    return State(loop.theta.copy(), Signal(loop.s.copy(), gamma, lam_r), elite)
 
 
 @njit(error_model="numpy")

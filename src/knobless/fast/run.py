@@ -122,8 +122,8 @@ class Run:
         reals[shared.BEST] = opt.lowest_fun
         if isinstance(state, PortfolioState):
             run._turn, idle[:], counts[shared.OWNER] = state.turn, state.idle, state.owner
-            if state.best is not None:
-                lead_x[:], reals[shared.LEAD] = state.best
+            if len(state.best.f):
+                lead_x[:], reals[shared.LEAD] = state.best.x[0], state.best.f[0]
         return run
 
     def hand_over(self, opt: Optimizer) -> None:
@@ -210,7 +210,8 @@ class Run:
             return Seen(self.theta)
         counts, reals, idle, _, lead_x = self._books
         lead = float(reals[shared.LEAD])
-        best = Elite(lead_x.copy(), lead) if lead < math.inf else None
+        m = int(lead < math.inf)
+        best = Elite(np.tile(lead_x, (m, 1)), np.full(m, lead))
         members = Seen(self._first), engine.state_of(self._loop)
         return PortfolioState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
 
