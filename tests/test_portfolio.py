@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knobless as kl
-from knobless.core.adaptation import Signal
+from knobless.core.algorithm import AlgorithmInfo
 from knobless.core.portfolio import PortfolioState
 from knobless.problems import LeadingOnes, MaxSat, OneMax
 from knobless.run.states import state_data, state_of
@@ -30,7 +30,6 @@ class Diary(NamedTuple):
     heard: tuple = ()
 
     theta = FAMILY.initial()
-    signal = Signal(np.empty(0), 0.0, 1.0)
 
     def copy(self):
         return self
@@ -62,14 +61,17 @@ class Member:
     def can_yield(self, state):
         return len(state.told) % self.stamina == 0
 
-    def eps(self, state):
-        return float(self.size)
-
-    def snr(self, state):
-        return -float(self.size)
+    def info(self, state):
+        return AlgorithmInfo(state.theta, self.size, float(self.size), math.nan, -float(self.size))
 
     def at_least(self, lam):
         return Member(max(self.size, lam), self.stamina)
+
+
+class Alone(Member):
+    """An algorithm without what only members of a portfolio need."""
+
+    inject = can_yield = property()
 
 
 def plain(members, turns):
@@ -210,13 +212,15 @@ def test_the_best_point_is_shared():
     assert shared > 5
 
 
-def test_the_last_member_speaks():
+def test_theta_and_the_step_are_those_of_the_last_member():
     portfolio = kl.Portfolio((Member(4), kl.pbil_epsilon(FAMILY), kl.pbil_elitist(FAMILY)))
     _, state = spent(portfolio, lambda x: float(x.sum()), 300)
     last, theirs = portfolio.members[-1], state.members[-1]
     assert state.theta.tolist() == theirs.theta.tolist()
-    assert (portfolio.eps(state), portfolio.snr(state)) == (last.eps(theirs), last.snr(theirs))
-    assert state.signal is theirs.signal
+    info, expected = portfolio.info(state), last.info(theirs)
+    assert info.theta.tolist() == theirs.theta.tolist()
+    assert (info.eps, info.lam_r, info.snr) == (expected.eps, expected.lam_r, expected.snr)
+    assert info.lam == portfolio.lam(state)
 
 
 def test_at_least_holds_for_every_member():
@@ -257,9 +261,9 @@ def test_what_was_saved_is_the_team_as_it_was(calls):
         if isinstance(state, PortfolioState):
             best = state.best.x.tolist(), state.best.x.dtype, state.best.f.tolist()
             return state.turn, state.idle, state.owner, best, [shown(member) for member in state.members]
-        elite = getattr(state, "elite", None)  # which a pyramid has not
+        elite, signal = getattr(state, "elite", None), getattr(state, "signal", None)  # which a pyramid does not have
         kept = elite and (elite.x.tolist(), elite.f.tolist())
-        return state.theta.tolist(), state.signal.lam_r, kept
+        return state.theta.tolist(), signal and signal.lam_r, kept
 
     data = json.loads(json.dumps(state_data(portfolio, state, packing)))
     assert shown(state_of(portfolio, data, packing, None)) == shown(state)
@@ -275,6 +279,7 @@ def test_what_was_saved_is_the_team_as_it_was(calls):
         (kl.cga(kl.Bernoulli(3)), TypeError),
         ((kl.cga,), TypeError),
         ([kl.cga(kl.Bernoulli(3))], TypeError),
+        ((Alone(),), TypeError),
     ],
 )
 def test_errors_name_the_argument(members, error):

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from .adaptation import Adaptation, Signal
+from .algorithm import AlgorithmInfo
 from .elitism import NO_ELITISM, Elite, Elitism
 from .families import Family
 from .preferences import Preference
@@ -109,14 +110,11 @@ class IGO:
         """Samples in this iteration."""
         return self.adaptation.spend_at(state.signal)[0]
 
-    def eps(self, state: State) -> float:
-        """Step length in this iteration."""
-        return self.adaptation.spend_at(state.signal)[1]
-
-    def snr(self, state: State) -> float:
-        """‖s‖²/γ, about 1 when f tells nothing and held near α; NaN before anything was learnt, or if ε is fixed."""
-        s, gamma, _ = state.signal
-        return float(s @ s) / gamma if gamma else math.nan
+    def info(self, state: State) -> AlgorithmInfo:
+        """θ, λ, ε, λ_r and the signal-to-noise ratio; NaN before the first update, or if λ and ε are fixed."""
+        theta, (s, gamma, lam_r), _ = state
+        lam, eps = self.adaptation.spend_at(state.signal)
+        return AlgorithmInfo(theta, lam, eps, lam_r, float(s @ s) / gamma if gamma else math.nan)
 
     def at_least(self, lam: int) -> Self:
         """The same algorithm with at least `lam` samples per iteration."""

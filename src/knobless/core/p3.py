@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
-from .adaptation import Signal
+from .algorithm import AlgorithmInfo
 from .families import Bernoulli, Categorical, Family, Product
 from .linkage import Group, Pairs
 from .rng import Stream
@@ -81,10 +81,8 @@ class P3:
     def can_yield(self, state: Pyramid) -> bool:
         return state.can_yield
 
-    def eps(self, state: Pyramid) -> float:
-        return math.nan
-
-    snr = eps
+    def info(self, state: Pyramid) -> AlgorithmInfo:
+        return AlgorithmInfo(state.theta, self.climbers, math.nan, float(self.climbers), math.nan)
 
     def at_least(self, lam: int) -> Self:
         return replace(self, climbers=max(self.climbers, lam))
@@ -192,10 +190,6 @@ class Pyramid:
         """How often each option occurs among the members, and once more as at first."""
         mean = (self.first + self._sum) / (1 + len(self.members))
         return self.family.move(self.first, mean - self.first)
-
-    @property
-    def signal(self) -> Signal:
-        return Signal(np.empty(0), 0.0, float(self.climbers))
 
     def copy(self) -> Pyramid:
         return self.again(None if self.stream is None else self.stream.key, self.told)

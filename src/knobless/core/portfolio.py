@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from .adaptation import Signal
-from .algorithm import Algorithm, AnyState
+from .algorithm import AlgorithmInfo, AnyState, Member
 from .elitism import Elite
 from .families import Family
 from .types import Array, Points
@@ -34,13 +33,8 @@ class PortfolioState(NamedTuple):
 
     @property
     def theta(self) -> Array:
-        speaker: AnyState = self.members[-1]
-        return speaker.theta
-
-    @property
-    def signal(self) -> Signal:
-        speaker: AnyState = self.members[-1]
-        return speaker.signal
+        last: AnyState = self.members[-1]
+        return last.theta
 
     def copy(self) -> PortfolioState:
         members = tuple(member.copy() for member in self.members)
@@ -51,11 +45,12 @@ class PortfolioState(NamedTuple):
 class Portfolio:
     """Algorithms for one family that take turns; of equals the first goes first."""
 
-    members: tuple[Algorithm, ...]
+    members: tuple[Member, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.members, tuple) or not all(isinstance(member, Algorithm) for member in self.members):
-            raise TypeError(f"members: expected a tuple of algorithms, got {self.members!r:.200}")
+        if not isinstance(self.members, tuple) or not all(isinstance(member, Member) for member in self.members):
+            expected = "a tuple of algorithms that have the methods inject and can_yield"
+            raise TypeError(f"members: expected {expected}, got {self.members!r:.200}")
         if not self.members:
             raise ValueError("members: expected at least one algorithm, got none")
         if any(member.family != self.members[0].family for member in self.members):
@@ -97,11 +92,8 @@ class Portfolio:
     def can_yield(self, state: PortfolioState) -> bool:
         return self.members[state.turn].can_yield(state.members[state.turn])
 
-    def eps(self, state: PortfolioState) -> float:
-        return self.members[-1].eps(state.members[-1])
-
-    def snr(self, state: PortfolioState) -> float:
-        return self.members[-1].snr(state.members[-1])
+    def info(self, state: PortfolioState) -> AlgorithmInfo:
+        return self.members[-1].info(state.members[-1])._replace(lam=self.lam(state))
 
     def at_least(self, lam: int) -> Self:
         return replace(self, members=tuple(member.at_least(lam) for member in self.members))

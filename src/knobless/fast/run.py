@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless.core.adaptation import Signal
 from knobless.core.elitism import Elite
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
@@ -55,7 +54,6 @@ class Seen(NamedTuple):
     """What one may look at in the state of a compiled P3, which only its run can go on from."""
 
     theta: Array
-    signal: Signal = Signal(np.empty(0), 0.0, 1.0)
 
     def copy(self) -> Seen:
         return self

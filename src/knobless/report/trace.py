@@ -183,7 +183,7 @@ class Trace:
 
     def _step(self, opt: Optimizer) -> Step:
         iteration, nfev, best, lam, eps, snr, entropy, _ = opt.info
-        return Step(iteration, nfev, self.sign * best, lam, opt._state.signal.lam_r, eps, snr, entropy)
+        return Step(iteration, nfev, self.sign * best, lam, opt.algorithm.info(opt._state).lam_r, eps, snr, entropy)
 
     def _theta_row(self, opt: Optimizer) -> Array:
         return np.clip(opt._state.theta[self._heat[1]], 0.0, 1.0)

@@ -161,7 +161,7 @@ class Optimizer:
     @property
     def eps(self) -> float:
         """Step length in this iteration."""
-        return self.algorithm.eps(self._state)
+        return self.algorithm.info(self._state).eps
 
     @property
     def state(self) -> Any:
@@ -245,10 +245,11 @@ class Optimizer:
     @property
     def info(self) -> Info:
         """What a `callback` gets, as of now."""
-        theta = self._state.theta.view()
+        theta, lam, eps, _, snr = self.algorithm.info(self._state)
+        theta = theta.view()
         theta.flags.writeable = False
-        snr, entropy = self.algorithm.snr(self._state), self.algorithm.family.entropy(theta)
-        return Info(self.nit, self.nfev, self.lowest_fun, self.lam, self.eps, snr, entropy, theta)
+        entropy = self.algorithm.family.entropy(theta)
+        return Info(self.nit, self.nfev, self.lowest_fun, lam, eps, snr, entropy, theta)
 
     # What one does.
 
