@@ -115,7 +115,7 @@ class SNR:
         s += (math.sqrt(gain) / noise) * z
         gamma = (1.0 - beta) ** 2 * gamma + gain  # line 13
         lam_r *= math.exp(beta * (gamma - float(s @ s) / self.alpha))  # line 14
-        return eps, Signal(s, gamma, min(max(lam_r, self.lam_min), self.lam_max))
+        return eps, Signal(s, gamma, float(min(max(lam_r, self.lam_min), self.lam_max)))
 
     def at_least(self, lam: int) -> Self:
         return replace(self, lam_min=max(self.lam_min, lam), lam_max=max(self.lam_max, lam))
