@@ -18,7 +18,6 @@ from knobless.core.algorithm import AlgorithmInfo
 from knobless.core.portfolio import PortfolioState
 from knobless.problems import LeadingOnes, MaxSat, OneMax
 from knobless.run.states import state_data, state_of
-from knobless.space.packing import Packing
 
 FAMILY = kl.Bernoulli(8)
 
@@ -255,7 +254,6 @@ def test_what_was_saved_is_the_team_as_it_was(calls):
     )
     hashed = lambda x: sum((i + 3) ** 5 * (int(xi) + 1) for i, xi in enumerate(x)) * 2654435761 % 997  # noqa: E731
     _, state = spent(portfolio, hashed, calls)
-    packing = Packing(space)
 
     def shown(state):
         if isinstance(state, PortfolioState):
@@ -265,8 +263,8 @@ def test_what_was_saved_is_the_team_as_it_was(calls):
         kept = elite and (elite.x.tolist(), elite.f.tolist())
         return state.theta.tolist(), signal and signal.lam_r, kept
 
-    data = json.loads(json.dumps(state_data(portfolio, state, packing)))
-    assert shown(state_of(portfolio, data, packing, None)) == shown(state)
+    data = json.loads(json.dumps(state_data(portfolio, state)))
+    assert shown(state_of(portfolio, data, None)) == shown(state)
     assert calls < 150 or (state.owner and min(state.idle))  # or else less would be seen
 
 

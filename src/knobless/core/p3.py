@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
-from .families import Bernoulli, Categorical, Family, Product
+from .families import Family
 from .linkage import Group, Pairs
 from .rng import Stream
 from .types import Array, Points
@@ -45,7 +45,8 @@ class P3:
     climbers: int = 1
 
     def __post_init__(self) -> None:
-        options_of(self.family)
+        if not self.family.options.all():
+            raise TypeError(f"family: expected bits and choices, got {self.family!r:.200}")
         positive_int("climbers", self.climbers)
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:
@@ -88,18 +89,6 @@ class P3:
         return replace(self, climbers=max(self.climbers, lam))
 
 
-def options_of(family: Family) -> NDArray[np.intp]:
-    """How many options each variable has; TypeError for numbers, which have no last one."""
-    match family:
-        case Bernoulli(n=n):
-            return np.full(n, 2)
-        case Categorical(n=n, k=k):
-            return np.full(n, k)
-        case Product(parts=parts):
-            return np.concatenate([options_of(part) for part in parts])
-    raise TypeError(f"family: expected bits and choices, which P3 can exchange, got {family!r:.200}")
-
-
 class Level:
     """Points of the pyramid, and the groups of variables that belong together among them."""
 
@@ -128,10 +117,10 @@ class Pyramid:
 
     def __init__(self, family: Family, theta: Array, x0: Points | None, climbers: int) -> None:
         self.family, self.first, self.climbers = family, theta, climbers
-        self.options = options_of(family)
+        self.options = family.options
         changes = [(i, by) for i, k in enumerate(self.options.tolist()) for by in range(1, k)]
         self.changes = np.array(changes).reshape(-1, 2)
-        self._type = family.mode(theta).dtype
+        self._type = family.dtype
         self.x0 = None if x0 is None else x0.astype(self._type)
         self.stream: Stream | None = None
         self.levels: list[Level] = []

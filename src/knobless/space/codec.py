@@ -63,7 +63,7 @@ def parsed(text: str) -> Any:
 
 def space_data(space: Space) -> Any:
     """Its variables, by name and in order."""
-    return _tree_data(space._tree)
+    return _tree_data(space.tree)
 
 
 def _tree_data(tree: Any) -> Any:
