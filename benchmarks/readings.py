@@ -134,7 +134,7 @@ def tell_whitening_after(algorithm: kl.IGO, state: kl.State, x: Any, f: Any) -> 
     signal, whitens the same gradient there.
     """
     theta = algorithm.tell(state, x, f).theta
-    return kl.State(theta, algorithm.tell(kl.State(theta, state.signal), x, f).signal)
+    return state._replace(theta=theta, signal=algorithm.tell(state._replace(theta=theta), x, f).signal)
 
 
 @dataclass(frozen=True)

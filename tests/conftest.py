@@ -155,7 +155,7 @@ def directions(family, size=1.0):
 
 
 class Spy:
-    """An adaptation that keeps what the loop told it."""
+    """An adaptation that records the arguments of its steps, but for those without noise, which it must ignore."""
 
     def __init__(self):
         self.told = []
@@ -167,5 +167,6 @@ class Spy:
         return 2, 0.5
 
     def step(self, signal, z, noise):
-        self.told.append((z.copy(), noise))
+        if noise:
+            self.told.append((z.copy(), noise))
         return 0.5, signal

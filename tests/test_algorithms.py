@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from knobless.core.adaptation import Signal
+from knobless.core.algorithm import AlgorithmInfo, Member
 from knobless.core.rng import Stream
 from knobless.space.codec import stream_data
 
@@ -26,7 +26,6 @@ class Walker(NamedTuple):
     theta: np.ndarray
     x: np.ndarray | None = None
     f: float = math.inf
-    signal: Signal = Signal(np.empty(0), 0.0, 2.0)
 
     def copy(self):
         return self._replace(theta=self.theta.copy(), x=None if self.x is None else self.x.copy())
@@ -61,19 +60,21 @@ class Walk:
         i = int(np.where(f == f, f, np.inf).argmin())
         return state._replace(x=x[i], f=float(f[i])) if f[i] <= state.f else state
 
+    def info(self, state):
+        return AlgorithmInfo(state.theta, self.size, math.nan, math.nan, math.nan)
+
+    def at_least(self, lam):
+        return replace(self, size=max(self.size, lam))
+
+
+class WalkingMember(Walk):
+    """The same with what a portfolio needs beyond that."""
+
     def inject(self, state, x, f):
         return state._replace(x=x, f=f)
 
     def can_yield(self, state):
         return True
-
-    def eps(self, state):
-        return math.nan
-
-    snr = eps
-
-    def at_least(self, lam):
-        return replace(self, size=max(self.size, lam))
 
 
 BITS = kl.Binary(9)
@@ -90,7 +91,7 @@ def of_three(space):
 
 
 def with_a_walk(space):
-    return kl.Portfolio((kl.pbil_elitist(space), Walk(kl.Space.of(space).family)))
+    return kl.Portfolio((kl.pbil_elitist(space), WalkingMember(kl.Space.of(space).family)))
 
 
 ALGORITHMS = {
@@ -191,8 +192,12 @@ def test_it_keeps_the_protocol(name):
         assert copy.theta.tolist() == theta
         after = algorithm.tell(copy, x, f)
         assert after.theta.tolist() == state.theta.tolist()
-        assert algorithm.can_yield(after) is algorithm.can_yield(state)
+        if isinstance(algorithm, Member):
+            assert algorithm.can_yield(after) is algorithm.can_yield(state)
         assert algorithm.lam(after) == algorithm.lam(state)
+        info = algorithm.info(state)
+        assert (info.theta.tolist(), info.lam) == (state.theta.tolist(), algorithm.lam(state))
+        assert all(isinstance(each, float) for each in info[2:])
         state = after  # a copy goes on as what it is a copy of
 
 

@@ -25,7 +25,8 @@ from knobless.cli.app import app
 from knobless.cli.objects import Named, imported, lies_here
 from knobless.cli.tables import plain
 from knobless.journal.records import Writer, read
-from knobless.report.summary import marginals, sayable
+from knobless.report.marginals import variable_summaries
+from knobless.report.summary import sayable
 from knobless.space import toml as spacefile
 
 TOML = """
@@ -555,7 +556,7 @@ def test_the_mode_is_shown_with_its_probability(theta):
     oracle = dict(zip(SPACE.names, conftest.marginals(SPACE.family, theta), strict=True))
     column = dict(zip(SPACE.names, code, strict=True))
     sigma = {name: np.sqrt(p @ (np.array(z) - np.dot(z, p)) ** 2) for name, (z, p) in oracle.items()}
-    bits, two, three, whole, real = found = marginals(SPACE, theta)
+    bits, two, three, whole, real = found = variable_summaries(SPACE, theta)
     assert [each.name for each in found] == ["[0]", "[1]", "[2]", "[3]", "[4]"]
     for each, names in ((bits, ["[0][0]", "[0][1]"]), (two, ["[1]"]), (three, ["[2][0]", "[2][1]"])):
         expected = [oracle[name][1][int(column[name])] for name in names]

@@ -31,6 +31,7 @@ from knobless import (
     pbil_lambda,
     umda,
 )
+from knobless.core.families import Discrete, Normal
 from knobless.core.rng import Stream
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
@@ -643,3 +644,59 @@ def test_thousands_of_variables(kind, recipe):
     assert_admissible(family, seen[-1][2])
     expected = [sum(np.dot(*each) for each in marginals(family, theta)) for theta in (family.initial(), seen[-1][2])]
     assert expected[1] < expected[0]  # and something was learnt
+
+
+# What users of a family ask it
+
+
+@every_family
+@given(st.data())
+def test_a_marginal_is_the_distribution_of_its_column(family, data):
+    theta = data.draw(thetas(family))
+    for i, (values, p) in enumerate(marginals(family, theta)):
+        match family.marginal(theta, i):
+            case Discrete(found):
+                assert len(found) == family.options[i]
+                np.testing.assert_allclose(found, p, rtol=1e-12)
+            case Normal(mean, sigma):
+                assert family.options[i] == 0
+                assert math.isclose(mean, np.dot(values, p), abs_tol=1e-9)
+                assert math.isclose(sigma**2, np.dot((values - mean) ** 2, p), rel_tol=1e-6)
+
+
+@every_family
+def test_the_parameters_of_the_columns_are_all_of_theta(family):
+    """Each once; and a column's distribution changes with its own parameters alone."""
+    theta = frozen(family.initial())
+    each = [family.parameters(i) for i in range(family.variables)]
+    assert sorted(itertools.chain(*each)) == list(range(len(theta)))
+    for i, own in enumerate(each):
+        other = theta.copy()
+        other[list(own)] *= 0.9
+        for j in range(family.variables):
+            before, after = (np.ravel(family.marginal(t, j)) for t in (theta, other))
+            assert np.array_equal(before, after) == (i != j)
+
+
+@every_family
+@given(st.integers(0, 4), st.integers(0, 99))
+def test_packed_points_are_unpacked_as_they_were(family, size, seed):
+    x = frozen(family.sample(family.initial(), size, np.random.default_rng(seed)))
+    data = family.pack(x)
+    assert x.dtype == family.dtype
+    assert len(data) == size * family.width
+    assert data == b"".join(family.pack(row[None]) for row in x)
+    again = family.unpack(data)
+    assert (again.dtype, again.shape, again.tobytes()) == (x.dtype, x.shape, x.tobytes())
+    again[:] = 0  # it can be written to
+
+
+def test_bytes_that_no_point_packs_to_are_refused():
+    with pytest.raises(ValueError, match="expected options 0 to 2, got 3"):
+        Categorical(1, 3).unpack(b"\x03")
+    with pytest.raises(ValueError, match="expected finite numbers"):
+        Gaussian((Axis(),)).unpack(np.array([math.nan]).tobytes())
+    with pytest.raises(ValueError, match="expected options 0 to 2, got 9"):
+        Product((Bernoulli(3), Categorical(1, 3))).unpack(b"\x00\x09")
+    with pytest.raises(ValueError, match="expected 2 bytes for each, got 3 in all"):
+        Product((Bernoulli(3), Categorical(1, 3))).unpack(b"\0\0\0")

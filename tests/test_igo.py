@@ -58,7 +58,7 @@ def run(algorithm, seed, f, iterations):
     state = algorithm.init()
     for _ in range(iterations):
         state.theta.flags.writeable = state.signal.s.flags.writeable = False
-        eps = algorithm.eps(state)
+        eps = algorithm.info(state).eps
         x = frozen(algorithm.ask(state, rng))
         state = algorithm.tell(state, x, frozen([f(xi) for xi in x], float))
         yield x, eps, state.theta
@@ -292,12 +292,12 @@ def test_lambda_stays_within_its_bounds():
 def test_snr_reads_off_the_state():
     algorithm = pbil_lambda(Bernoulli(9))
     state = algorithm.init()
-    assert math.isnan(algorithm.snr(state))
+    assert math.isnan(algorithm.info(state).snr)
     x = np.eye(9, dtype=np.int8)[:2]
     state = algorithm.tell(state, x, np.array([0.0, 1.0]))
-    assert math.isclose(algorithm.snr(state), float(state.signal.s @ state.signal.s) / state.signal.gamma)
+    assert math.isclose(algorithm.info(state).snr, float(state.signal.s @ state.signal.s) / state.signal.gamma)
     # By hand: z = ½(2x_1 − 2x_2)/√¼ has ‖z‖² = 8, and noise² = 9·8/4.
-    assert math.isclose(algorithm.snr(state), 8.0 / 18.0, rel_tol=1e-12)
+    assert math.isclose(algorithm.info(state).snr, 8.0 / 18.0, rel_tol=1e-12)
 
 
 # Theorem 1

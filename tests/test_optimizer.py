@@ -204,7 +204,7 @@ def test_the_update_is_that_of_the_algorithm(domain, recipe):
         state = algorithm.tell(state, codes, f)
         opt.tell(batch, f)
         assert opt.theta.tolist() == state.theta.tolist()
-        assert (opt.lam, opt.eps) == (algorithm.lam(state), algorithm.eps(state))
+        assert (opt.lam, opt.eps) == (algorithm.lam(state), algorithm.info(state).eps)
 
 
 def play(domain, shuffled, extras, deterministic=False):

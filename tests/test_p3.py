@@ -16,7 +16,6 @@ import oracle_p3
 from knobless.core.rng import Stream
 from knobless.problems import Traps
 from knobless.run.states import state_data, state_of
-from knobless.space.packing import Packing
 
 # Random numbers
 
@@ -231,8 +230,7 @@ def test_a_copy_and_what_was_saved_go_on_as_the_state_itself(climbers, rounds, f
     algorithm = kl.P3(space.family, climbers)
     x0 = np.ones(9, dtype=np.int8) if guest else None
     _, state = asked(algorithm, 1, f, rounds, x0)
-    packing = Packing(space)
-    copy, saved = state.copy(), state_of(algorithm, state_data(algorithm, state, packing), packing, x0)
+    copy, saved = state.copy(), state_of(algorithm, state_data(algorithm, state), x0)
     for _ in range(60):
         given = [algorithm.ask(each, np.random.default_rng(1)) for each in (state, copy, saved)]
         assert given[0].tolist() == given[1].tolist() == given[2].tolist()

@@ -16,6 +16,7 @@ import knobless as kl
 from conftest import marginals
 from knobless import plots
 from knobless.journal import records as journal
+from knobless.report import marginals as report_marginals
 from knobless.report import trace
 from knobless.report.trace import Trace
 from knobless.run.candidates import TOLD
@@ -179,7 +180,7 @@ def test_marginals_are_those_of_theta_at_the_end(run):
 
 def test_a_number_has_its_value_at_the_mean_and_a_deviation_to_either_side():
     space = kl.Space(rate=kl.Float(1e-4, 1e-1, log=True), depth=kl.Integer(1, 9))
-    rate, depth = trace.marginals(space)
+    rate, depth = report_marginals.marginals(space)
     theta = np.array([0.5, 0.75, 0.5**2 + 0.25**2, 0.75**2 + 0.1**2])
     assert rate.quantiles(theta) == pytest.approx((10**-2.5, 10**-3.25, 10**-1.75))
     assert depth.quantiles(theta) == (1 + 6, 1 + 5, 1 + 7)  # ninths: 0.75, 0.65 and 0.85 lie in the 7th, 6th, 8th
@@ -199,7 +200,7 @@ def test_each_variable_has_its_own_part_of_theta():
     rng, family = np.random.default_rng(0), space.family
     theta = family.move(family.initial(), 0.1 * rng.normal(size=len(family.initial())))
     written_out = marginals(family, theta)
-    found = trace.marginals(space)
+    found = report_marginals.marginals(space)
     assert [each.name for each in found] == ["a", "b", "c[0]", "c[1]", "d[0]", "d[1]", "d[2]", "e", "f"]
     for each in found:
         values, p = written_out[each.column]
@@ -364,7 +365,7 @@ def test_many_variables_and_iterations_are_thinned_out_evenly(tmp_path):
     kl.minimize(lambda x: x.sum(axis=1), space, budget=3000, algorithm=cga, vectorized=True, rng=0, journal=path)
     of = Trace.of(path)
     names, iterations, theta_history = of.theta_history
-    assert theta_history.shape == (len(iterations), trace.HEIGHT)
+    assert theta_history.shape == (len(iterations), report_marginals.HEIGHT)
     shown = [int(name[2:-1]) for name in names]
     assert (shown[0], shown[-1]) == (0, 999)
     assert set(np.diff(shown)) == {3, 4}

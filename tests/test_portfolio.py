@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knobless as kl
-from knobless.core.adaptation import Signal
+from knobless.core.algorithm import AlgorithmInfo
 from knobless.core.portfolio import PortfolioState
 from knobless.problems import LeadingOnes, MaxSat, OneMax
 from knobless.run.states import state_data, state_of
-from knobless.space.packing import Packing
 
 FAMILY = kl.Bernoulli(8)
 
@@ -30,7 +29,6 @@ class Diary(NamedTuple):
     heard: tuple = ()
 
     theta = FAMILY.initial()
-    signal = Signal(np.empty(0), 0.0, 1.0)
 
     def copy(self):
         return self
@@ -62,14 +60,17 @@ class Member:
     def can_yield(self, state):
         return len(state.told) % self.stamina == 0
 
-    def eps(self, state):
-        return float(self.size)
-
-    def snr(self, state):
-        return -float(self.size)
+    def info(self, state):
+        return AlgorithmInfo(state.theta, self.size, float(self.size), math.nan, -float(self.size))
 
     def at_least(self, lam):
         return Member(max(self.size, lam), self.stamina)
+
+
+class Alone(Member):
+    """An algorithm without what only members of a portfolio need."""
+
+    inject = can_yield = property()
 
 
 def plain(members, turns):
@@ -125,7 +126,7 @@ def test_the_books_are_those_of_the_whole_record(data):
             heard[who].append((len(told[who]), *news))
         assert state.idle == idle
         assert state.turn == turn
-        assert (state.best and (tuple(state.best.x.tolist()), state.best.f)) == best
+        assert (state.best.x.tolist(), state.best.f.tolist()) == (([list(best[0])], [best[1]]) if best else ([], []))
         for member, each, words in zip(state.members, told, heard, strict=True):
             assert repr(member.told) == repr(tuple(each))  # NaN is not itself
             assert member.heard == tuple(words)
@@ -201,22 +202,24 @@ def test_the_best_point_is_shared():
         values = np.array([f(row) for row in x], dtype=float)
         state = portfolio.tell(state, x, values)
         lowest = min(lowest, values.min())
-        assert state.best.f == lowest == f(state.best.x)
+        assert state.best.f[0] == lowest == f(state.best.x[0])
         if who == 1:
             kept = state.members[1].elite
             if state.owner != 1:
-                assert (kept.f, kept.x.tolist()) == (lowest, state.best.x.tolist())
+                assert (kept.f.tolist(), kept.x.tolist()) == ([lowest], state.best.x.tolist())
                 shared += 1
     assert shared > 5
 
 
-def test_the_last_member_speaks():
+def test_theta_and_the_step_are_those_of_the_last_member():
     portfolio = kl.Portfolio((Member(4), kl.pbil_epsilon(FAMILY), kl.pbil_elitist(FAMILY)))
     _, state = spent(portfolio, lambda x: float(x.sum()), 300)
     last, theirs = portfolio.members[-1], state.members[-1]
     assert state.theta.tolist() == theirs.theta.tolist()
-    assert (portfolio.eps(state), portfolio.snr(state)) == (last.eps(theirs), last.snr(theirs))
-    assert state.signal is theirs.signal
+    info, expected = portfolio.info(state), last.info(theirs)
+    assert info.theta.tolist() == theirs.theta.tolist()
+    assert (info.eps, info.lam_r, info.snr) == (expected.eps, expected.lam_r, expected.snr)
+    assert info.lam == portfolio.lam(state)
 
 
 def test_at_least_holds_for_every_member():
@@ -251,17 +254,17 @@ def test_what_was_saved_is_the_team_as_it_was(calls):
     )
     hashed = lambda x: sum((i + 3) ** 5 * (int(xi) + 1) for i, xi in enumerate(x)) * 2654435761 % 997  # noqa: E731
     _, state = spent(portfolio, hashed, calls)
-    packing = Packing(space)
 
     def shown(state):
         if isinstance(state, PortfolioState):
-            best = state.best and (state.best.x.tolist(), state.best.x.dtype, state.best.f)
+            best = state.best.x.tolist(), state.best.x.dtype, state.best.f.tolist()
             return state.turn, state.idle, state.owner, best, [shown(member) for member in state.members]
-        kept = getattr(state, "kept", None)
-        return state.theta.tolist(), state.signal.lam_r, kept and (kept.x.tolist(), kept.f)
+        elite, signal = getattr(state, "elite", None), getattr(state, "signal", None)  # which a pyramid does not have
+        kept = elite and (elite.x.tolist(), elite.f.tolist())
+        return state.theta.tolist(), signal and signal.lam_r, kept
 
-    data = json.loads(json.dumps(state_data(portfolio, state, packing)))
-    assert shown(state_of(portfolio, data, packing, None)) == shown(state)
+    data = json.loads(json.dumps(state_data(portfolio, state)))
+    assert shown(state_of(portfolio, data, None)) == shown(state)
     assert calls < 150 or (state.owner and min(state.idle))  # or else less would be seen
 
 
@@ -274,6 +277,7 @@ def test_what_was_saved_is_the_team_as_it_was(calls):
         (kl.cga(kl.Bernoulli(3)), TypeError),
         ((kl.cga,), TypeError),
         ([kl.cga(kl.Bernoulli(3))], TypeError),
+        ((Alone(),), TypeError),
     ],
 )
 def test_errors_name_the_argument(members, error):

@@ -400,7 +400,7 @@ class Loaded:
 )
 def test_what_users_write_as_variables(given, variable):
     grid = Grid({"a": given})
-    assert grid.space._leaves[0][1] == variable
+    assert grid.space.columns()[0].variable == variable
     assert grid.points == variable.count
 
 

@@ -556,3 +556,29 @@ def test_repr_can_be_read():
     assert shown.startswith("Space(lr=Float(0.5, 1.5, log=True)")
     assert shown.endswith("act=Choice('a', 'b'))")
     assert repr(kl.Space.of(kl.Choice(1, 2))) == "Space.of(Choice(1, 2))"
+
+
+# The variables and their columns
+
+
+def test_columns_are_in_the_order_of_declaration_and_cover_a_code():
+    space = kl.Space(rate=kl.Float(0, 1), below={"kind": kl.Choice(*"abc"), "flags": [kl.Binary(2), kl.Binary(1)]})
+    assert [column.name for column in space.columns()] == ["rate", "below.kind", "below.flags[0]", "below.flags[1]"]
+    covered = [i for column in space.columns() for i in range(100)[column.where]]
+    assert sorted(covered) == list(range(space.family.variables))
+    code = space.family.sample(space.family.initial(), 1, np.random.default_rng(0))
+    for (_, variable, where), value in zip(space.columns(), space.flatten(space.decode(code[0])), strict=True):
+        assert np.array_equal(np.ravel(value), variable.values(code[:, where])[0])
+
+
+def test_an_option_that_is_a_list_is_one_value():
+    space = kl.Space.of([kl.Choice([1, 2], [3]), kl.Binary(1)])
+    assert space.flatten([[1, 2], [0]]) == [[1, 2], [0]]
+    with pytest.raises(ValueError, match="x: expected a list of 2"):
+        space.flatten([[1, 2]])
+
+
+def test_writing_to_the_tree_changes_nothing():
+    space = kl.Space(a=kl.Binary(1))
+    space.tree["b"] = kl.Binary(2)
+    assert space == kl.Space(a=kl.Binary(1))

@@ -115,7 +115,7 @@ def beside_the_core(algorithm, space, rng, trials, rounds, losses=rough, sizes=(
         np.testing.assert_allclose(search.theta, theta, rtol=0, atol=1e-12)
         np.testing.assert_allclose(search.s, average, rtol=0, atol=1e-10)
         np.testing.assert_allclose([search.gamma, search.lam_r], [gamma, lam_r], rtol=1e-10)
-        np.testing.assert_allclose(search.eps, [algorithm.eps(core.state) for core in cores], rtol=1e-10)
+        np.testing.assert_allclose(search.eps, [algorithm.info(core.state).eps for core in cores], rtol=1e-10)
         assert search.told.tolist() == [len(core.f) for core in cores]
     modes = [algorithm.family.mode(theta) for theta in search.theta.numpy()]
     np.testing.assert_array_equal(search.mode, modes)

@@ -221,7 +221,7 @@ class Joint:
             return None
 
     def codes(self, trials: Sequence[FrozenTrial]) -> Points:
-        kind = self.algorithm.family.mode(self.algorithm.family.initial()).dtype
+        kind = self.algorithm.family.dtype
         return np.array([trial.system_attrs[TAG]["code"] for trial in trials], dtype=kind)
 
     def drew(self, trial: FrozenTrial) -> bool:

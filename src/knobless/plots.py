@@ -23,7 +23,8 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from knobless.core.types import Array
-from knobless.report.trace import Marginal, Step, Trace, improvements
+from knobless.report.marginals import Marginal
+from knobless.report.trace import Step, Trace, improvements
 from knobless.run.result import History, Result, Row
 
 __all__ = ["best", "eps", "hitting_times", "lam", "marginals", "panel", "snr", "theta", "values"]

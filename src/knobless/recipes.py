@@ -9,8 +9,7 @@ from typing import Any
 from knobless.core.adaptation import SNR, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm
 from knobless.core.elitism import LastBest
-from knobless.core.families import Family, Product
-from knobless.core.gaussian import Gaussian
+from knobless.core.families import Family
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Quartiles, Truncation
@@ -84,9 +83,4 @@ def recommended(family: Family, deterministic: bool) -> Algorithm:
     """
     if not deterministic:
         return pbil_lambda(family)
-    return pbil_elitist(family) if _has_numbers(family) else portfolio(family)
-
-
-def _has_numbers(family: Family) -> bool:
-    parts = family.parts if isinstance(family, Product) else (family,)
-    return any(isinstance(part, Gaussian) for part in parts)
+    return portfolio(family) if family.options.all() else pbil_elitist(family)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from knobless.report.summary import Marginal, Summary, sayable
+from knobless.report.marginals import VariableSummary
+from knobless.report.summary import Summary, sayable
 from knobless.run.result import Result
 from knobless.space.space import Space
 
@@ -78,11 +79,11 @@ def _grid(facts: dict[str, str]) -> Table:
 
 def _points(space: Space, best: Any, mode: Any, certainty: Sequence[str] = ()) -> Table:
     """Variable by variable, the best point beside the most probable one."""
-    columns: dict[str, Iterable[str]] = {"variable": [name.lstrip(".") or "x" for name, _ in space._leaves]}
+    columns: dict[str, Iterable[str]] = {"variable": [each.name or "x" for each in space.columns()]}
     if best is not None:
-        columns["best"] = map(_shown, _leaves(space._tree, best))
+        columns["best"] = map(_shown, space.flatten(best))
     if mode is not None:
-        columns["most probable"] = map(_shown, _leaves(space._tree, mode))
+        columns["most probable"] = map(_shown, space.flatten(mode))
     if certainty:
         columns["probability"] = certainty
     table = Table()
@@ -91,15 +92,6 @@ def _points(space: Space, best: Any, mode: Any, certainty: Sequence[str] = ()) -
     for row in zip(*columns.values(), strict=True):
         table.add_row(*(Text(plain(text)) for text in row))
     return table
-
-
-def _leaves(tree: Any, point: Any) -> Iterator[Any]:
-    """The values of a point, in the order of the variables. Only the tree knows a list from an option that is one."""
-    if isinstance(tree, (dict, list)):
-        for key in tree if isinstance(tree, dict) else range(len(tree)):
-            yield from _leaves(tree[key], point[key])
-    else:
-        yield point
 
 
 def _shown(value: Any) -> str:
@@ -112,7 +104,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= WIDE else f"{text[: WIDE - 2]} …{many}"
 
 
-def _sure(marginal: Marginal) -> str:
+def _sure(marginal: VariableSummary) -> str:
     """How probable the most probable value is; of several, the least and the most probable one."""
     p = marginal.probability
     if p is None:

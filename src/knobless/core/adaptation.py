@@ -107,13 +107,15 @@ class SNR:
     def step(self, signal: Signal, z: Array, noise: float) -> tuple[float, Signal]:
         s, gamma, lam_r = signal
         _, eps = self.spend_at(signal)
+        if not noise:  # no sample has a weight
+            return eps, signal
         beta = eps
         gain = beta * (2.0 - beta)
         s = (1.0 - beta) * s  # line 12
         s += (math.sqrt(gain) / noise) * z
         gamma = (1.0 - beta) ** 2 * gamma + gain  # line 13
         lam_r *= math.exp(beta * (gamma - float(s @ s) / self.alpha))  # line 14
-        return eps, Signal(s, gamma, min(max(lam_r, self.lam_min), self.lam_max))
+        return eps, Signal(s, gamma, float(min(max(lam_r, self.lam_min), self.lam_max)))
 
     def at_least(self, lam: int) -> Self:
         return replace(self, lam_min=max(self.lam_min, lam), lam_max=max(self.lam_max, lam))

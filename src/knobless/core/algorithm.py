@@ -1,69 +1,132 @@
-"""The protocol of algorithms: what the shell in `optimizer.py` needs to know of one.
+"""Protocols of algorithms, as `knobless.run` and `Portfolio` use them.
 
 An algorithm is a frozen value for one family. Its state is another value: `ask` returns the points of an iteration and
-`tell` the state after their evaluation. `IGO` is the paper's loop, `P3` a model-based genetic algorithm, and
+`tell` the state after their evaluation. `IGO` is the loop of the paper, `P3` a model-based genetic algorithm, and
 `Portfolio` shares the budget among several algorithms.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
-from .adaptation import Signal
 from .families import Family
 from .rng import RNG
 from .types import Array, Points
 
 
+class AlgorithmInfo(NamedTuple):
+    """What can be observed of the state of any algorithm; NaN where the algorithm does not define a quantity.
+
+    Attributes
+    ----------
+    theta : array
+        Parameters of the family, around which the algorithm searches. Must not be modified.
+    lam : int
+        Number of points of the current iteration.
+    eps : float
+        Step length of the current iteration.
+    lam_r : float
+        λ_r of the paper: the real-valued sample size before rounding.
+    snr : float
+        Signal-to-noise ratio, ‖s‖²/γ in the paper: about 1 for uninformative values.
+    """
+
+    theta: Array
+    lam: int
+    eps: float
+    lam_r: float
+    snr: float
+
+
 class AnyState(Protocol):
-    """What one may look at in the state of any algorithm."""
+    """Protocol of the states of algorithms."""
 
     @property
     def theta(self) -> Array:
-        """Parameters of the family: where the algorithm expects good points."""
-
-    @property
-    def signal(self) -> Signal:
-        """What it knows of the signal; of no length where it does not ask."""
+        """Parameters of the family, around which the algorithm searches."""
 
     def copy(self) -> Any:
-        """Another that does not change with this one."""
+        """Return a copy that does not change with this state."""
 
 
 @runtime_checkable
 class Algorithm(Protocol):
-    """A way to search. A state that was told is used up: what `tell` returns takes its place."""
+    """Protocol of algorithms.
+
+    Notes
+    -----
+    A state passed to `tell` is used up and replaced by the returned one.
+    """
 
     @property
     def family(self) -> Family:
-        """What its points are points of."""
+        """Family of the points."""
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Any:
-        """The state before anything is known; `theta` is where the family begins, x0 a point to begin with."""
+        """Return the state before the first iteration.
 
-    def lam(self, state: Any) -> int:
-        """How many points this iteration has."""
-
-    def ask(self, state: Any, rng: RNG, size: int | None = None, start: int = 0) -> Points:
-        """`size` points of this iteration from index `start` on, all by default; none from λ on is learnt from."""
-
-    def tell(self, state: Any, x: Points, f: Array) -> Any:
-        """The state after these points of the iteration, in their order, had these values; NaN is a failure.
-
-        Those given up are not among them: there may be none.
+        Parameters
+        ----------
+        theta : array, optional
+            Initial parameters of the family; those of `family.initial()` by default.
+        x0 : array, optional
+            Point to start from.
         """
 
-    def inject(self, state: Any, x: Points, f: float) -> Any:
-        """The state after somebody else has found this point, which is better than all of its own."""
+    def lam(self, state: Any) -> int:
+        """Return the number of points of the current iteration."""
 
-    def can_yield(self, state: Any) -> bool:
-        """Whether this is a good moment for somebody else to take over."""
+    def ask(self, state: Any, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+        """Return points of the current iteration.
 
-    def eps(self, state: Any) -> float:
-        """Step length in this iteration; NaN where there are no steps."""
+        Parameters
+        ----------
+        state
+            State of the algorithm.
+        rng : Stream or numpy.random.Generator
+            Source of random numbers; an `Optimizer` passes a `Stream`.
+        size : int, optional
+            Number of points; all of the iteration by default. Points from index λ on do not enter the update.
+        start : int
+            Index of the first point within the iteration.
+        """
 
-    def snr(self, state: Any) -> float:
-        """Signal-to-noise ratio; NaN where nobody asks."""
+    def tell(self, state: Any, x: Points, f: Array) -> Any:
+        """Return the state of the next iteration.
+
+        Parameters
+        ----------
+        state
+            State of the algorithm.
+        x : array of shape (m, variables)
+            Points of the iteration in their order, without the cancelled ones; possibly none.
+        f : array of shape (m,)
+            Their objective values; NaN for a failed evaluation.
+        """
+
+    def info(self, state: Any) -> AlgorithmInfo:
+        """Return what can be observed of the state."""
 
     def at_least(self, lam: int) -> Self:
-        """The same with at least `lam` points an iteration."""
+        """Return the same algorithm with at least `lam` points per iteration."""
+
+
+@runtime_checkable
+class Member(Algorithm, Protocol):
+    """Protocol of algorithms that can be members of a `Portfolio`."""
+
+    def inject(self, state: Any, x: Points, f: float) -> Any:
+        """Return the state after another algorithm has found a better point.
+
+        Parameters
+        ----------
+        state
+            State of the algorithm.
+        x : array of shape (variables,)
+            The point; must not be modified.
+        f : float
+            Its objective value.
+        """
+
+    def can_yield(self, state: Any) -> bool:
+        """Return whether the turn may pass to another member now."""

@@ -1,8 +1,8 @@
-"""Who survives: a point that takes part in the next iteration without being drawn or evaluated again.
+"""Elitism: points that take part in the next iteration without being drawn or evaluated again.
 
-A survivors' rule looks at what an iteration brought and says whom to keep. In the next iteration the loop of `igo.py`
-ranks that point among the new samples and lets it pull θ like them. Where equal points have equal values, a good point
-that was once drawn is then not forgotten at once, and a climb that is one lucky point wide is held.
+An elitism rule selects the elite from the points of an iteration. In the next iteration `IGO.tell` ranks the elite
+together with the new samples, so that it contributes to the update of θ. On a deterministic objective a good point that
+was sampled once is then not lost in the next update.
 """
 
 from __future__ import annotations
@@ -12,31 +12,68 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from .families import Family
 from .types import Array, Points
 
 
 class Elite(NamedTuple):
-    """A point and its value, kept from earlier iterations."""
+    """Points kept from earlier iterations, with their objective values.
+
+    Attributes
+    ----------
+    x : array of shape (m, variables)
+        The points, one per row; m is 0 or 1 for the rules of this module.
+    f : array of shape (m,)
+        Their objective values.
+    """
 
     x: Points
-    f: float
+    f: Array
+
+    @classmethod
+    def empty(cls, family: Family) -> Elite:
+        """Return the elite of no points.
+
+        Parameters
+        ----------
+        family : Family
+            Family of the points.
+        """
+        return cls(np.empty((0, family.variables), family.dtype), np.empty(0))
 
     def copy(self) -> Elite:
-        return Elite(self.x.copy(), self.f)
+        """Return a copy that shares no memory with this one."""
+        return Elite(self.x.copy(), self.f.copy())
 
 
 class Elitism(Protocol):
-    """Whom to keep after an iteration with the points x and the values f, when `kept` was kept before."""
+    """Protocol of elitism rules."""
 
-    def __call__(self, kept: Elite | None, x: Points, f: Array) -> Elite | None: ...
+    def __call__(self, elite: Elite, x: Points, f: Array) -> Elite:
+        """Select the elite of the next iteration.
+
+        Parameters
+        ----------
+        elite : Elite
+            The elite of this iteration; not modified.
+        x : array of shape (lam, variables)
+            The samples of this iteration, at least one; not modified.
+        f : array of shape (lam,)
+            Their objective values; NaN for a failed evaluation.
+
+        Returns
+        -------
+        Elite
+            A value that shares no memory with `x` and `f`.
+        """
 
 
 @dataclass(frozen=True)
 class NoElitism:
-    """The paper's: all that an iteration leaves behind is θ."""
+    """Keep no points, as in the paper: only θ and the signal are carried to the next iteration."""
 
-    def __call__(self, kept: Elite | None, x: Points, f: Array) -> Elite | None:
-        return None
+    def __call__(self, elite: Elite, x: Points, f: Array) -> Elite:
+        return Elite(elite.x[:0], elite.f[:0])
 
 
 NO_ELITISM = NoElitism()
@@ -44,27 +81,31 @@ NO_ELITISM = NoElitism()
 
 @dataclass(frozen=True)
 class LastBest:
-    """The best point of the last iteration, the first of equals: it lives for one iteration only.
+    """Keep the best point of the last iteration, the first in case of ties, for one iteration.
 
-    So θ is held where it is good without being tied to one point: what is kept moves with the samples.
+    The elite changes with the samples, so θ is not tied to a single point.
     """
 
-    def __call__(self, kept: Elite | None, x: Points, f: Array) -> Elite | None:
+    def __call__(self, elite: Elite, x: Points, f: Array) -> Elite:
         return _best(x, f)
 
 
 @dataclass(frozen=True)
 class BestSoFar:
-    """The best point of all, the last of equals, which crosses plateaus: greedy, fastest where one path leads up."""
+    """Keep the best point of all iterations, the latest in case of ties, which crosses plateaus.
 
-    def __call__(self, kept: Elite | None, x: Points, f: Array) -> Elite | None:
+    This is the greediest rule, and the fastest one where a single path leads to the optimum.
+    """
+
+    def __call__(self, elite: Elite, x: Points, f: Array) -> Elite:
         best = _best(x, f)
-        return best if kept is None or (best is not None and best.f <= kept.f) else kept
+        return best if len(best.f) and (best.f <= elite.f).all() else elite
 
 
-def _best(x: Points, f: Array) -> Elite | None:
-    """None where every evaluation failed; NaN is a failure."""
+def _best(x: Points, f: Array) -> Elite:
+    """Return the first of the best points, or no point if all evaluations failed (NaN or inf)."""
     i = int(f.argmin())
     if f[i] != f[i]:
         i = int(np.where(f == f, f, np.inf).argmin())
-    return Elite(x[i].copy(), float(f[i])) if f[i] < np.inf else None
+    rows = slice(i, i + 1 if f[i] < np.inf else i)
+    return Elite(x[rows].copy(), f[rows].copy())

@@ -1,19 +1,19 @@
-"""What is sampled: exponential families named by their expectation parameters, θ = E_θ[T(x)].
+"""Families of distributions: what is sampled, as exponential families in expectation parameters θ = E_θ[T(x)].
 
-A family knows how to draw points, what their sufficient statistics T(x) are, and the geometry of its
-parameters; it knows nothing of objectives, weights or step lengths. `Bernoulli` serves bits,
-`Categorical` choices, `Gaussian` (a file of its own) numbers, and `Product` puts independent ones side by side.
-Parameters are flat float vectors and points are rows of an array, one column a variable, so the loop in
-`igo.py` never asks which family it moves.
+A family draws points, computes their sufficient statistics T(x), and has the geometry of its parameters; it does not
+depend on objectives, weights or step lengths. `Bernoulli` is the family of bits, `Categorical` of choices, `Gaussian`
+(in `gaussian.py`) of numbers, and `Product` combines independent families. Parameters are flat float vectors and points
+are rows of an array with one column per variable, so the loop in `igo.py` is the same for all families.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,61 +24,124 @@ from .rng import RNG, Stream
 from .types import Array, Points, Words
 
 
+class Discrete(NamedTuple):
+    """Marginal distribution of a column with a finite number of options.
+
+    Attributes
+    ----------
+    p : array
+        Probability of each option.
+    """
+
+    p: Array
+
+
+class Normal(NamedTuple):
+    """Marginal distribution of a column that is a latent normal number.
+
+    Attributes
+    ----------
+    mean, sigma : float
+        Mean and standard deviation, on the range scaled to [0, 1].
+    """
+
+    mean: float
+    sigma: float
+
+
 @runtime_checkable
 class Family(Protocol):
-    """What the loop needs to know of a distribution over points."""
+    """Protocol of families of distributions over points.
+
+    A point is a row of numbers, one column per variable: 0 or 1 for a bit, the index of an option for a choice, a
+    latent real for a number. `theta` is a flat vector of parameters throughout, `x` an array with one row per point.
+    """
 
     @property
     def dim(self) -> int:
-        """The paper's n: free parameters, not variables."""
+        """Number of free parameters, n in the paper; not the number of variables."""
 
     @property
     def variables(self) -> int:
-        """Columns of a point."""
+        """Number of columns of a point."""
 
     @property
     def words(self) -> int:
-        """32-bit uniforms that one point takes."""
+        """Number of 32-bit uniforms per point."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Data type of points."""
+
+    @property
+    def options(self) -> NDArray[np.intp]:
+        """Number of options of each column; 0 for a number."""
+
+    @property
+    def width(self) -> int:
+        """Number of bytes of a packed point."""
 
     def within(self, total: int) -> Self:
-        """The same family with the margins of a problem of `total` variables."""
+        """Return the same family with the margins of a problem of `total` variables."""
 
     def initial(self) -> Array:
-        """The θ that assumes least, or the prior where one was given."""
+        """Return the initial θ: the least informative one, or the prior if one is given."""
 
     def draw(self, theta: Array, u: Words) -> Points:
-        """The points that the uniforms u (one row a point) stand for under θ."""
+        """Return the points under θ for the 32-bit uniforms `u`, one row per point."""
 
     def sample(self, theta: Array, size: int, rng: RNG) -> Points:
         """Return `size` independent points from P_θ; a NumPy generator gives the key of a stream."""
 
     def statistics(self, x: Points) -> NDArray[Any]:
-        """T(x), one row a point."""
+        """Return the sufficient statistics T(x), one row per point."""
 
     def whiten(self, theta: Array, v: Array) -> Array:
-        """Some G(θ)^½ v, so that ‖whiten(θ, v)‖² = vᵀ G(θ) v; never a matrix."""
+        """Return G(θ)^½ v for a square root of the Fisher matrix, so that ‖whiten(θ, v)‖² = vᵀ G(θ) v."""
 
     def move(self, theta: Array, step: Array) -> Array:
-        """Towards θ + step, inside Θ and inside the margins."""
+        """Return θ + step, projected into the parameter space and the margins."""
 
     def mode(self, theta: Array) -> Points:
-        """The most probable point."""
+        """Return the most probable point, an array of shape (variables,)."""
 
     def entropy(self, theta: Array) -> float:
-        """In nats; differential for numbers."""
+        """Return the entropy in nats; the differential one for numbers."""
+
+    def marginal(self, theta: Array, i: int) -> Discrete | Normal:
+        """Return the marginal distribution of column `i`."""
+
+    def parameters(self, i: int) -> range:
+        """Return the indices of the parameters of column `i` in θ."""
+
+    def pack(self, x: Points) -> bytes:
+        """Return the points as bytes, `width` per point, the same on every machine."""
+
+    def unpack(self, data: bytes) -> Points:
+        """Return the points packed by `pack`; raise ValueError for other data."""
 
 
 def threshold(p: Array) -> Words:
-    """The 32-bit integer that a uniform one falls below with probability p."""
+    """Return the 32-bit threshold below which a uniform integer falls with probability p."""
     return (p * 4294967296.0).astype(np.uint32)
 
 
 @dataclass(frozen=True)
 class Bernoulli:
-    """n bits: T(x) = x and θ is the probability of each bit to be one.
+    """Family of `n` independent bits: T(x) = x and θ is the probability of a one.
 
-    θ stays in [1/D, 1 − 1/D] as in the paper, D the variables of the whole problem; below D = 4 that
-    interval would be a point or empty, so D counts as 4.
+    Parameters
+    ----------
+    n : int
+        Number of bits.
+    p : float or tuple of float
+        Initial probability of a one, for all bits or for each.
+    total : int, optional
+        Number of variables D of the whole problem; `n` by default.
+
+    Notes
+    -----
+    As in the paper, θ stays in [1/D, 1 − 1/D]. Below D = 4 that interval would be a point or empty, so D is at least 4.
     """
 
     n: int
@@ -96,6 +159,15 @@ class Bernoulli:
         return self.n
 
     variables = words = dim
+    dtype = np.dtype(np.int8)
+
+    @property
+    def options(self) -> NDArray[np.intp]:
+        return np.full(self.n, 2)
+
+    @property
+    def width(self) -> int:
+        return (self.n + 7) // 8
 
     @cached_property
     def margin(self) -> float:
@@ -133,14 +205,39 @@ class Bernoulli:
     def entropy(self, theta: Array) -> float:
         return float(-(theta @ np.log(theta) + (1.0 - theta) @ np.log1p(-theta)))
 
+    def marginal(self, theta: Array, i: int) -> Discrete:
+        return Discrete(np.array([1.0 - theta[i], theta[i]]))
+
+    def parameters(self, i: int) -> range:
+        return range(i, i + 1)
+
+    def pack(self, x: Points) -> bytes:
+        return np.packbits(x.astype(np.bool_), axis=1).tobytes()
+
+    def unpack(self, data: bytes) -> Points:
+        return np.unpackbits(packed_rows(data, self.width), axis=1, count=self.n).view(np.int8)
+
 
 @dataclass(frozen=True)
 class Categorical:
-    """n variables of k options each: T(x) is one-hot and θ the probability of each option.
+    """Family of `n` independent choices among `k` options: T(x) is one-hot and θ the probability of each option.
 
-    θ is laid out variable by variable. Its k probabilities sum to one, so that a variable has k − 1 free
-    parameters. No option falls below min(1/(D(k − 1)), 1/(2k)), D the variables of the whole problem; for
-    k = 2 that is the bit's margin, as everything else here is then the bit's.
+    Parameters
+    ----------
+    n : int
+        Number of choices.
+    k : int
+        Number of options of each choice, at least 2.
+    p : tuple of tuples of float, optional
+        Initial probabilities, one tuple per choice; uniform by default.
+    total : int, optional
+        Number of variables D of the whole problem; `n` by default.
+
+    Notes
+    -----
+    θ is ordered by variable. The k probabilities of a variable sum to one, so it has k − 1 free parameters. The
+    probability of an option is at least min(1/(D(k − 1)), 1/(2k)). For k = 2 this is the margin of a bit, and the whole
+    trajectory is that of a bit.
     """
 
     n: int
@@ -170,20 +267,33 @@ class Categorical:
         return replace(self, total=total)
 
     @property
-    def _dtype(self) -> type[np.signedinteger[Any]]:
-        return np.int16 if self.k < 2**15 else np.int32
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.int16 if self.k < 2**15 else np.int32)
+
+    @property
+    def options(self) -> NDArray[np.intp]:
+        return np.full(self.n, self.k)
+
+    @property
+    def _packed(self) -> np.dtype[Any]:
+        """Type of a packed index: the shortest that fits, little-endian."""
+        return np.dtype("<u1" if self.k <= 2**8 else "<u2" if self.k <= 2**16 else "<u4")
+
+    @property
+    def width(self) -> int:
+        return self.n * self._packed.itemsize
 
     def initial(self) -> Array:
         p = np.full((self.n, self.k), 1.0 / self.k) if self.p is None else np.array(self.p, dtype=float)
-        p = p / p.sum(axis=1, keepdims=True)  # a prior sums to one as people write it, 0.33 + 0.33 + 0.34
+        p = p / p.sum(axis=1, keepdims=True)  # 0.33 + 0.33 + 0.34 is 1 within rounding
         return self.move(p.ravel(), np.zeros(p.size))
 
     def draw(self, theta: Array, u: Words) -> Points:
-        # Option 1 or above when u falls below θ_1 + … + θ_{k−1}, option 2 or above below θ_2 + …, and so
-        # on: cumulated from the last option, so that a choice of two draws as a bit does.
+        # Option 1 or above if u falls below θ_1 + … + θ_{k−1}, option 2 or above below θ_2 + …, and so on:
+        # cumulated from the last option, so that a choice of two is drawn as a bit is.
         tails = theta.reshape(self.n, self.k)[:, :0:-1].cumsum(axis=1)
         below = u < threshold(np.minimum(tails, 1.0 - self.margin)).T[:, None, :]
-        return below.sum(axis=0, dtype=self._dtype)
+        return below.sum(axis=0, dtype=self.dtype)
 
     def sample(self, theta: Array, size: int, rng: RNG) -> Points:
         return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
@@ -192,11 +302,8 @@ class Categorical:
         return (x[:, :, None] == np.arange(self.k)).reshape(len(x), -1)
 
     def whiten(self, theta: Array, v: Array) -> Array:
-        """u = v/√θ is tangent at √θ; a Householder reflection turns it into the plane Σ = 0.
-
-        The reflection sends √θ to −(1, …, 1)/√k. It is an isometry, it treats all options alike, and for
-        k = 2 its length is the bit's.
-        """
+        # u = v/√θ is tangent at √θ. The Householder reflection that sends √θ to −(1, …, 1)/√k turns it into the
+        # plane Σ = 0. It is an isometry, treats all options alike, and for k = 2 gives the length of the bit's vector.
         root = np.sqrt(theta).reshape(self.n, self.k)
         u = v.reshape(self.n, self.k) / root
         normal = root + self.k**-0.5
@@ -208,7 +315,7 @@ class Categorical:
         moved = (theta + step).reshape(self.n, self.k)
         low = (moved < self.margin).any(axis=1)
         if low.any():
-            # Options below the margin are lifted to it; the others pay in proportion to what they have above it.
+            # Options below the margin are raised to it; the others are reduced in proportion to their excess over it.
             raised = np.maximum(moved[low], self.margin)
             spare = raised - self.margin
             raised += spare * ((1.0 - raised.sum(axis=1)) / spare.sum(axis=1))[:, None]
@@ -216,23 +323,41 @@ class Categorical:
         return moved.ravel()
 
     def mode(self, theta: Array) -> Points:
-        # The last of equals, as a bit at ½ is one.
-        return (self.k - 1 - theta.reshape(self.n, self.k)[:, ::-1].argmax(axis=1)).astype(self._dtype)
+        # The last one in case of ties, as the mode of a bit at ½ is one.
+        return (self.k - 1 - theta.reshape(self.n, self.k)[:, ::-1].argmax(axis=1)).astype(self.dtype)
 
     def entropy(self, theta: Array) -> float:
         return float(-(theta @ np.log(theta)))
 
+    def marginal(self, theta: Array, i: int) -> Discrete:
+        return Discrete(theta[i * self.k : (i + 1) * self.k])
+
+    def parameters(self, i: int) -> range:
+        return range(i * self.k, (i + 1) * self.k)
+
+    def pack(self, x: Points) -> bytes:
+        return np.ascontiguousarray(x, dtype=self._packed).tobytes()
+
+    def unpack(self, data: bytes) -> Points:
+        x = packed_rows(data, self.width).view(self._packed)
+        if (x >= self.k).any():
+            raise ValueError(f"packed point: expected options 0 to {self.k - 1}, got {x.max()}")
+        return x.astype(self.dtype)
+
 
 def margin(variables: int, options: int) -> float:
-    """The least probability of an option, so that about one variable a point is off its mode."""
+    """Return the least probability of an option: on average about one variable per point is not at its mode."""
     return min(1.0 / (variables * (options - 1)), 1.0 / (2 * options))
 
 
 @dataclass(frozen=True)
 class Product:
-    """Independent families side by side: points, parameters and statistics are concatenated.
+    """Product of independent families: points, parameters and statistics are concatenated.
 
-    Each part gets the margins of the whole, so that a product of bits is the bits together.
+    Parameters
+    ----------
+    parts : tuple of Family
+        The factors. Each gets the margins of the whole problem, so a product of bits is the family of all bits.
     """
 
     parts: tuple[Family, ...]
@@ -254,17 +379,31 @@ class Product:
     def words(self) -> int:
         return sum(part.words for part in self.parts)
 
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        return np.result_type(*(part.dtype for part in self.parts))
+
+    @cached_property
+    def options(self) -> NDArray[np.intp]:
+        return np.concatenate([part.options for part in self.parts])
+
+    @cached_property
+    def width(self) -> int:
+        return sum(part.width for part in self.parts)
+
     def within(self, total: int) -> Self:
         product = replace(self)
         object.__setattr__(product, "parts", tuple(part.within(total) for part in self.parts))
         return product
 
     @cached_property
-    def _columns(self) -> list[slice]:
+    def part_columns(self) -> list[slice]:
+        """Columns of each part."""
         return slices(part.variables for part in self.parts)
 
     @cached_property
-    def _parameters(self) -> list[slice]:
+    def part_parameters(self) -> list[slice]:
+        """Parameters of each part in θ."""
         return slices(len(part.initial()) for part in self.parts)
 
     @cached_property
@@ -275,33 +414,64 @@ class Product:
         return np.concatenate([part.initial() for part in self.parts])
 
     def draw(self, theta: Array, u: Words) -> Points:
-        each = zip(self.parts, self._parameters, self._words, strict=True)
+        each = zip(self.parts, self.part_parameters, self._words, strict=True)
         return np.concatenate([part.draw(theta[p], u[:, c]) for part, p, c in each], axis=1)
 
     def sample(self, theta: Array, size: int, rng: RNG) -> Points:
         return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
 
     def statistics(self, x: Points) -> NDArray[Any]:
-        each = zip(self.parts, self._columns, strict=True)
+        each = zip(self.parts, self.part_columns, strict=True)
         return np.concatenate([part.statistics(x[:, c]) for part, c in each], axis=1)
 
     def whiten(self, theta: Array, v: Array) -> Array:
-        each = zip(self.parts, self._parameters, strict=True)
+        each = zip(self.parts, self.part_parameters, strict=True)
         return np.concatenate([part.whiten(theta[p], v[p]) for part, p in each])
 
     def move(self, theta: Array, step: Array) -> Array:
-        each = zip(self.parts, self._parameters, strict=True)
+        each = zip(self.parts, self.part_parameters, strict=True)
         return np.concatenate([part.move(theta[p], step[p]) for part, p in each])
 
     def mode(self, theta: Array) -> Points:
-        each = zip(self.parts, self._parameters, strict=True)
+        each = zip(self.parts, self.part_parameters, strict=True)
         return np.concatenate([part.mode(theta[p]) for part, p in each])
 
     def entropy(self, theta: Array) -> float:
-        each = zip(self.parts, self._parameters, strict=True)
+        each = zip(self.parts, self.part_parameters, strict=True)
         return sum(part.entropy(theta[p]) for part, p in each)
+
+    def marginal(self, theta: Array, i: int) -> Discrete | Normal:
+        at, i = self._part_of(i)
+        return self.parts[at].marginal(theta[self.part_parameters[at]], i)
+
+    def parameters(self, i: int) -> range:
+        at, i = self._part_of(i)
+        start = self.part_parameters[at].start
+        own = self.parts[at].parameters(i)
+        return range(start + own.start, start + own.stop, own.step)
+
+    def _part_of(self, i: int) -> tuple[int, int]:
+        """Return the index of the part of column i, and the index of the column there."""
+        at = bisect_right(self.part_columns, i, key=lambda columns: columns.start) - 1
+        return at, i - self.part_columns[at].start
+
+    def pack(self, x: Points) -> bytes:
+        each = zip(self.parts, self.part_columns, strict=True)
+        return np.concatenate([packed_rows(part.pack(x[:, c]), part.width) for part, c in each], axis=1).tobytes()
+
+    def unpack(self, data: bytes) -> Points:
+        rows = packed_rows(data, self.width)
+        each = zip(self.parts, slices(part.width for part in self.parts), strict=True)
+        return np.concatenate([part.unpack(rows[:, w].tobytes()) for part, w in each], axis=1)
 
 
 def slices(lengths: Iterable[int]) -> list[slice]:
-    """Consecutive slices of these lengths."""
+    """Return consecutive slices of these lengths."""
     return [slice(a, b) for a, b in pairwise(accumulate(lengths, initial=0))]
+
+
+def packed_rows(data: bytes, width: int) -> NDArray[np.uint8]:
+    """Return packed points as rows of bytes; raise ValueError unless the length is a multiple of `width`."""
+    if len(data) % width:
+        raise ValueError(f"packed points: expected {width} bytes for each, got {len(data)} in all")
+    return np.frombuffer(data, dtype=np.uint8).reshape(-1, width)

@@ -1,7 +1,7 @@
-"""Numbers: a latent normal for each integer and float, as one more exponential family.
+"""The family of numbers: a latent normal for each integer and float.
 
-What is drawn, and told back, is the latent z; what the user sees is its rounded and bounded value, which is the
-business of `variables.py`. An `Axis` says how wide a step is there, so that the variance knows where to stop.
+Points hold the latent z. The value that the user sees is z rounded and bounded by the variables of `knobless.space`. An
+`Axis` has the width of a step of that value, which is the scale of the smallest useful variance.
 """
 
 from __future__ import annotations
@@ -17,20 +17,29 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
-from .families import margin
+from .families import Normal, margin, packed_rows
 from .rng import RNG, Stream
 from .types import Array, Points, Words
 
-RESOLUTION = 1e-6  # of its range, below which a number is not resolved any further (σ² must show in m² + σ²)
+RESOLUTION = 1e-6  # finest resolution of a number, relative to its range (σ² must not vanish in m² + σ²)
 START = 1.0 / 12.0  # the variance of the uniform distribution on [0, 1]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One number's latent range: the mean's bounds, and the width of a cell, cell·exp(−rate·z) at z.
+    """Latent range of a number.
 
-    A cell holds the latent values that the user sees as one value: 1/K of the range for K equal steps,
-    narrower towards the top in log scale, `RESOLUTION` for a float.
+    Parameters
+    ----------
+    low, high : float
+        Bounds of the mean.
+    cell, rate : float
+        The width of a cell at z is cell·exp(−rate·z).
+
+    Notes
+    -----
+    A cell is the set of latent values that decode to one value: 1/K of the range for K equal steps, narrower towards
+    the top on a log scale, 1e-6 for a float.
     """
 
     low: float = 0.0
@@ -41,11 +50,20 @@ class Axis:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Numbers: a latent normal z each on the range scaled to [0, 1], T(z) = (z, z²), θ = (m, m² + σ²).
+    """Family of numbers: a latent normal z each on the range scaled to [0, 1], T(z) = (z, z²), θ = (m, m² + σ²).
 
-    It starts with the mean and the variance of the uniform distribution. The mean stays in the range or near it; the
-    variance never exceeds its start and keeps a floor, for integers such that the neighbours of the mean
-    together keep the probability that a bit's other value keeps.
+    Parameters
+    ----------
+    axes : tuple of Axis
+        Latent range of each number.
+    total : int, optional
+        Number of variables of the whole problem; that of the axes by default.
+
+    Notes
+    -----
+    The initial mean and variance are those of the uniform distribution. The mean stays in the range or near it. The
+    variance never exceeds its initial value and has a floor: for integers, the neighbors of the mean together keep the
+    probability that the less probable value of a bit keeps.
     """
 
     axes: tuple[Axis, ...]
@@ -58,11 +76,20 @@ class Gaussian:
     def dim(self) -> int:
         return 2 * len(self.axes)
 
-    words = dim  # two uniforms make a normal
+    words = dim  # two uniforms per normal
+    dtype = np.dtype(float)
 
     @property
     def variables(self) -> int:
         return len(self.axes)
+
+    @property
+    def options(self) -> NDArray[np.intp]:
+        return np.zeros(self.variables, dtype=np.intp)
+
+    @property
+    def width(self) -> int:
+        return 8 * self.variables
 
     def within(self, total: int) -> Self:
         return replace(self, total=total)
@@ -73,7 +100,7 @@ class Gaussian:
 
     @cached_property
     def _reach(self) -> float:
-        """σ_min over the width of a cell."""
+        """Least σ, relative to the width of a cell."""
         return 0.5 / NormalDist().inv_cdf(1.0 - margin(self.total or self.variables, 2) / 2.0)
 
     def _moments(self, theta: Array) -> tuple[Array, Array]:
@@ -106,16 +133,16 @@ class Gaussian:
         mean, second = step.reshape(2, -1)
         low, high, cell, rate = self._axes
         floor = self._reach * np.maximum(_width(cell, rate, bounded(m + mean, low, high)), RESOLUTION)
-        # The variance moves multiplicatively, its inverse by at most half and linearly: under pure noise the
-        # precision is then a martingale above its least value (for weights that are centred), so that σ² wanders
-        # below its start but keeps coming back, whatever the step. With exp(growth) it would wander down to its floor.
+        # The variance changes by a factor; its inverse changes linearly and by at most half. For uninformative values
+        # and centered weights the precision is then a martingale above its least value: σ² varies below its initial
+        # value but returns to it for any step length. With exp(growth) it would drift down to its floor.
         growth = bounded((second - 2.0 * m * mean) / variance, -0.5, 0.5)
         wider = bounded(variance / (1.0 - growth), floor**2, START)
-        # The mean may leave the range by as much as σ exceeds its floor: held at the bound, half of what is drawn
-        # would look the same, and an optimum there would hardly be found.
+        # The mean may leave the range by as much as σ exceeds its floor. If it were kept at the bound, half of the
+        # samples would decode to the same value, and an optimum at the bound would hardly be found.
         room = np.sqrt(wider) - floor
         moved = bounded(m + mean, low - room, high + room)
-        # As a change to m² + σ², and none at all for a step of zero, which then changes nothing to the last bit.
+        # As a change of m² + σ², exactly zero for a step of zero.
         still = (mean == 0.0) & (second == 0.0)
         moved = np.where(still, m, moved)
         change = np.where(still, 0.0, wider - variance)
@@ -127,13 +154,29 @@ class Gaussian:
     def entropy(self, theta: Array) -> float:
         return float(0.5 * np.log(2.0 * np.pi * math.e * self._moments(theta)[1]).sum())
 
+    def marginal(self, theta: Array, i: int) -> Normal:
+        m, second = theta[i :: self.variables].tolist()
+        return Normal(m, math.sqrt(max(second - m * m, 0.0)))
+
+    def parameters(self, i: int) -> range:
+        return range(i, self.dim, self.variables)
+
+    def pack(self, x: Points) -> bytes:
+        return np.ascontiguousarray(x, dtype="<f8").tobytes()
+
+    def unpack(self, data: bytes) -> Points:
+        x = packed_rows(data, self.width).view("<f8").astype(float)
+        if not np.isfinite(x).all():
+            raise ValueError("packed point: expected finite numbers")
+        return x
+
 
 def bounded(v: NDArray[Any], low: Any, high: Any) -> NDArray[Any]:
-    """v, but not below low nor above high."""
+    """Return v limited to [low, high]; faster than `np.clip`."""
     return np.minimum(np.maximum(v, low), high)
 
 
 def _width(cell: Array, rate: Array, z: Array) -> Array:
-    """Of the cell around z; in log scale twice its lower half, which is the wider one and the only one at the top."""
+    """Return the width of the cell around z; on a log scale twice its lower half, which is the wider one."""
     width = cell * np.exp(-rate * z)
     return np.divide(-2.0 * np.log1p(-0.5 * rate * width), rate, out=width, where=rate > 0.0)

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from .adaptation import Adaptation, Signal
+from .algorithm import AlgorithmInfo
 from .elitism import NO_ELITISM, Elite, Elitism
 from .families import Family
 from .preferences import Preference
@@ -22,15 +23,26 @@ from .types import Array, Points
 
 
 class State(NamedTuple):
-    """What is carried from iteration to iteration."""
+    """State of the loop between two iterations.
+
+    Attributes
+    ----------
+    theta : array
+        Parameters of the family.
+    signal : Signal
+        State of the adaptation.
+    elite : Elite
+        Points kept by the elitism rule.
+    """
 
     theta: Array
     signal: Signal
-    elite: Elite | None = None  # the survivor, if there is one
+    elite: Elite
 
     def copy(self) -> State:
-        theta, (s, gamma, lam_r), kept = self
-        return State(theta.copy(), Signal(s.copy(), gamma, lam_r), kept and kept.copy())
+        """Return a copy that shares no memory with this one."""
+        theta, (s, gamma, lam_r), elite = self
+        return State(theta.copy(), Signal(s.copy(), gamma, lam_r), elite.copy())
 
 
 @dataclass(frozen=True)
@@ -57,7 +69,8 @@ class IGO:
         theta = initial if theta is None else theta
         if x0 is not None:
             theta = self.family.move(theta, 0.5 * (self.family.statistics(x0[None])[0] - theta))
-        return State(theta, self.adaptation.start(self.family.whiten(theta, np.zeros(len(theta)))))
+        signal = self.adaptation.start(self.family.whiten(theta, np.zeros(len(theta))))
+        return State(theta, signal, Elite.empty(self.family))
 
     def ask(self, state: State, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """Line 3: `size` points from P_θ, λ of them by default."""
@@ -65,35 +78,30 @@ class IGO:
 
     def tell(self, state: State, x: Points, f: Array) -> State:
         """Lines 4 to 15: the state after the points x had the values f."""
-        if not len(f):  # all were given up
+        if not len(f):  # every candidate was cancelled
             return state
-        theta, signal, before = state
-        kept = self.elitism(before, x, f)
-        w = self.preference(f if before is None else np.concatenate((f, (before.f,))))  # lines 4-6
+        theta, signal, elite = state
+        kept = self.elitism(elite, x, f)
+        w = self.preference(np.concatenate((f, elite.f)))  # lines 4-6
         if not np.count_nonzero(w != w[0]):  # lines 7-9
-            return state if kept is before else State(theta, signal, kept)
-        share = w / len(w)
-        if before is not None:
-            share, own = share[:-1], float(share[-1])
-        gradient = share @ self.family.statistics(x)  # line 10
-        total = share.sum()
-        if total:  # nothing to take off where the weights are centred
+            return State(theta, signal, kept)
+        w = w / len(w)
+        drawn, held = w[: len(f)], w[len(f) :]
+        gradient = drawn @ self.family.statistics(x)  # line 10
+        if total := drawn.sum():  # zero for centered weights
             gradient -= total * theta
-        noise = math.sqrt(self.family.dim * float(share @ share))  # its length if f told nothing
-        # Lines 12-15 come before line 11: eq. (s) whitens with θ as it was when x was drawn, and only then
-        # is the whitened gradient over `noise` of length one on average when f tells nothing.
-        if noise:
-            eps, signal = self.adaptation.step(signal, self.family.whiten(theta, gradient), noise)
-        else:  # the survivor alone has a weight, and says nothing of the signal
-            eps = self.eps(state)
-        if before is not None:
-            gradient += own * (self.family.statistics(before.x[None])[0] - theta)
+        noise = math.sqrt(self.family.dim * (drawn @ drawn))  # its expected length for uninformative values
+        # Lines 12-15 come before line 11: eq. (s) whitens with the θ from which x was drawn. Only then is the
+        # expected squared length of the whitened gradient over `noise` one for uninformative values.
+        eps, signal = self.adaptation.step(signal, self.family.whiten(theta, gradient), noise)
+        if len(held):  # the elite moves θ, not the signal
+            gradient += held @ (self.family.statistics(elite.x) - theta)
         gradient *= eps
         return State(self.family.move(theta, gradient), signal, kept)  # line 11
 
     def inject(self, state: State, x: Points, f: float) -> State:
-        """The state in which this point is the survivor, if there are any."""
-        return state if self.elitism == NO_ELITISM else state._replace(elite=Elite(x, f))
+        """The state in which this point is the elite, if the algorithm keeps one."""
+        return state if self.elitism == NO_ELITISM else state._replace(elite=Elite(x[None], np.array([f])))
 
     def can_yield(self, state: State) -> bool:
         """After every iteration."""
@@ -103,14 +111,11 @@ class IGO:
         """Samples in this iteration."""
         return self.adaptation.spend_at(state.signal)[0]
 
-    def eps(self, state: State) -> float:
-        """Step length in this iteration."""
-        return self.adaptation.spend_at(state.signal)[1]
-
-    def snr(self, state: State) -> float:
-        """‖s‖²/γ, about 1 when f tells nothing and held near α; NaN before anything was learnt, or if ε is fixed."""
-        s, gamma, _ = state.signal
-        return float(s @ s) / gamma if gamma else math.nan
+    def info(self, state: State) -> AlgorithmInfo:
+        """θ, λ, ε, λ_r and the signal-to-noise ratio; NaN before the first update, or if λ and ε are fixed."""
+        theta, (s, gamma, lam_r), _ = state
+        lam, eps = self.adaptation.spend_at(state.signal)
+        return AlgorithmInfo(theta, lam, eps, lam_r, float(s @ s) / gamma if gamma else math.nan)
 
     def at_least(self, lam: int) -> Self:
         """The same algorithm with at least `lam` samples per iteration."""

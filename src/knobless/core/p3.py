@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
-from .adaptation import Signal
-from .families import Bernoulli, Categorical, Family, Product
+from .algorithm import AlgorithmInfo
+from .families import Family
 from .linkage import Group, Pairs
 from .rng import RNG, Stream
 from .types import Array, Points
@@ -45,7 +45,8 @@ class P3:
     climbers: int = 1
 
     def __post_init__(self) -> None:
-        options_of(self.family)
+        if not self.family.options.all():
+            raise TypeError(f"family: expected bits and choices, got {self.family!r:.200}")
         positive_int("climbers", self.climbers)
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:
@@ -82,25 +83,11 @@ class P3:
     def can_yield(self, state: Pyramid) -> bool:
         return state.can_yield
 
-    def eps(self, state: Pyramid) -> float:
-        return math.nan
-
-    snr = eps
+    def info(self, state: Pyramid) -> AlgorithmInfo:
+        return AlgorithmInfo(state.theta, self.climbers, math.nan, float(self.climbers), math.nan)
 
     def at_least(self, lam: int) -> Self:
         return replace(self, climbers=max(self.climbers, lam))
-
-
-def options_of(family: Family) -> NDArray[np.intp]:
-    """How many options each variable has; TypeError for numbers, which have no last one."""
-    match family:
-        case Bernoulli(n=n):
-            return np.full(n, 2)
-        case Categorical(n=n, k=k):
-            return np.full(n, k)
-        case Product(parts=parts):
-            return np.concatenate([options_of(part) for part in parts])
-    raise TypeError(f"family: expected bits and choices, which P3 can exchange, got {family!r:.200}")
 
 
 class Level:
@@ -131,10 +118,10 @@ class Pyramid:
 
     def __init__(self, family: Family, theta: Array, x0: Points | None, climbers: int) -> None:
         self.family, self.first, self.climbers = family, theta, climbers
-        self.options = options_of(family)
+        self.options = family.options
         changes = [(i, by) for i, k in enumerate(self.options.tolist()) for by in range(1, k)]
         self.changes = np.array(changes).reshape(-1, 2)
-        self._type = family.mode(theta).dtype
+        self._type = family.dtype
         self.x0 = None if x0 is None else x0.astype(self._type)
         self.stream: Stream | None = None
         self.levels: list[Level] = []
@@ -193,10 +180,6 @@ class Pyramid:
         """How often each option occurs among the members, and once more as at first."""
         mean = (self.first + self._sum) / (1 + len(self.members))
         return self.family.move(self.first, mean - self.first)
-
-    @property
-    def signal(self) -> Signal:
-        return Signal(np.empty(0), 0.0, float(self.climbers))
 
     def copy(self) -> Pyramid:
         return self.again(None if self.stream is None else self.stream.key, self.told)

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from .adaptation import Signal
-from .algorithm import Algorithm, AnyState
+from .algorithm import AlgorithmInfo, AnyState, Member
 from .elitism import Elite
 from .families import Family
 from .rng import RNG
@@ -30,33 +29,29 @@ class PortfolioState(NamedTuple):
     members: tuple[Any, ...]
     turn: int
     idle: tuple[int, ...]
-    best: Elite | None
+    best: Elite
     owner: int
 
     @property
     def theta(self) -> Array:
-        speaker: AnyState = self.members[-1]
-        return speaker.theta
-
-    @property
-    def signal(self) -> Signal:
-        speaker: AnyState = self.members[-1]
-        return speaker.signal
+        last: AnyState = self.members[-1]
+        return last.theta
 
     def copy(self) -> PortfolioState:
         members = tuple(member.copy() for member in self.members)
-        return self._replace(members=members, best=self.best and self.best.copy())
+        return self._replace(members=members, best=self.best.copy())
 
 
 @dataclass(frozen=True)
 class Portfolio:
     """Algorithms for one family that take turns; of equals the first goes first."""
 
-    members: tuple[Algorithm, ...]
+    members: tuple[Member, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.members, tuple) or not all(isinstance(member, Algorithm) for member in self.members):
-            raise TypeError(f"members: expected a tuple of algorithms, got {self.members!r:.200}")
+        if not isinstance(self.members, tuple) or not all(isinstance(member, Member) for member in self.members):
+            expected = "a tuple of algorithms that have the methods inject and can_yield"
+            raise TypeError(f"members: expected {expected}, got {self.members!r:.200}")
         if not self.members:
             raise ValueError("members: expected at least one algorithm, got none")
         if any(member.family != self.members[0].family for member in self.members):
@@ -68,7 +63,7 @@ class Portfolio:
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> PortfolioState:
         members = tuple(member.init(theta, x0) for member in self.members)
-        return PortfolioState(members, 0, (0,) * len(members), None, 0)
+        return PortfolioState(members, 0, (0,) * len(members), Elite.empty(self.family), 0)
 
     def lam(self, state: PortfolioState) -> int:
         return self.members[state.turn].lam(state.members[state.turn])
@@ -82,11 +77,11 @@ class Portfolio:
         after = member.tell(states[turn], x, f)
         spent = idle[turn] + len(f)
         lowest = float(f[0] if len(f) == 1 else np.fmin.reduce(f, initial=math.inf))
-        if lowest < (math.inf if best is None else best.f):
+        if lowest < (best.f[0] if len(best.f) else math.inf):
             i = int((f == lowest).argmax())
-            best, owner, spent = Elite(x[i].copy(), lowest), turn, len(f) - 1 - i
-        elif owner != turn and best is not None:
-            after = member.inject(after, best.x, best.f)
+            best, owner, spent = Elite(x[i : i + 1].copy(), f[i : i + 1].copy()), turn, len(f) - 1 - i
+        elif owner != turn and len(best.f):
+            after = member.inject(after, best.x[0], float(best.f[0]))
         states = (*states[:turn], after, *states[turn + 1 :])
         idle = (*idle[:turn], spent, *idle[turn + 1 :])
         return PortfolioState(states, idle.index(min(idle)) if member.can_yield(after) else turn, idle, best, owner)
@@ -98,11 +93,8 @@ class Portfolio:
     def can_yield(self, state: PortfolioState) -> bool:
         return self.members[state.turn].can_yield(state.members[state.turn])
 
-    def eps(self, state: PortfolioState) -> float:
-        return self.members[-1].eps(state.members[-1])
-
-    def snr(self, state: PortfolioState) -> float:
-        return self.members[-1].snr(state.members[-1])
+    def info(self, state: PortfolioState) -> AlgorithmInfo:
+        return self.members[-1].info(state.members[-1])._replace(lam=self.lam(state))
 
     def at_least(self, lam: int) -> Self:
         return replace(self, members=tuple(member.at_least(lam) for member in self.members))

@@ -137,16 +137,16 @@ class Loop(NamedTuple):
 
 def loop(plan: Plan, state: State, stream: Stream) -> Loop:
     """The loop where the core has this state."""
-    theta, (s, gamma, lam_r), kept = state
+    theta, (s, gamma, lam_r), elite = state
     n = len(theta)
     words = np.empty(min((n + 1) // 2, WORDS_AT_ONCE), dtype=np.uint64)
     return Loop(
         Plan(*map(float, plan)),
         theta.copy(),
         s.copy(),
-        np.array([gamma, lam_r, math.inf if kept is None else kept.f]),
+        np.array([gamma, lam_r, elite.f[0] if len(elite.f) else math.inf]),
         np.zeros(1, dtype=np.int64),
-        np.zeros(n, dtype=np.int8) if kept is None else kept.x.copy(),
+        elite.x[0].copy() if len(elite.f) else np.zeros(n, dtype=np.int8),
         np.array([stream.key, stream.count], dtype=np.uint64),
         words,
         words.view(np.uint32),
@@ -170,8 +170,9 @@ def _buffers(rows: int, n: int) -> tuple[NDArray[np.int8], Array, Array, NDArray
 def state_of(loop: Loop) -> State:
     """As the core has it."""
     gamma, lam_r, f = loop.scalars.tolist()
-    kept = Elite(loop.kept.copy(), f) if f < math.inf else None
-    return State(loop.theta.copy(), Signal(loop.s.copy(), gamma, lam_r), kept)
+    m = int(f < math.inf)
+    elite = Elite(np.tile(loop.kept, (m, 1)), np.full(m, f))
+    return State(loop.theta.copy(), Signal(loop.s.copy(), gamma, lam_r), elite)
 
 
 @njit(error_model="numpy")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless.core.adaptation import Signal
 from knobless.core.elitism import Elite
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
@@ -56,7 +55,6 @@ class Seen(NamedTuple):
     """What one may look at in the state of a compiled P3, which only its run can go on from."""
 
     theta: Array
-    signal: Signal = Signal(np.empty(0), 0.0, 1.0)
 
     def copy(self) -> Seen:
         return self
@@ -121,8 +119,8 @@ class Run:
         reals[shared.BEST] = opt.lowest_fun
         if isinstance(state, PortfolioState):
             run._turn, idle[:], counts[shared.OWNER] = state.turn, state.idle, state.owner
-            if state.best is not None:
-                lead_x[:], reals[shared.LEAD] = state.best
+            if len(state.best.f):
+                lead_x[:], reals[shared.LEAD] = state.best.x[0], state.best.f[0]
         return run
 
     def hand_over(self, opt: Optimizer) -> None:
@@ -209,7 +207,8 @@ class Run:
             return Seen(self.theta)
         counts, reals, idle, _, lead_x = self._books
         lead = float(reals[shared.LEAD])
-        best = Elite(lead_x.copy(), lead) if lead < math.inf else None
+        m = int(lead < math.inf)
+        best = Elite(np.tile(lead_x, (m, 1)), np.full(m, lead))
         members = Seen(self._first), engine.state_of(self._loop)
         return PortfolioState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
 

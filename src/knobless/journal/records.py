@@ -42,7 +42,6 @@ from urllib.parse import quote
 from knobless.core.algorithm import Algorithm
 from knobless.run.candidates import TOLD
 from knobless.space.codec import algorithm_of, difference, parsed, space_of
-from knobless.space.packing import Packing
 from knobless.space.space import Space
 
 if TYPE_CHECKING:
@@ -294,7 +293,7 @@ class Record:
         self.direction: str = _checked(identity, "direction", str)
         self.algorithm: Algorithm | None = algorithm_of(identity.get("algorithm"), self.space.family)
         self.seed: Any = _checked(identity, "rng", dict).get("seed")
-        self._packing = Packing(self.space)
+        self._packing = self.space.family
         x0 = identity.get("x0")
         self.x0 = None if x0 is None else self.space.decode(self._packing.unpack(bytes.fromhex(x0))[0])
 

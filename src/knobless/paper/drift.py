@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from knobless.core.adaptation import Signal
-from knobless.core.igo import State
 from knobless.core.types import Array
 from knobless.fast import Run
 from knobless.problems import LeadingOnes
@@ -47,8 +45,9 @@ def start(setting: str, n: int, number: int, cap: float, stop: Event) -> Run:
     algorithm = ALGORITHMS[EPSILON](n)
     scout = Run(objective, algorithm, seed(NAME, "scout", n, number))
     finish(scout, cap, stop)
-    theta, (s, gamma, _), _ = algorithm.init()
-    return Run(objective, algorithm, seed(NAME, setting, n, number), State(theta, Signal(s, gamma, scout.lam_r)))
+    state = algorithm.init()
+    state = state._replace(signal=state.signal._replace(lam_r=scout.lam_r))
+    return Run(objective, algorithm, seed(NAME, setting, n, number), state)
 
 
 def trial(setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:

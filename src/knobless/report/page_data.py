@@ -19,7 +19,8 @@ from knobless.run.candidates import TOLD
 from knobless.space.codec import algorithm_data
 from knobless.space.variables import Binary, Choice, Variable
 
-from .trace import Marginal, Trace, full, labels, marginals_at
+from .marginals import Marginal, full, labels, marginals_at
+from .trace import Trace
 
 FATES = ("", "evaluated", "given up", "added", "failed")
 FAILED = 4
@@ -66,7 +67,7 @@ def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
             for text, times, first in trace.failure_messages
         ],
         "columns": _columns(trace, since),
-        "pending_ids": len(trace.space._leaves) - len(_shown(trace)),
+        "pending_ids": len(trace.space.columns()) - len(_shown(trace)),
     }
 
 
@@ -124,11 +125,11 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
     """Each variable's value in the best point and in the most probable one, and how probable that is."""
     best, mode, theta, left = trace.best, trace.mode, trace.theta, ENTRIES
     found = []
-    for (name, variable), where in zip(trace.space._leaves, trace.space._columns, strict=True):
+    for name, variable, where in trace.space.columns():
         shown = slice(where.start, min(where.stop, where.start + left))
         left -= shown.stop - shown.start
         entry = {
-            "name": full(name.lstrip(".")),
+            "name": full(name),
             "count": where.stop - where.start,
             "bits": isinstance(variable, Binary),
             "best": [] if best is None else _texts(variable, best[2][shown]),
@@ -188,7 +189,7 @@ def _column(name: str, data: NDArray[Any], per: int = 1, **more: Any) -> dict[st
 def _shown(trace: Trace) -> list[tuple[str, Variable, slice]]:
     """The variables that the table has room for."""
     found, room = [], WIDTH
-    for (name, variable), where in zip(trace.space._leaves, trace.space._columns, strict=True):
+    for name, variable, where in trace.space.columns():
         n = variable.n or 1
         width = -(-n // 8) if isinstance(variable, Binary) else n * (4 if isinstance(variable, Choice) else 8)
         if width <= room:
@@ -199,7 +200,7 @@ def _shown(trace: Trace) -> list[tuple[str, Variable, slice]]:
 
 def _variable(name: str, variable: Variable, codes: Points) -> dict[str, Any]:
     n = variable.n or 1
-    name = full(name.lstrip("."))
+    name = full(name)
     if isinstance(variable, Binary):
         return _column(name, np.packbits(codes.astype(np.bool_), axis=1), per=-(-n // 8), bits=n, variable=True)
     if isinstance(variable, Choice):

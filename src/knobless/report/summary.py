@@ -12,28 +12,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
-from knobless.core.types import Array
 from knobless.journal.records import Event, Record
 from knobless.run.candidates import TOLD
-from knobless.space.space import NUMBERS, Space
 
-
-class Marginal(NamedTuple):
-    """One variable at the mode: its value with the probability of it, or of a number the range of 68 %.
-
-    Of an array, probability and range are arrays too.
-    """
-
-    name: str
-    value: Any
-    probability: Any
-    low: Any
-    high: Any
+from .marginals import VariableSummary, variable_summaries
 
 
 @dataclass(frozen=True)
@@ -53,7 +39,7 @@ class Summary:
     eps: float | None
     mode: Any
     mode_fun: float | None
-    marginals: list[Marginal]
+    marginals: list[VariableSummary]
     batch: int
     deterministic: bool
     seed: Any
@@ -106,7 +92,7 @@ def summary(record: Record) -> Summary:
         eps=None if opt is None else opt.eps,
         mode=None if opt is None else opt.mode,
         mode_fun=None if mode_fun is None else record.sign * mode_fun,
-        marginals=[] if opt is None else marginals(opt.space, opt.theta),
+        marginals=[] if opt is None else variable_summaries(opt.space, opt.theta),
         batch=record.batch,
         deterministic=record.deterministic,
         seed=record.seed,
@@ -116,45 +102,6 @@ def summary(record: Record) -> Summary:
         seconds_longest=max(seconds) if seconds else None,
         workers=dict(workers.most_common()),
     )
-
-
-def marginals(space: Space, theta: Array) -> list[Marginal]:
-    """Variable by variable, the mode of θ and how sure it is."""
-    codes = space.family.mode(theta)[None]
-    certain, sigma = spread(space.family, theta)
-    found = []
-    for (name, variable), columns in zip(space._leaves, space._columns, strict=True):
-
-        def seen(rows: Any, variable: Any = variable) -> Any:
-            return rows[0] if variable.n is not None else rows[0].tolist()[0]
-
-        value = seen(variable.values(codes[:, columns]))
-        if isinstance(variable, NUMBERS):
-            below, above = (variable.values(codes[:, columns] + s * sigma[columns]) for s in (-1.0, 1.0))
-            found.append(Marginal(name.lstrip("."), value, None, seen(below), seen(above)))
-        else:
-            found.append(Marginal(name.lstrip("."), value, seen(certain[None, columns]), None, None))
-    return found
-
-
-def spread(family: Family, theta: Array) -> tuple[Array, Array]:
-    """For each column the probability of its mode, and for a number σ of its latent normal; else NaN."""
-    parts = family.parts if isinstance(family, Product) else (family,)
-    certain, sigma = [], []
-    for part, where in zip(parts, slices(len(part.initial()) for part in parts), strict=True):
-        none = np.full(part.variables, math.nan)
-        match part:
-            case Bernoulli():
-                certain.append(np.maximum(theta[where], 1.0 - theta[where]))
-                sigma.append(none)
-            case Categorical():
-                certain.append(theta[where].reshape(part.n, part.k).max(axis=1))
-                sigma.append(none)
-            case _:
-                m, second = theta[where].reshape(2, -1)
-                certain.append(none)
-                sigma.append(np.sqrt(second - m * m))
-    return np.concatenate(certain), np.concatenate(sigma)
 
 
 def sayable(value: Any) -> Any:

@@ -18,19 +18,17 @@ from numpy.typing import NDArray
 
 from knobless.core.adaptation import SNR
 from knobless.core.algorithm import Algorithm
-from knobless.core.families import Bernoulli, Categorical, Product, slices
 from knobless.core.types import Array, Points
 from knobless.journal.records import COLUMNS, Event, Record, _explained, read
 from knobless.run.candidates import CANCELLED, TOLD
 from knobless.run.optimizer import Optimizer
-from knobless.space.space import Space
-from knobless.space.variables import Binary, Choice, Variable
+
+from .marginals import heat_rows, marginals
 
 __all__ = ["Trace"]
 
 ROWS = 2048  # iterations kept, at most
 THETA_HISTORY = 400  # of these, the ones of which θ is kept
-HEIGHT = 256  # rows of θ kept
 DOTS = 2000  # single evaluations in a picture
 BANDS = 100  # windows in which the values' quartiles are taken,
 WINDOW = 20  # of at least so many evaluations
@@ -75,37 +73,6 @@ class FailureMessage(NamedTuple):
     text: str
     times: int
     first: int
-
-
-class Marginal(NamedTuple):
-    """One variable's distribution, by its column in a code and its parameters in θ.
-
-    A bit or a choice has `labels` and a probability for each; a number has none, but a mean and a deviation.
-    """
-
-    name: str
-    variable: Variable
-    column: int
-    where: slice
-    labels: tuple[str, ...]
-
-    def probabilities(self, theta: Array) -> Array:
-        p = theta[self.where]
-        return np.array([1.0 - p[0], p[0]]) if len(p) == 1 else p
-
-    def quantiles(self, theta: Array) -> tuple[float, float, float]:
-        """A number's value at its mean, and at a deviation below and above: 68 % lie between these."""
-        m, second = theta[self.where]
-        sigma = math.sqrt(max(second - m * m, 0.0))
-        middle, low, high = self.variable.values(np.array([m, m - sigma, m + sigma])).tolist()
-        return middle, low, high
-
-    def span(self, theta: Array) -> tuple[float, float, float]:
-        """The same, as places in the range from 0 to 1."""
-        m, second = theta[self.where]
-        sigma = math.sqrt(max(second - m * m, 0.0))
-        middle, low, high = np.clip([m, m - sigma, m + sigma], 0.0, 1.0).tolist()
-        return middle, low, high
 
 
 T = TypeVar("T")
@@ -183,7 +150,7 @@ class Trace:
 
     def _step(self, opt: Optimizer) -> Step:
         iteration, nfev, best, lam, eps, snr, entropy, _ = opt.info
-        return Step(iteration, nfev, self.sign * best, lam, opt._state.signal.lam_r, eps, snr, entropy)
+        return Step(iteration, nfev, self.sign * best, lam, opt.algorithm.info(opt._state).lam_r, eps, snr, entropy)
 
     def _theta_row(self, opt: Optimizer) -> Array:
         return np.clip(opt._state.theta[self._heat[1]], 0.0, 1.0)
@@ -355,79 +322,6 @@ def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
     if len(better) and calls[better[-1]] < calls[-1]:
         better = np.append(better, len(f) - 1)
     return Steps(calls[better], sign * running[better])
-
-
-def marginals(space: Space) -> list[Marginal]:
-    """The variables in the user's order, one for each column of a code, evenly thinned out to `HEIGHT`."""
-    columns = np.concatenate([np.arange(where.start, where.stop) for _, where in space._each()])
-    return marginals_at(space, columns[evenly(len(columns), HEIGHT)].tolist())
-
-
-def marginals_at(space: Space, columns: Sequence[int]) -> list[Marginal]:
-    """Those of the variables at these columns of a code."""
-    owners: dict[int, Variable] = {}
-    wanted = set(columns)
-    for variable, where in space._each():
-        owners |= dict.fromkeys(wanted.intersection(range(where.start, where.stop)), variable)
-    parts, names = _parameters(space), space.names
-    return [_marginal(owners[column], column, names[column], parts) for column in columns]
-
-
-def evenly(count: int, most: int) -> NDArray[np.intp]:
-    """Of so many, which to show."""
-    return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
-
-
-def _parameters(space: Space) -> list[tuple[Any, slice, slice]]:
-    """The parts of the family, with their columns in a code and their parameters in θ."""
-    family: Any = space.family
-    parts = family.parts if isinstance(family, Product) else (family,)
-    columns, where = slices(part.variables for part in parts), slices(len(part.initial()) for part in parts)
-    return list(zip(parts, columns, where, strict=True))
-
-
-def _marginal(variable: Variable, column: int, name: str, parts: list[tuple[Any, slice, slice]]) -> Marginal:
-    part, columns, where = next(each for each in parts if each[1].start <= column < each[1].stop)
-    i = column - columns.start
-    match part:
-        case Bernoulli():
-            at = slice(where.start + i, where.start + i + 1)
-        case Categorical():
-            at = slice(where.start + i * part.k, where.start + (i + 1) * part.k)
-        case _:  # numbers: the means come first
-            at = slice(where.start + i, where.start + i + part.variables + 1, part.variables)
-    return Marginal(full(name), variable, column, at, labels(variable))
-
-
-def full(name: str) -> str:
-    """A variable that is the whole space has no name, or only an index."""
-    return f"x{name}" if not name or name.startswith("[") else name
-
-
-def labels(variable: Variable) -> tuple[str, ...]:
-    """How the options are called; none for a number."""
-    if isinstance(variable, Binary):
-        return "0", "1"
-    if not isinstance(variable, Choice):
-        return ()
-    words = tuple(map(str, variable.options))
-    return words if len(set(words)) == len(words) else tuple(map(repr, variable.options))
-
-
-def heat_rows(each: Sequence[Marginal]) -> tuple[list[str], NDArray[np.intp]]:
-    """Names and parameters of the rows of a heat map of θ."""
-    names: list[str] = []
-    where: list[int] = []
-    for marginal in each:
-        parameters = range(10**9)[marginal.where]
-        if marginal.labels and not isinstance(marginal.variable, Binary):
-            names += [f"{marginal.name} = {label}" for label in marginal.labels[-len(parameters) :]]
-            where += parameters
-        else:
-            names.append(marginal.name)
-            where.append(parameters[0])
-    shown = evenly(len(names), HEIGHT)
-    return [names[i] for i in shown], np.array(where, dtype=np.intp)[shown]
 
 
 def _quartiles(values: Array) -> Array:

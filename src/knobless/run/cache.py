@@ -20,7 +20,7 @@ class Cache:
     def __init__(self, space: Space) -> None:
         self._space = space
         family = space.family
-        self._plain = family.mode(family.initial()).dtype.kind == "i"  # a code is what is seen of it
+        self._plain = family.dtype.kind == "i"  # a code is what is seen of it
         self._values: dict[bytes, float] = {}
         self._out: dict[bytes, list[int]] = {}  # ids that wait for a point; the first was handed out
         self._keys: dict[int, bytes] = {}  # of the ids handed out
@@ -41,7 +41,7 @@ class Cache:
     def width(self) -> int:
         """Bytes of a point."""
         family = self._space.family
-        return len(self._keys_of(family.mode(family.initial())[None])[0])
+        return len(self._keys_of(np.zeros((1, family.variables), family.dtype))[0])
 
     def contents(self) -> tuple[dict[bytes, float], dict[bytes, list[int]]]:
         """The values of points, and the ids that wait for one; the first of them was handed out."""

@@ -24,13 +24,13 @@ import numpy as np
 
 from knobless._checks import boolean, objective_value, positive_int
 from knobless.core.algorithm import Algorithm
+from knobless.core.families import Family
 from knobless.core.igo import State
 from knobless.core.rng import Stream, keys
 from knobless.core.types import Array, Points
 from knobless.journal.records import ADDED, Event, Journal, JournalError, Writer, kept
 from knobless.recipes import recommended
 from knobless.space.codec import algorithm_data, space_data, stream_data, stream_of
-from knobless.space.packing import Packing
 from knobless.space.space import Space
 
 from .cache import Cache
@@ -136,13 +136,13 @@ class Optimizer:
             self._journal = writer
 
     @cached_property
-    def _packing(self) -> Packing:
-        return Packing(self.space)
+    def _packing(self) -> Family:
+        return self.space.family
 
     def _begin(self, x0: Points | None) -> None:
         """With x0, which is handed out before any point is drawn."""
         family = self.algorithm.family
-        self._initial_points = family.mode(family.initial())[None][:0] if x0 is None else x0[None]
+        self._initial_points = np.empty((0, family.variables), family.dtype) if x0 is None else x0[None]
         self._x0 = x0
         self._state: Any = self.algorithm.init(x0=x0)
         self._iteration = Iteration(0, len(self._initial_points) + self.lam, n_initial_points=len(self._initial_points))
@@ -161,7 +161,7 @@ class Optimizer:
     @property
     def eps(self) -> float:
         """Step length in this iteration."""
-        return self.algorithm.eps(self._state)
+        return self.algorithm.info(self._state).eps
 
     @property
     def state(self) -> Any:
@@ -245,10 +245,11 @@ class Optimizer:
     @property
     def info(self) -> Info:
         """What a `callback` gets, as of now."""
-        theta = self._state.theta.view()
+        theta, lam, eps, _, snr = self.algorithm.info(self._state)
+        theta = theta.view()
         theta.flags.writeable = False
-        snr, entropy = self.algorithm.snr(self._state), self.algorithm.family.entropy(theta)
-        return Info(self.nit, self.nfev, self.lowest_fun, self.lam, self.eps, snr, entropy, theta)
+        entropy = self.algorithm.family.entropy(theta)
+        return Info(self.nit, self.nfev, self.lowest_fun, lam, eps, snr, entropy, theta)
 
     # What one does.
 
@@ -589,7 +590,9 @@ class Optimizer:
         """What a journal says of candidates that are out, beside their values."""
         first, drawn, nit = self._iteration.first, self._drawn, self.nit
         entries = []
-        for id, code in zip(ids, self._packing.rows(self._codes_of(ids)), strict=True):
+        packed, width = self._packing.pack(self._codes_of(ids)), self._packing.width
+        for id, start in zip(ids, range(0, len(packed), width), strict=True):
+            code = packed[start : start + width]
             iteration, position = (nit, id - first) if id >= first else self._late[id][:2]
             entries.append(Entry(drawn, fate, id, code, iteration, position))
         return entries

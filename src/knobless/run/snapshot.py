@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knobless.core.algorithm import Algorithm
+from knobless.core.families import Family
 from knobless.core.types import Points
 from knobless.space.codec import algorithm_of, difference, parsed, space_data
-from knobless.space.packing import Packing
 from knobless.space.space import Space
 
 from .candidates import CANCELLED, OUT, TOLD, Iteration
@@ -75,11 +75,11 @@ def _settle(folder: Path) -> None:
 
 
 def _state_data(opt: Optimizer) -> dict[str, Any]:
-    packing, memory = Packing(opt.space), opt._cache
+    packing, memory = opt.space.family, opt._cache
     late = [[id, each.iteration, each.position] for id, each in opt._late.items()]
     codes = np.array([each.code for each in opt._late.values()]) if late else opt._initial_points[:0]
     return {
-        "algorithm": state_data(opt.algorithm, opt._state, packing),
+        "algorithm": state_data(opt.algorithm, opt._state),
         "initial_points": _packed(packing, opt._initial_points),
         "iteration": _iteration_data(packing, opt._iteration, opt._initial_points),
         "recent": [_iteration_data(packing, each, opt._initial_points) for each in opt._recent],
@@ -96,7 +96,7 @@ def _state_data(opt: Optimizer) -> dict[str, Any]:
     }
 
 
-def _iteration_data(packing: Packing, iteration: Iteration, none: Points) -> dict[str, Any]:
+def _iteration_data(packing: Family, iteration: Iteration, none: Points) -> dict[str, Any]:
     codes = iteration.codes if iteration.drawn else none[:0]
     return {
         "first": iteration.first,
@@ -108,7 +108,7 @@ def _iteration_data(packing: Packing, iteration: Iteration, none: Points) -> dic
     }
 
 
-def _best_data(packing: Packing, best: tuple[float, int, Points]) -> dict[str, Any]:
+def _best_data(packing: Family, best: tuple[float, int, Points]) -> dict[str, Any]:
     value, id, code = best
     return {"value": text(np.array([value])), "id": id, "code": _packed(packing, code[None])}
 
@@ -122,7 +122,7 @@ def _memory_data(values: dict[bytes, float], out: dict[bytes, list[int]]) -> dic
     }
 
 
-def _packed(packing: Packing, codes: Points) -> str:
+def _packed(packing: Family, codes: Points) -> str:
     return b64encode(packing.pack(codes)).decode() if len(codes) else ""
 
 
@@ -149,7 +149,7 @@ def load(made: type[Optimizer], path: str | os.PathLike[str], space: Any, algori
         if differs:
             raise SnapshotError(f"{path}: a snapshot of another run, {differs}")
         opt._take_streams(identity)
-        packing = Packing(space)
+        packing = space.family
         x0 = identity.get("x0")
         opt._x0 = None if x0 is None else packing.unpack(bytes.fromhex(x0))[0]
         _restore(opt, packing, _dict(data, "state"))
@@ -169,11 +169,11 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _restore(opt: Optimizer, packing: Packing, data: dict[str, Any]) -> None:
+def _restore(opt: Optimizer, packing: Family, data: dict[str, Any]) -> None:
     from .optimizer import WORDS, Late
 
     family = opt.algorithm.family
-    opt._state = state_of(opt.algorithm, data["algorithm"], packing, opt._x0)
+    opt._state = state_of(opt.algorithm, data["algorithm"], opt._x0)
     if opt.lam * family.words > WORDS:
         raise ValueError(f"lam_r: {opt.lam} samples are more than a snapshot may ask for")
     opt._initial_points = _codes(packing, data, "initial_points")
@@ -202,7 +202,7 @@ def _restore(opt: Optimizer, packing: Packing, data: dict[str, Any]) -> None:
         raise ValueError("expected candidates that are out")
 
 
-def _iteration_of(packing: Packing, data: Any) -> Iteration:
+def _iteration_of(packing: Family, data: Any) -> Iteration:
     if not isinstance(data, dict):
         raise ValueError("expected an iteration")
     iteration = Iteration(count(data, "first"), count(data, "size", least=1), count(data, "n_initial_points"))
@@ -251,5 +251,5 @@ def _dict(data: Any, name: str) -> dict[str, Any]:
     return data[name]
 
 
-def _codes(packing: Packing, data: Any, name: str) -> Points:
+def _codes(packing: Family, data: Any, name: str) -> Points:
     return packing.unpack(octets(data, name))

@@ -15,43 +15,43 @@ import numpy as np
 from knobless.core.adaptation import Signal
 from knobless.core.algorithm import Algorithm
 from knobless.core.elitism import Elite
+from knobless.core.families import Family
 from knobless.core.igo import IGO, State
 from knobless.core.p3 import P3, Pyramid
 from knobless.core.portfolio import Portfolio, PortfolioState
 from knobless.core.types import Array, Points
-from knobless.space.packing import Packing
 
 MOST = 2**53  # of a count
 
 
-def state_data(algorithm: Algorithm, state: Any, packing: Packing) -> dict[str, Any]:
+def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
     """What `state_of` makes a state of again; TypeError for an algorithm that is not this library's own."""
     match algorithm:
         case IGO():
-            theta, (s, gamma, lam_r), kept = state
+            theta, (s, gamma, lam_r), elite = state
             data = {"theta": text(theta), "s": text(s), "gamma": float(gamma), "lam_r": float(lam_r)}
-            return data if kept is None else data | {"kept": _kept_data(kept, packing)}
+            return data | {"elite": _elite_data(elite, algorithm.family)}
         case P3():
             return {"key": None if state.stream is None else state.stream.key, "told": text(np.array(state.told))}
         case Portfolio(members=members):
             each = zip(members, state.members, strict=True)
             return {
-                "members": [state_data(member, theirs, packing) for member, theirs in each],
+                "members": [state_data(member, theirs) for member, theirs in each],
                 "turn": state.turn,
                 "idle": list(state.idle),
-                "best": None if state.best is None else _kept_data(state.best, packing),
+                "best": _elite_data(state.best, algorithm.family),
                 "owner": state.owner,
             }
     raise TypeError(f"algorithm: expected one of this library's own, whose state can be saved, got {algorithm!r:.100}")
 
 
-def state_of(algorithm: Algorithm, data: Any, packing: Packing, x0: Points | None) -> Any:
+def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
     """A state as it was; ValueError where it cannot have been one."""
     if not isinstance(data, dict):
         raise ValueError("expected the state of an algorithm")
     match algorithm:
         case IGO():
-            return _loop_state(algorithm, data, packing)
+            return _loop_state(algorithm, data)
         case P3():
             return _pyramid(algorithm.init(x0=x0), data)
         case Portfolio(members=members):
@@ -60,13 +60,12 @@ def state_of(algorithm: Algorithm, data: Any, packing: Packing, x0: Points | Non
             turn, owner = count(data, "turn"), count(data, "owner")
             if len(theirs) != n or len(idle) != n or turn >= n or owner >= n:
                 raise ValueError(f"members: expected the states of {n}")
-            states = tuple(state_of(member, each, packing, x0) for member, each in zip(members, theirs, strict=True))
-            best = data["best"]
-            return PortfolioState(states, turn, idle, None if best is None else _kept_of(best, packing), owner)
+            states = tuple(state_of(member, each, x0) for member, each in zip(members, theirs, strict=True))
+            return PortfolioState(states, turn, idle, _elite_of(data["best"], algorithm.family), owner)
     raise TypeError(f"algorithm: expected one of this library's own, whose state can be read, got {algorithm!r:.100}")
 
 
-def _loop_state(algorithm: IGO, data: dict[str, Any], packing: Packing) -> State:
+def _loop_state(algorithm: IGO, data: dict[str, Any]) -> State:
     family, fresh = algorithm.family, algorithm.init()
     theta, s = floats(data, "theta"), floats(data, "s")
     gamma, lam_r = finite(data, "gamma"), finite(data, "lam_r")
@@ -78,8 +77,7 @@ def _loop_state(algorithm: IGO, data: dict[str, Any], packing: Packing) -> State
             raise ValueError("theta: expected parameters of a distribution")
         if not np.isfinite(s).all() or gamma < 0.0 or lam_r < 0.0:
             raise ValueError("expected a signal of finite numbers")
-    kept = data.get("kept")
-    return State(theta, Signal(s, gamma, lam_r), None if kept is None else _kept_of(kept, packing))
+    return State(theta, Signal(s, gamma, lam_r), _elite_of(data["elite"], family))
 
 
 def _pyramid(fresh: Pyramid, data: dict[str, Any]) -> Pyramid:
@@ -89,15 +87,15 @@ def _pyramid(fresh: Pyramid, data: dict[str, Any]) -> Pyramid:
     return fresh.again(None if key is None else whole(key, most=2**64 - 1), told.tolist())
 
 
-def _kept_data(kept: Elite, packing: Packing) -> dict[str, Any]:
-    return {"x": b64encode(packing.pack(kept.x[None])).decode(), "f": text(np.array([kept.f]))}
+def _elite_data(elite: Elite, family: Family) -> dict[str, Any]:
+    return {"x": b64encode(family.pack(elite.x)).decode(), "f": text(elite.f)}
 
 
-def _kept_of(data: Any, packing: Packing) -> Elite:
-    x, f = packing.unpack(octets(data, "x")), floats(data, "f")
-    if len(x) != 1 or len(f) != 1:
-        raise ValueError("kept: expected one point")
-    return Elite(x[0], float(f[0]))
+def _elite_of(data: Any, family: Family) -> Elite:
+    elite = Elite(family.unpack(octets(data, "x")), floats(data, "f"))
+    if not len(elite.x) == len(elite.f) <= 1:
+        raise ValueError("elite: expected at most one point with its value")
+    return elite
 
 
 # Fields of JSON, checked.

@@ -13,10 +13,10 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 from knobless.core.adaptation import SNR, Fixed, samples, steps
-from knobless.core.algorithm import Algorithm
+from knobless.core.algorithm import Algorithm, Member
 from knobless.core.elitism import BestSoFar, LastBest, NoElitism
 from knobless.core.families import Family
 from knobless.core.igo import IGO
@@ -56,7 +56,7 @@ def parsed(text: str) -> Any:
 
 def space_data(space: Space) -> Any:
     """Its variables, by name and in order."""
-    return _tree_data(space._tree)
+    return _tree_data(space.tree)
 
 
 def _tree_data(tree: Any) -> Any:
@@ -210,7 +210,7 @@ def algorithm_of(data: Any, family: Family, depth: int = DEPTH) -> Algorithm | N
             return P3(family, climbers)
         case {"portfolio": [_, *_] as each} if depth:
             members = [algorithm_of(member, family, depth - 1) for member in each]
-            return None if None in members else Portfolio(tuple(filter(None, members)))
+            return None if None in members else Portfolio(tuple(cast(list[Member], members)))
         case {"own": str()}:
             return None
     raise ValueError(f"expected an algorithm, got {_shown(data)}")

@@ -1,8 +1,7 @@
-"""Spaces: variables by name, in lists, nested; and the translation between codes and what the user sees.
+"""Search spaces: variables by name, in lists, nested; and the translation between codes and points.
 
-A `Space` groups the columns of its codes into one block per kind and cardinality (bits, then choices by
-number of options, then numbers), so that its family stays vectorised however many variables there are. A
-choice of two is a bit.
+A `Space` groups the columns of its codes into one block per kind and number of options (bits, then choices by number of
+options, then numbers), so its family is vectorized for any number of variables. A choice of two is a bit.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
-from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,10 +24,42 @@ VARIABLES = (Binary, Choice, Integer, Float)
 NUMBERS = (Integer, Float)
 
 
-class Space:
-    """Named variables: `Space(layers=Binary(31), act=Choice("relu", "tanh"), lr=Float(1e-4, 1e-1, log=True))`.
+class Column(NamedTuple):
+    """A variable of a space and its columns in a code.
 
-    A value may itself be a space, or a list of variables and spaces. Points are dicts of the same shape.
+    Attributes
+    ----------
+    name : str
+        Path of the variable in the space, such as "optimizer.rate" or "layers[0]"; empty if it is the whole space.
+    variable : Variable
+        The variable.
+    where : slice
+        Its columns: one, or `variable.n`.
+    """
+
+    name: str
+    variable: Variable
+    where: slice
+
+
+class Space:
+    """A search space of named variables.
+
+    Parameters
+    ----------
+    **named
+        The variables by name. A value may itself be a `Space`, or a list or dict of variables and spaces.
+
+    Notes
+    -----
+    Points are dicts of the same shape.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> space = kl.Space(layers=kl.Binary(3), act=kl.Choice("relu", "tanh"), lr=kl.Float(1e-4, 1e-1, log=True))
+    >>> [column.name for column in space.columns()]
+    ['layers', 'act', 'lr']
     """
 
     def __init__(self, /, **named: Any) -> None:
@@ -41,7 +71,20 @@ class Space:
 
     @classmethod
     def of(cls, domain: Any) -> Space:
-        """`domain` as a space: a space, a variable, or a list or dict of such."""
+        """Return `domain` as a space.
+
+        Parameters
+        ----------
+        domain : Space, variable, or list or dict of these
+            What to convert; a space is returned as it is.
+
+        Raises
+        ------
+        TypeError
+            If `domain` contains anything else.
+        ValueError
+            If it contains no variable.
+        """
         if isinstance(domain, cls):
             return domain
         space = cls.__new__(cls)
@@ -50,30 +93,39 @@ class Space:
 
     @cached_property
     def _order(self) -> list[int]:
-        """The variables in the order of their columns."""
+        """Indices of the variables in the order of their columns."""
         return sorted(range(len(self._leaves)), key=lambda i: _block(self._leaves[i][1]))
 
     @cached_property
-    def _columns(self) -> list[slice]:
-        """Each variable's columns in a code."""
+    def _columns(self) -> tuple[Column, ...]:
         spans = slices(self._leaves[i][1].n or 1 for i in self._order)
-        return [span for _, span in sorted(zip(self._order, spans, strict=True), key=itemgetter(0))]
+        where = dict(zip(self._order, spans, strict=True))
+        return tuple(Column(name, variable, where[i]) for i, (name, variable) in enumerate(self._leaves))
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return the variables with their names and columns, in the order of declaration."""
+        return self._columns
+
+    @property
+    def tree(self) -> Any:
+        """The variables as they were declared, as nested dicts and lists; a new one each time."""
+        return _filled(self._tree, [variable for _, variable in self._leaves])
 
     @cached_property
     def family(self) -> Family:
-        """The distribution over codes, starting from the variables' priors."""
+        """Distribution over codes, initialized with the priors of the variables."""
         blocks = groupby((self._leaves[i][1] for i in self._order), key=_block)
         parts = tuple(_part(count, list(variables)) for (_, count), variables in blocks)
         return parts[0] if len(parts) == 1 else Product(parts)
 
     @property
     def sole(self) -> Variable | None:
-        """The variable that this space is, if it is one and not a collection."""
+        """The variable that is the whole space; None for a collection of variables."""
         return None if isinstance(self._tree, (dict, list)) else self._tree
 
     @cached_property
     def cardinality(self) -> float:
-        """How many points there are; inf where they cannot be counted."""
+        """Number of points; inf if there are more than 2**1000 or infinitely many."""
         variables = [variable for _, variable in self._leaves]
         if sum(math.log2(v.count) * (v.n or 1) for v in variables) > 1000:
             return math.inf
@@ -81,46 +133,69 @@ class Space:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The name of each column of a code."""
+        """Name of each column of a code."""
         names = [""] * self.family.variables
-        for (name, variable), columns in zip(self._leaves, self._columns, strict=True):
-            n = variable.n
-            names[columns] = [name.lstrip(".")] if n is None else [f"{name}[{i}]".lstrip(".") for i in range(n)]
+        for name, variable, where in self._columns:
+            names[where] = [name] if variable.n is None else [f"{name}[{i}]" for i in range(variable.n)]
         return tuple(names)
 
     def decode(self, code: Points) -> Any:
-        """What the user sees of one code."""
+        """Return the point of one code."""
         return self.decode_each(code[None])[0]
 
     def decode_each(self, codes: Points) -> list[Any]:
-        """What the user sees of each code: variable by variable, so that a row costs little more than none."""
-        columns = [_listed(v, codes[:, c]) for v, c in self._each()]
+        """Return the point of each code.
+
+        Notes
+        -----
+        Codes are decoded variable by variable, so each further row adds little time.
+        """
+        columns = [_listed(variable, codes[:, where]) for _, variable, where in self._columns]
         return [_filled(self._tree, values) for values in zip(*columns, strict=True)]
 
     def decode_batch(self, codes: Points) -> Any:
-        """What a vectorized objective sees of several codes: one array a variable, one row a code."""
-        values = [v.values(codes[:, c])[:, 0] if v.n is None else v.values(codes[:, c]) for v, c in self._each()]
-        return _filled(self._tree, values)
+        """Return the codes as a vectorized objective gets them: one array per variable, one row per code."""
+        each = [(variable, variable.values(codes[:, where])) for _, variable, where in self._columns]
+        return _filled(self._tree, [values[:, 0] if variable.n is None else values for variable, values in each])
 
     def encode(self, x: Any, name: str = "x") -> Points:
-        """A code that decodes to x; a point that is not in the space is a ValueError that begins with `name`."""
+        """Return a code that decodes to the point `x`.
+
+        Parameters
+        ----------
+        x
+            A point of the space.
+        name : str
+            How error messages refer to the point.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `x` is not a point of the space.
+        """
         code = np.empty(self.family.variables)
-        points = _taken(self._tree, x, name)
-        for (variable, columns), (where, value) in zip(self._each(), points, strict=True):
+        for (_, variable, columns), (where, value) in zip(self._columns, _taken(self._tree, x, name), strict=True):
             code[columns] = _codes(variable, value, where)
-        return code.astype(self.family.mode(self.family.initial()).dtype)
+        return code.astype(self.family.dtype)
+
+    def flatten(self, x: Any) -> list[Any]:
+        """Return the values of a point in the order of `columns()`.
+
+        Parameters
+        ----------
+        x
+            A point of the space.
+        """
+        return [value for _, value in _taken(self._tree, x, "x")]
 
     def visible(self, codes: Points) -> Points:
-        """Codes stripped of what cannot be seen: two rows are equal where their points are."""
+        """Return codes with latent numbers replaced by their values: two rows are equal if their points are."""
         seen = codes
-        for variable, columns in self._each():
+        for _, variable, where in self._columns:
             if isinstance(variable, NUMBERS):
                 seen = codes.copy() if seen is codes else seen
-                seen[:, columns] = variable.values(codes[:, columns])
+                seen[:, where] = variable.values(codes[:, where])
         return seen
-
-    def _each(self) -> Iterable[tuple[Variable, slice]]:
-        return ((variable, columns) for (_, variable), columns in zip(self._leaves, self._columns, strict=True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and self._tree == other._tree
@@ -135,7 +210,7 @@ class Space:
 
 
 def _checked(tree: Any, name: str) -> Any:
-    """The tree with spaces opened up, as dicts, lists and variables."""
+    """Return the tree with spaces replaced by their own trees: dicts, lists and variables."""
     if isinstance(tree, Space):
         return tree._tree
     if isinstance(tree, VARIABLES):
@@ -153,10 +228,10 @@ def _checked(tree: Any, name: str) -> Any:
 
 
 def _walk(tree: Any, name: str) -> Iterator[tuple[str, Variable]]:
-    """The variables with their names, in the user's order."""
+    """Yield the variables with their names, in the order of declaration."""
     if isinstance(tree, dict):
         for key, below in tree.items():
-            yield from _walk(below, f"{name}.{key}")
+            yield from _walk(below, f"{name}.{key}" if name else str(key))
     elif isinstance(tree, list):
         for i, below in enumerate(tree):
             yield from _walk(below, f"{name}[{i}]")
@@ -165,7 +240,7 @@ def _walk(tree: Any, name: str) -> Iterator[tuple[str, Variable]]:
 
 
 def _filled(tree: Any, values: Iterable[Any]) -> Any:
-    """The tree with values for variables, which come in the order of `_walk`."""
+    """Return the tree with the variables replaced by values, which are in the order of `_walk`."""
     values = iter(values)
     if isinstance(tree, dict):
         return {key: _filled(below, values) for key, below in tree.items()}
@@ -175,7 +250,7 @@ def _filled(tree: Any, values: Iterable[Any]) -> Any:
 
 
 def _taken(tree: Any, x: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The variables' values with their names, out of a point of the tree's shape."""
+    """Yield the values of a point of the shape of the tree, with their names in messages."""
     if isinstance(tree, dict):
         if not isinstance(x, Mapping):
             raise TypeError(f"{name}: expected a dict with the keys {list(tree)}, got {x!r}")
@@ -201,21 +276,21 @@ def _codes(variable: Variable, value: Any, name: str) -> float | list[float]:
 
 
 def _listed(variable: Variable, codes: Points) -> list[Any]:
-    """The values of one variable: arrays, each its own, or scalars of Python's own types."""
+    """Return the values of one variable: arrays that share no memory, or built-in scalars."""
     if variable.n is not None:
         return [row.copy() for row in variable.values(codes)]
-    if isinstance(variable, Choice):  # the option itself, of whatever type
+    if isinstance(variable, Choice):  # the option itself, of any type
         return [variable.options[i] for i in codes[:, 0].astype(np.intp).tolist()]
     return variable.values(codes)[:, 0].tolist()
 
 
 def _block(variable: Variable) -> tuple[bool, float]:
-    """What a block has in common; sorts bits first and numbers last."""
+    """Return the sort key of the block of a variable: bits first, then choices, then numbers."""
     return (True, 0.0) if isinstance(variable, NUMBERS) else (False, variable.count)
 
 
 def _part(count: float, variables: list[Any]) -> Family:
-    """The family of one block."""
+    """Return the family of one block."""
     if isinstance(variables[0], NUMBERS):
         return Gaussian(tuple(v.axis for v in variables for _ in range(v.n or 1)))
     prior = np.concatenate([v.prior for v in variables])

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
+from knobless.core.families import Bernoulli, Categorical, Family, Product
 
 
 class TensorFamily(Protocol):
@@ -99,8 +99,7 @@ class SideBySide:
 
     def __init__(self, family: Product) -> None:
         self.parts = [in_tensors(part) for part in family.parts]
-        self._columns = slices(part.variables for part in family.parts)
-        self._parameters = slices(len(part.initial()) for part in family.parts)
+        self._columns, self._parameters = family.part_columns, family.part_parameters
 
     def draw(self, theta: Tensor, u: Tensor) -> Tensor:
         each = zip(self.parts, self._parameters, self._columns, strict=True)

@@ -183,7 +183,8 @@ class Architecture(nn.Module):
             raise ValueError(f"model: expected a Residual, Activations or Mixed in it, got none in {type(model)}")
         self.space = Space.of({path: layer.variable for path, layer in found.items()})
         self._n = self.space.family.variables
-        self._layers = list(zip(found, found.values(), self.space._columns, strict=True))
+        where = [column.where for column in self.space.columns()]
+        self._layers = list(zip(found, found.values(), where, strict=True))
 
     def forward(self, x: Any, mask: Tensor | None = None) -> Any:
         """The model's answer. Without a mask, the layers go by that of the Architecture around this one."""
@@ -309,7 +310,7 @@ def codes(name: str, row: Any, space: Space) -> list[int]:
     if numbers.shape != (n,):
         raise ValueError(f"{name}: expected a row of {n} choices, got the shape {list(numbers.shape)}")
     found = numbers.tolist()
-    for variable, columns in space._each():
+    for _, variable, columns in space.columns():
         for i in range(n)[columns]:
             if found[i] not in range(int(variable.count)):
                 raise ValueError(f"{name}[{i}]: expected an integer from 0 to {variable.count - 1}, got {found[i]}")

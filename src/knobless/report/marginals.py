@@ -1,0 +1,157 @@
+"""Marginal distributions of the variables, as the page, the plots and `knobless show` display them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knobless.core.families import Discrete, Family, Normal
+from knobless.core.types import Array, Points
+from knobless.space.space import Space
+from knobless.space.variables import Binary, Choice, Variable
+
+HEIGHT = 256  # rows of a heat map of θ, at most
+
+
+class Marginal(NamedTuple):
+    """Marginal distribution of one column of a point, as a function of θ.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column.
+    variable : Variable
+        Variable of the column.
+    family : Family
+        Family of the points.
+    column : int
+        Index of the column.
+    labels : tuple of str
+        Names of the options; empty for a number.
+    """
+
+    name: str
+    variable: Variable
+    family: Family
+    column: int
+    labels: tuple[str, ...]
+
+    def probabilities(self, theta: Array) -> Array:
+        """Return the probability of each option."""
+        match self.family.marginal(theta, self.column):
+            case Discrete(p):
+                return p
+        raise TypeError(f"{self.name}: expected a variable with options, got a number")
+
+    def quantiles(self, theta: Array) -> tuple[float, float, float]:
+        """Return the value of a number at its mean, and one standard deviation below and above: 68 % lie between."""
+        middle, low, high = self.variable.values(np.array(self._latent(theta))).tolist()
+        return middle, low, high
+
+    def span(self, theta: Array) -> tuple[float, float, float]:
+        """Return the same as positions in the range, from 0 to 1."""
+        middle, low, high = np.clip(self._latent(theta), 0.0, 1.0).tolist()
+        return middle, low, high
+
+    def _latent(self, theta: Array) -> tuple[float, float, float]:
+        match self.family.marginal(theta, self.column):
+            case Normal(mean, sigma):
+                return mean, mean - sigma, mean + sigma
+        raise TypeError(f"{self.name}: expected a number, got a variable with options")
+
+
+def marginals(space: Space) -> list[Marginal]:
+    """Return one marginal per column in the order of the variables, evenly thinned out to `HEIGHT`."""
+    columns = np.concatenate([np.arange(each.where.start, each.where.stop) for each in space.columns()])
+    return marginals_at(space, columns[evenly(len(columns), HEIGHT)].tolist())
+
+
+def marginals_at(space: Space, columns: Sequence[int]) -> list[Marginal]:
+    """Return the marginals of these columns."""
+    variables: dict[int, Variable] = {}
+    wanted = set(columns)
+    for _, variable, where in space.columns():
+        variables |= dict.fromkeys(wanted.intersection(range(where.start, where.stop)), variable)
+    return [Marginal(full(space.names[i]), variables[i], space.family, i, labels(variables[i])) for i in columns]
+
+
+def heat_rows(each: Sequence[Marginal]) -> tuple[list[str], NDArray[np.intp]]:
+    """Return the names of the rows of a heat map of θ, and the indices of their parameters."""
+    names: list[str] = []
+    where: list[int] = []
+    for marginal in each:
+        parameters = marginal.family.parameters(marginal.column)
+        if marginal.labels and not isinstance(marginal.variable, Binary):
+            names += [f"{marginal.name} = {label}" for label in marginal.labels[-len(parameters) :]]
+            where += parameters
+        else:
+            names.append(marginal.name)
+            where.append(parameters[0])
+    shown = evenly(len(names), HEIGHT)
+    return [names[i] for i in shown], np.array(where, dtype=np.intp)[shown]
+
+
+class VariableSummary(NamedTuple):
+    """One variable at the mode of θ; arrays if the variable is an array.
+
+    Attributes
+    ----------
+    name : str
+        Name of the variable.
+    value
+        Value at the mode.
+    probability : float or array or None
+        Probability of that value; None for a number.
+    low, high
+        Values one standard deviation below and above, between which 68 % lie; None for options.
+    """
+
+    name: str
+    value: Any
+    probability: Any
+    low: Any
+    high: Any
+
+
+def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
+    """Return the mode of θ and its spread, variable by variable."""
+    family, mode, found = space.family, space.family.mode(theta), []
+    for name, variable, where in space.columns():
+        each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
+        value = _value(variable, mode[where])
+        if isinstance(variable, (Binary, Choice)):
+            p = np.array([marginal.p.max() for marginal in each if isinstance(marginal, Discrete)])
+            found.append(VariableSummary(name, value, p.tolist()[0] if variable.n is None else p, None, None))
+        else:
+            sigma = np.array([marginal.sigma for marginal in each if isinstance(marginal, Normal)])
+            low, high = (_value(variable, mode[where] + sign * sigma) for sign in (-1.0, 1.0))
+            found.append(VariableSummary(name, value, None, low, high))
+    return found
+
+
+def _value(variable: Variable, codes: Points) -> Any:
+    values = variable.values(codes)
+    return values.tolist()[0] if variable.n is None else values
+
+
+def evenly(count: int, most: int) -> NDArray[np.intp]:
+    """Return at most `most` evenly spaced indices below `count`."""
+    return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
+
+
+def full(name: str) -> str:
+    """Return the name to display: "x" for a variable that is the whole space and has no name, or only an index."""
+    return f"x{name}" if not name or name.startswith("[") else name
+
+
+def labels(variable: Variable) -> tuple[str, ...]:
+    """Return the names of the options; none for a number."""
+    if isinstance(variable, Binary):
+        return "0", "1"
+    if not isinstance(variable, Choice):
+        return ()
+    words = tuple(map(str, variable.options))
+    return words if len(set(words)) == len(words) else tuple(map(repr, variable.options))
