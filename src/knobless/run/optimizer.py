@@ -24,12 +24,13 @@ import numpy as np
 
 from knobless._checks import boolean, objective_value, positive_int
 from knobless.core.algorithm import Algorithm
+from knobless.core.description import algorithm_data
 from knobless.core.families import Family
 from knobless.core.igo import State
 from knobless.core.types import Array, Points
 from knobless.journal.records import ADDED, Event, Journal, JournalError, Writer, kept
 from knobless.recipes import recommended
-from knobless.space.codec import algorithm_data, generator_data, generator_of, space_data
+from knobless.space.codec import generator_data, generator_of, space_data
 from knobless.space.space import Space
 
 from .cache import Cache
