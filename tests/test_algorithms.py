@@ -16,8 +16,8 @@ import pytest
 
 import knobless as kl
 from knobless.core.algorithm import AlgorithmInfo, Member
+from knobless.core.description import stream_data
 from knobless.core.rng import Stream
-from knobless.space.codec import stream_data
 
 
 class Walker(NamedTuple):

@@ -20,9 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knobless as kl
+from knobless.core.data import difference
+from knobless.core.description import stream_data
 from knobless.journal.records import read
 from knobless.parallel.pool import Outcome
-from knobless.space.codec import difference, space_data, space_of, stream_data
+from knobless.space.codec import space_data, space_of
 
 BITS = kl.Binary(10)
 DOMAINS = {
@@ -339,16 +341,16 @@ def test_what_was_drawn_on_a_machine_that_rounds_otherwise_counts_as_it_was(tmp_
 # What a run is.
 
 ANOTHER = {
-    "space": ({"space": kl.Binary(11)}, r"space: n: there it is 10, here 11"),
+    "space": ({"space": kl.Binary(11)}, r"space: n: journal has 10, got 11"),
     "rng": ({"rng": 1}, r"rng: there it is the seed 0, here 1 \(with rng=None"),
     "a generator": ({"rng": np.random.default_rng(1)}, "rng: there it is another generator"),
-    "batch": ({"batch": 4}, "batch: there it is 1, here 4"),
-    "deterministic": ({"deterministic": True}, "deterministic: there it is false, here true"),
-    "x0": ({"x0": [1] * 10}, "x0: there it is null, here"),
-    "algorithm": ({"algorithm": kl.cga(BITS)}, r'adaptation: there it is .*SNR.*, here .*"Fixed"'),
+    "batch": ({"batch": 4}, "batch: journal has 1, got 4"),
+    "deterministic": ({"deterministic": True}, "deterministic: journal has false, got true"),
+    "x0": ({"x0": [1] * 10}, "x0: journal has null, got"),
+    "algorithm": ({"algorithm": kl.cga(BITS)}, r'adaptation: journal has .*SNR.*, got .*"Fixed"'),
     "alpha": (
         {"algorithm": kl.IGO(kl.Bernoulli(10), kl.Quartiles(), kl.SNR(10**-0.5, 10, 1.25))},
-        "alpha: there it is",
+        "alpha: journal has",
     ),
 }
 
@@ -370,7 +372,7 @@ def test_a_journal_of_another_run_is_refused_and_says_what_differs(change, messa
 def test_maximize_and_other_known_points_are_another_run(tmp_path):
     known = [([1] * 10, 5.0)]
     kl.minimize(ones, BITS, budget=10, known=known, journal=tmp_path / "a", rng=0)
-    with pytest.raises(kl.JournalError, match='direction: there it is "minimize", here "maximize"'):
+    with pytest.raises(kl.JournalError, match='direction: journal has "minimize", got "maximize"'):
         kl.maximize(ones, BITS, budget=10, known=known, journal=tmp_path / "a", rng=0)
     for other, message in (([([1] * 10, 6.0)], "they differ"), (known * 2, "there are 1 points, here 2")):
         with pytest.raises(kl.JournalError, match=f"known: {message}"):
@@ -386,9 +388,9 @@ def test_a_space_that_differs_somewhere_inside_is_named(tmp_path):
 
     kl.Optimizer(space(), rng=0, journal=tmp_path / "a").close()
     for other, message in (
-        (space(high=65), "space.w: high: there it is 64, here 65"),
-        (space(option="y"), r'space.a: listed\[1\]: options\[0\]: there it is "x", here "y"'),
-        (space(name="v"), r'space: there the names are \["a", "w"\], here \["a", "v"\]'),
+        (space(high=65), "space.w: high: journal has 64, got 65"),
+        (space(option="y"), r'space.a: listed\[1\]: options\[0\]: journal has "x", got "y"'),
+        (space(name="v"), r'space: journal has the names \["a", "w"\], got \["a", "v"\]'),
     ):
         with pytest.raises(kl.JournalError, match=message):
             kl.Optimizer(other, rng=0, journal=tmp_path / "a")
@@ -484,10 +486,10 @@ def test_packed_codes_are_read_back(data):
 
 
 def test_a_difference_knows_one_from_true():
-    assert difference(1, True, "a") == "a: there it is 1, here true"
+    assert difference(1, True, "a") == "a: journal has 1, got true"
     assert difference(1, 1.0, "a") is not None
     assert difference([1, {"b": 2}], [1, {"b": 2}], "a") is None
-    assert difference([1], [1, 2], "a") == "a: there it is [1], here [1, 2]"
+    assert difference([1], [1, 2], "a") == "a: journal has [1], got [1, 2]"
 
 
 # What is in it.

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import knobless as kl
 import oracle_p3
 from knobless.core.rng import Stream
+from knobless.core.states import state_data, state_of
 from knobless.problems import Traps
-from knobless.run.states import state_data, state_of
 
 # Random numbers
 

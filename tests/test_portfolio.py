@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import knobless as kl
 from knobless.core.algorithm import AlgorithmInfo
 from knobless.core.portfolio import PortfolioState
+from knobless.core.states import state_data, state_of
 from knobless.problems import LeadingOnes, MaxSat, OneMax
-from knobless.run.states import state_data, state_of
 
 FAMILY = kl.Bernoulli(8)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from knobless.space.codec import stream_data
+from knobless.core.description import stream_data
 
 DOMAINS = {
     "bits": kl.Binary(9),
@@ -98,13 +98,13 @@ def test_an_algorithm_of_ones_own_is_given_again(tmp_path):
     with pytest.raises(kl.SnapshotError, match=r"pass it to load\(algorithm=\)"):
         kl.Optimizer.load(tmp_path / "a", BITS)
     assert kl.Optimizer.load(tmp_path / "a", BITS, mine).lam == 4
-    with pytest.raises(kl.SnapshotError, match="another run, algorithm: adaptation: lam: there it is 4, here 5"):
+    with pytest.raises(kl.SnapshotError, match="another run, algorithm: adaptation: lam: snapshot has 4, got 5"):
         kl.Optimizer.load(tmp_path / "a", BITS, kl.IGO(kl.Bernoulli(9), mine.preference, kl.Fixed(5, 0.1)))
 
 
 def test_another_space_is_refused(tmp_path):
     kl.Optimizer(BITS, rng=0).save(tmp_path / "a")
-    with pytest.raises(kl.SnapshotError, match="a snapshot of another run, space: n: there it is 9, here 8"):
+    with pytest.raises(kl.SnapshotError, match="a snapshot of another run, space: n: snapshot has 9, got 8"):
         kl.Optimizer.load(tmp_path / "a", kl.Binary(8))
 
 

@@ -582,3 +582,79 @@ def test_writing_to_the_tree_changes_nothing():
     space = kl.Space(a=kl.Binary(1))
     space.tree["b"] = kl.Binary(2)
     assert space == kl.Space(a=kl.Binary(1))
+
+
+# Values as codes
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        kl.Float(0, 1000, step=1e-4),
+        kl.Float(0, 1e5, step=0.01),
+        kl.Float(0, 1, step=1e-7),
+        kl.Float(-1e7, 1e7, step=0.01),
+        kl.Float(0.1, 0.7, step=1 / 30),
+        kl.Float(1e6, 1e6 + 1, step=1e-9),
+    ],
+    ids=repr,
+)
+def test_every_value_of_a_grid_has_a_code_that_decodes_to_it(variable):
+    values = variable.values(np.random.default_rng(0).random(500))
+    again = variable.values(np.array([variable.code(value, "x") for value in values.tolist()]))
+    assert again.tolist() == values.tolist()
+    between = (values[0] + variable.step * 0.5) if values[0] < variable.high else values[0] - variable.step * 0.5
+    with pytest.raises(ValueError, match=r"x: expected a number from .* in steps of"):
+        variable.code(float(between), "x")
+
+
+def test_the_value_beside_the_upper_bound_has_a_code_of_its_own():
+    variable = kl.Float(222652.0, 6122930.0, log=True)
+    value = variable.values(np.array([np.nextafter(1.0, 0.0)])).tolist()[0]
+    assert value < variable.high
+    assert variable.values(np.array([variable.code(value, "x")])).tolist() == [value]
+
+
+class Element:
+    """A number that counts its comparisons."""
+
+    compared = 0
+
+    def __init__(self, i):
+        self.i = i
+
+    def __hash__(self):
+        return hash(self.i)
+
+    def __eq__(self, other):
+        Element.compared += 1
+        return self.i == other.i
+
+
+UNHASHABLE = {
+    "lists": lambda i: [Element(i), [Element(i)]],
+    "dicts": lambda i: {"a": Element(i), "b": [i]},
+    "tuples of lists": lambda i: ([Element(i)], i),
+    "arrays": lambda i: np.array([Element(i), 0], dtype=object),
+}
+
+
+@pytest.mark.parametrize("option", UNHASHABLE.values(), ids=UNHASHABLE)
+def test_options_that_cannot_be_hashed_are_not_all_compared(option):
+    Element.compared, n = 0, 200
+    choice = kl.Choice(*map(option, range(n)))
+    assert [choice.code(option(i), "x") for i in range(n)] == list(range(n))
+    assert Element.compared <= 4 * n
+    with pytest.raises(ValueError, match="expected options that differ"):
+        kl.Choice(*map(option, [*range(n), 7]))
+    with pytest.raises(ValueError, match="x: expected one of"):
+        choice.code(option(n), "x")
+
+
+def test_an_option_is_found_by_an_equal_value_of_another_type():
+    assert kl.Choice([1, 2], [3, 4]).code(np.array([3, 4]), "x") == 1.0
+    assert kl.Choice(1, 2, 3).code(np.int64(3), "x") == 2.0
+    assert kl.Choice([1], [1.5]).code([1.0], "x") == 0.0
+    assert kl.Choice(((1, 2), 3), 4).code(((1, 2), 3), "x") == 0.0
+    with pytest.raises(ValueError, match="expected options that differ"):
+        kl.Choice([1], [1.0])

@@ -32,11 +32,11 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from knobless.core.description import algorithm_data
 from knobless.core.igo import IGO, State
 from knobless.core.rng import Stream, keys
 from knobless.core.types import Array, Points
 from knobless.recipes import pbil_lambda
-from knobless.space.codec import algorithm_data
 from knobless.space.space import Space
 from knobless.space.variables import Choice, Float, Integer
 

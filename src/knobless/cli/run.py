@@ -22,6 +22,7 @@ import typer
 
 from knobless._checks import positive_int, positive_real, real
 from knobless.core.algorithm import Algorithm
+from knobless.core.data import difference
 from knobless.journal.records import Journal, JournalError, Record, read
 from knobless.recipes import cga, p3, pbil_elitist, pbil_epsilon, pbil_lambda, portfolio
 from knobless.report.summary import summary
@@ -29,7 +30,7 @@ from knobless.run.minimize import maximize, minimize
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Status
 from knobless.space import toml as spacefile
-from knobless.space.codec import difference, space_data
+from knobless.space.codec import space_data
 from knobless.space.space import Space
 
 from . import tables

@@ -1,8 +1,7 @@
-"""How much is spent: samples per iteration and length of the step, fixed or kept at a signal-to-noise ratio.
+"""Adaptation of the sample size λ and the step length ε: fixed, or by the signal-to-noise ratio.
 
-An adaptation carries a signal (the paper's s, γ and λ_r) from iteration to iteration. λ-adaptation and
-ε-adaptation are one mechanism: the same λ_r is spent on more `samples` (PBIL-λ) or on smaller `steps`
-(PBIL-ε).
+The state of an adaptation is a signal (s, γ and λ_r in the paper). λ-adaptation and ε-adaptation are one mechanism:
+the same λ_r gives more `samples` (PBIL-λ) or smaller `steps` (PBIL-ε).
 """
 
 from __future__ import annotations
@@ -18,7 +17,17 @@ from .types import Array
 
 
 class Signal(NamedTuple):
-    """What an adaptation remembers: the averaged gradient s, its weight γ, and the real-valued λ_r."""
+    """State of an adaptation.
+
+    Attributes
+    ----------
+    s : array
+        Exponential average of the whitened gradients, normalized by their expected length for uninformative values.
+    gamma : float
+        Expected squared length of `s` for uninformative values.
+    lam_r : float
+        Real-valued sample size.
+    """
 
     s: Array
     gamma: float
@@ -26,24 +35,43 @@ class Signal(NamedTuple):
 
 
 class Adaptation(Protocol):
-    """What the loop needs to know of how much to spend."""
+    """Protocol of adaptations."""
 
     def start(self, zero: Array) -> Signal:
-        """Line 1; `zero` is a whitened gradient of length zero."""
+        """Return the initial signal (line 1); `zero` is a whitened gradient of length zero."""
 
     def spend_at(self, signal: Signal) -> tuple[int, float]:
-        """λ and ε in force."""
+        """Return the current λ and ε."""
 
     def step(self, signal: Signal, z: Array, noise: float) -> tuple[float, Signal]:
-        """ε for this step and the next signal, from the whitened gradient z and its length under pure noise."""
+        """Return ε of this step and the next signal (lines 12 to 15).
+
+        Parameters
+        ----------
+        signal : Signal
+            The current signal; not modified.
+        z : array
+            The whitened gradient.
+        noise : float
+            Root of the expected squared length of `z` for uninformative values. If it is 0, no sample has a weight,
+            and the signal must be returned unchanged.
+        """
 
     def at_least(self, lam: int) -> Self:
-        """The same with λ never below `lam`."""
+        """Return the same adaptation with λ of at least `lam`."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """The same λ and ε in every iteration."""
+    """Constant λ and ε.
+
+    Parameters
+    ----------
+    lam : int
+        Samples per iteration, at least 2.
+    eps : float
+        Step length.
+    """
 
     lam: int
     eps: float
@@ -66,21 +94,36 @@ class Fixed:
 
 
 def samples(lam_r: float, lam_min: int) -> tuple[int, float]:
-    """PBIL-λ: λ_r samples an iteration, steps of full length."""
+    """Return λ and the factor of ε of PBIL-λ: λ_r samples per iteration, full steps."""
     return round(lam_r), 1.0
 
 
 def steps(lam_r: float, lam_min: int) -> tuple[int, float]:
-    """PBIL-ε: λ_min samples an iteration, ε and β shorter by the factor λ_min/λ_r."""
+    """Return λ and the factor of ε of PBIL-ε: λ_min samples per iteration, ε and β times λ_min/λ_r."""
     return lam_min, lam_min / lam_r
 
 
 @dataclass(frozen=True)
 class SNR:
-    """Lines 12 to 15 of Algorithm 1: λ_r moves so that ‖s‖²/γ, the signal-to-noise ratio, stays near α.
+    """Adaptation by the signal-to-noise ratio ‖s‖²/γ, which λ_r keeps near α: lines 12 to 15 of Algorithm 1.
 
-    β, the inverse time horizon of the average s, is ε: the averaging that a small ε does is then seen in
-    the ratio. `spend` says what λ_r buys. The ε of a step is the one in force before it.
+    Parameters
+    ----------
+    eps : float
+        Step length ε in (0, 1].
+    lam_max : float
+        Upper bound of λ_r; may be inf.
+    alpha : float
+        Target α of the ratio.
+    lam_min : int
+        Lower bound of λ_r, at least 2.
+    spend : callable
+        `samples` for PBIL-λ or `steps` for PBIL-ε: (λ_r, λ_min) to λ and the factor of ε.
+
+    Notes
+    -----
+    β, the inverse time horizon of the average s, equals ε, so the ratio includes the averaging of small steps. The ε of
+    a step is the one before its update.
     """
 
     eps: float

@@ -1,8 +1,8 @@
-"""The loop: Algorithm 1 of the paper over values, and the algorithms it is known by as recipes.
+"""Information-geometric optimization: Algorithm 1 of the paper.
 
-`IGO` is a frozen value made of a family (what is sampled), a preference (what is liked), an adaptation (how much is
-spent) and, beyond the paper, survivors (who takes part again). Its state is another value: `ask` draws points from it
-and `tell` returns the next one.
+`IGO` is a frozen value made of a family (the distribution), a preference (the weights), an adaptation (sample size and
+step length) and, beyond the paper, an elitism rule. Its state is another value: `ask` draws points from it and `tell`
+returns the next one. `knobless.recipes` has the named algorithms.
 """
 
 from __future__ import annotations
@@ -47,11 +47,24 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class IGO:
-    """Information-geometric optimization: a natural-gradient step on θ per iteration.
+    """Information-geometric optimization: one natural-gradient step on θ per iteration.
 
-    A survivor is ranked among the samples and pulls θ like them. It says nothing of the signal: it was not drawn from
-    θ, and only for points that were is the length of their whitened gradient known when f tells nothing, E‖z‖² = n Σ
-    share², whatever their weights are, as long as these do not depend on the points. So z is the samples' part alone.
+    Parameters
+    ----------
+    family : Family
+        Distribution of the points.
+    preference : Preference
+        Weights of the points from their objective values.
+    adaptation : Adaptation
+        Sample size and step length.
+    elitism : Elitism
+        Points that take part in the next iteration again; none by default, as in the paper.
+
+    Notes
+    -----
+    The elite is ranked with the samples and contributes to the update of θ like them, but not to the signal. It was not
+    drawn from θ, and the expected squared length of the whitened gradient for uninformative values, n Σ(w/λ)², is known
+    only for points that were.
     """
 
     family: Family
@@ -60,7 +73,20 @@ class IGO:
     elitism: Elitism = NO_ELITISM
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> State:
-        """Line 1: before the first iteration, at `theta` or where the family starts; halfway from there to x0."""
+        """Return the state before the first iteration (line 1).
+
+        Parameters
+        ----------
+        theta : array, optional
+            Initial parameters; those of the family by default.
+        x0 : array, optional
+            A point to start from: θ starts halfway to it.
+
+        Raises
+        ------
+        ValueError
+            If `theta` does not have the shape of the parameters of the family.
+        """
         initial = self.family.initial()
         if theta is not None:
             if np.shape(theta) != initial.shape:
@@ -73,11 +99,11 @@ class IGO:
         return State(theta, signal, Elite.empty(self.family))
 
     def ask(self, state: State, rng: RNG, size: int | None = None, start: int = 0) -> Points:
-        """Line 3: `size` points from P_θ, λ of them by default."""
+        """Return `size` points from P_θ, λ by default (line 3)."""
         return self.family.sample(state.theta, self.lam(state) if size is None else size, rng)
 
     def tell(self, state: State, x: Points, f: Array) -> State:
-        """Lines 4 to 15: the state after the points x had the values f."""
+        """Return the state after the points x have the objective values f (lines 4 to 15)."""
         if not len(f):  # every candidate was cancelled
             return state
         theta, signal, elite = state
@@ -100,23 +126,23 @@ class IGO:
         return State(self.family.move(theta, gradient), signal, kept)  # line 11
 
     def inject(self, state: State, x: Points, f: float) -> State:
-        """The state in which this point is the elite, if the algorithm keeps one."""
+        """Return the state with this point as the elite, or the same state without elitism."""
         return state if self.elitism == NO_ELITISM else state._replace(elite=Elite(x[None], np.array([f])))
 
     def can_yield(self, state: State) -> bool:
-        """After every iteration."""
+        """Return True: an iteration depends on the state alone."""
         return True
 
     def lam(self, state: State) -> int:
-        """Samples in this iteration."""
+        """Return the number of samples of the current iteration."""
         return self.adaptation.spend_at(state.signal)[0]
 
     def info(self, state: State) -> AlgorithmInfo:
-        """θ, λ, ε, λ_r and the signal-to-noise ratio; NaN before the first update, or if λ and ε are fixed."""
+        """Return θ, λ, ε, λ_r and ‖s‖²/γ, which is NaN before the first update and if λ and ε are fixed."""
         theta, (s, gamma, lam_r), _ = state
         lam, eps = self.adaptation.spend_at(state.signal)
         return AlgorithmInfo(theta, lam, eps, lam_r, float(s @ s) / gamma if gamma else math.nan)
 
     def at_least(self, lam: int) -> Self:
-        """The same algorithm with at least `lam` samples per iteration."""
+        """Return the same algorithm with at least `lam` samples per iteration."""
         return replace(self, adaptation=self.adaptation.at_least(lam))

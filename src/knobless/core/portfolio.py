@@ -1,11 +1,9 @@
 """A portfolio of algorithms that share the budget of evaluations in turns.
 
-The member that improves on the best value goes on. At a point where it can yield (`can_yield`), the next turn goes to
-the member with the fewest evaluations since it last improved the portfolio's best value. A member that leads is
-therefore not interrupted, and without a leader all members spend alike: at most the number of members times the
-evaluations of the best one. The best point is shared: it is injected into a member whose turn ends behind the others.
-
-θ and ε of the portfolio are those of the last member; λ is that of the member whose turn it is.
+After an iteration in which the current member can yield (`can_yield`), the next turn goes to the member with the fewest
+evaluations since it last improved the best value of the portfolio. A member that keeps improving is therefore not
+interrupted, and otherwise all members spend the same: in total at most the number of members times the evaluations of
+the best one. The best point is injected into a member whose iteration did not improve on it.
 """
 
 from __future__ import annotations
@@ -24,7 +22,21 @@ from .types import Array, Points
 
 
 class PortfolioState(NamedTuple):
-    """The states of the members, whose turn it is, what each has spent since it led, and who holds the best point."""
+    """State of a portfolio.
+
+    Attributes
+    ----------
+    members : tuple
+        States of the members.
+    turn : int
+        Index of the current member.
+    idle : tuple of int
+        Evaluations of each member since it last improved the best value.
+    best : Elite
+        The best point.
+    owner : int
+        Index of the member that found it.
+    """
 
     members: tuple[Any, ...]
     turn: int
@@ -34,17 +46,36 @@ class PortfolioState(NamedTuple):
 
     @property
     def theta(self) -> Array:
+        """Parameters of the last member."""
         last: AnyState = self.members[-1]
         return last.theta
 
     def copy(self) -> PortfolioState:
+        """Return a copy that does not change with this state."""
         members = tuple(member.copy() for member in self.members)
         return self._replace(members=members, best=self.best.copy())
 
 
 @dataclass(frozen=True)
 class Portfolio:
-    """Algorithms for one family that take turns; of equals the first goes first."""
+    """Several algorithms for one family that share the evaluations in turns.
+
+    Parameters
+    ----------
+    members : tuple of Member
+        The algorithms; ties in the order of turns are broken by their order here.
+
+    Raises
+    ------
+    TypeError
+        If a member is not an algorithm with the methods `inject` and `can_yield`.
+    ValueError
+        If there are no members, or members for different families.
+
+    Notes
+    -----
+    What can be observed, such as θ and ε, is that of the last member; λ is that of the current member.
+    """
 
     members: tuple[Member, ...]
 
@@ -59,19 +90,24 @@ class Portfolio:
 
     @property
     def family(self) -> Family:
+        """Family of the points."""
         return self.members[0].family
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> PortfolioState:
+        """Return the initial states of all members, with the first turn for the first one."""
         members = tuple(member.init(theta, x0) for member in self.members)
         return PortfolioState(members, 0, (0,) * len(members), Elite.empty(self.family), 0)
 
     def lam(self, state: PortfolioState) -> int:
+        """Return the number of points of the current iteration."""
         return self.members[state.turn].lam(state.members[state.turn])
 
     def ask(self, state: PortfolioState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+        """Return points of the current member."""
         return self.members[state.turn].ask(state.members[state.turn], rng, size, start)
 
     def tell(self, state: PortfolioState, x: Points, f: Array) -> PortfolioState:
+        """Return the state after an iteration of the current member."""
         states, turn, idle, best, owner = state
         member = self.members[turn]
         after = member.tell(states[turn], x, f)
@@ -87,14 +123,18 @@ class Portfolio:
         return PortfolioState(states, idle.index(min(idle)) if member.can_yield(after) else turn, idle, best, owner)
 
     def inject(self, state: PortfolioState, x: Points, f: float) -> PortfolioState:
+        """Return the state with the point injected into all members."""
         members = tuple(member.inject(each, x, f) for member, each in zip(self.members, state.members, strict=True))
         return state._replace(members=members)
 
     def can_yield(self, state: PortfolioState) -> bool:
+        """Return whether the current member can yield."""
         return self.members[state.turn].can_yield(state.members[state.turn])
 
     def info(self, state: PortfolioState) -> AlgorithmInfo:
+        """Return what can be observed of the last member, with λ of the current one."""
         return self.members[-1].info(state.members[-1])._replace(lam=self.lam(state))
 
     def at_least(self, lam: int) -> Self:
+        """Return the same portfolio with at least `lam` points per iteration of each member."""
         return replace(self, members=tuple(member.at_least(lam) for member in self.members))

@@ -1,8 +1,8 @@
-"""What is liked: a preference turns the objective values of one iteration into the weights w as applied.
+"""Preferences: the weights w of the points of an iteration, from their objective values.
 
-Lines 4 to 6 of Algorithm 1. Centring belongs here, not to the loop: a centred loop would be neither UMDA
-nor PBIL. Smaller values are better. Ties (exact equality, whatever the sign of f) share their weights, NaN
-and +inf rank worst and together, and equal weights tell the loop that nothing was learnt.
+Lines 4 to 6 of Algorithm 1. Smaller values are better. Ties (exact equality, for any sign of f) share their weights;
+NaN and +inf are tied and rank worst. If all weights are equal, the loop skips the update. Centering belongs to the
+preference and not to the loop: a loop that centers would be neither UMDA nor PBIL.
 """
 
 from __future__ import annotations
@@ -21,17 +21,31 @@ from .types import Array
 
 
 class Preference(Protocol):
-    """f ↦ w, the weights exactly as they multiply T(x)."""
+    """Protocol of preferences."""
 
-    def __call__(self, f: Array) -> Array: ...
+    def __call__(self, f: Array) -> Array:
+        """Return the weights w as they multiply T(x).
+
+        Parameters
+        ----------
+        f : array
+            Objective values of the points of an iteration; not modified.
+
+        Returns
+        -------
+        array
+            One weight per point.
+        """
 
 
 @dataclass(frozen=True)
 class Quartiles:
-    """The paper's: +λ/μ for the best μ = ⌈λ/4⌉ points, −λ/μ for the worst μ, 0 between.
+    """Weights of the paper: +λ/μ for the best μ = ⌈λ/4⌉ points, −λ/μ for the worst μ, 0 for the others.
 
-    The paper writes 2λ/μ, λ/μ and 0 and calls their mean μ_W one, though it is λ/μ. These are its weights
-    less that mean, and not divided by it: so λ = 2 is exactly cGA and σ_W² is 2λ/μ as the paper states.
+    Notes
+    -----
+    The paper gives the weights 2λ/μ, λ/μ and 0 and their mean μ_W as one, although it is λ/μ. The weights here are
+    those minus their mean, not divided by it: λ = 2 is then exactly cGA, and σ_W² is 2λ/μ as the paper states.
     """
 
     def __call__(self, f: Array) -> Array:
@@ -42,7 +56,13 @@ class Quartiles:
 
 @dataclass(frozen=True)
 class Truncation:
-    """λ/μ for the best μ points and 0 for the others, not centred: UMDA's and PBIL's."""
+    """Weights of UMDA and PBIL: λ/μ for the best μ points and 0 for the others, not centered.
+
+    Parameters
+    ----------
+    mu : int
+        Number μ of selected points.
+    """
 
     mu: int
 
@@ -55,11 +75,17 @@ class Truncation:
 
 @dataclass(frozen=True)
 class Values:
-    """By value: any non-increasing W ≥ 0, centred and divided by its own mean μ_W, as ε/μ_W in line 11.
+    """Weights by value: any non-increasing W ≥ 0, centered and divided by its mean μ_W, as ε/μ_W in line 11.
 
-    `W` maps an array of objective values to an array of the same length. Without one it is exp(−f), with f
-    shifted by its least value first: the shift cancels in W/μ_W and nothing overflows. NaN and inf get the
-    weight of the worst finite value, −inf that of the best.
+    Parameters
+    ----------
+    W : callable, optional
+        Function from an array of objective values to an array of the same length; exp(−f) by default.
+
+    Notes
+    -----
+    For exp(−f), f is shifted by its least value first: the shift cancels in W/μ_W and prevents overflow. NaN and inf
+    get the weight of the worst finite value, −inf that of the best.
     """
 
     W: Callable[[Array], NDArray[np.floating]] | None = None
@@ -70,7 +96,7 @@ class Values:
             return np.zeros(len(f))
         f = np.where(f == -np.inf, f[finite].min(), np.where(finite, f, f[finite].max()))
         if self.W is None:
-            with np.errstate(over="ignore"):  # exp(−inf) is 0, which is what is meant
+            with np.errstate(over="ignore"):  # exp(−inf) = 0 is the correct weight
                 W = np.exp(f.min() - f)
         else:
             W = self._checked(f)
@@ -90,12 +116,20 @@ class Values:
 
 
 def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
-    """Weights by rank, ties averaged; `counts` are the cumulated weights of the ranks in units of `unit`.
+    """Return weights by rank, averaged over ties.
 
-    Whole numbers are cumulated, so that the average over a tie is exact and Σw does not depend on ties.
+    Parameters
+    ----------
+    f : array
+        Objective values.
+    counts : array of int
+        Cumulative weights of the ranks, in units of `unit`. Integers make the average over ties exact, so Σw does not
+        depend on ties.
+    unit : float
+        Unit of the weights.
     """
     ranked = np.sort(f)
-    if ranked[-1] != ranked[-1]:  # NaN: with +inf
+    if ranked[-1] != ranked[-1]:  # NaN is tied with +inf
         f = np.where(f == f, f, np.inf)
         ranked = np.sort(f)
     first = ranked.searchsorted(f, "left")
@@ -105,7 +139,7 @@ def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
 
 @lru_cache(maxsize=4096)
 def quartile_counts(lam: int) -> NDArray[np.int64]:
-    """The best quarter counts one, the worst quarter minus one."""
+    """Return cumulative weights: 1 for the best quarter, −1 for the worst."""
     mu = -(-lam // 4)
     w = np.zeros(lam, dtype=np.int64)
     w[:mu] += 1
@@ -115,12 +149,12 @@ def quartile_counts(lam: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=4096)
 def truncation_counts(lam: int, mu: int) -> NDArray[np.int64]:
-    """The best μ count one."""
+    """Return cumulative weights: 1 for the best μ."""
     return cumulated((np.arange(lam) < mu).astype(np.int64))
 
 
 def cumulated(w: NDArray[np.int64]) -> NDArray[np.int64]:
-    """0, w_1, w_1 + w_2, …; read-only, because it is cached."""
+    """Return 0, w_1, w_1 + w_2, …; read-only, because it is cached."""
     counts = np.concatenate([[0], np.cumsum(w)])
     counts.flags.writeable = False
     return counts

@@ -1,4 +1,4 @@
-"""Types of the arrays that all of `core` shares."""
+"""Types of arrays."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Points = NDArray[Any]  # int8 for bits, int16 for choices, float64 as soon as a number is among them
+Points = NDArray[Any]  # int8 for bits, int16 or int32 for choices, float64 with numbers
 Words = NDArray[np.uint32]

@@ -40,8 +40,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from urllib.parse import quote
 
 from knobless.core.algorithm import Algorithm
+from knobless.core.data import difference, parsed
+from knobless.core.description import algorithm_of
 from knobless.run.candidates import TOLD
-from knobless.space.codec import algorithm_of, difference, parsed, space_of
+from knobless.space.codec import space_of
 from knobless.space.space import Space
 
 if TYPE_CHECKING:

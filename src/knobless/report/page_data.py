@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from knobless.core.description import algorithm_data
 from knobless.core.types import Array, Points
 from knobless.run.candidates import TOLD
-from knobless.space.codec import algorithm_data
 from knobless.space.variables import Binary, Choice, Variable
 
 from .marginals import Marginal, full, labels, marginals_at

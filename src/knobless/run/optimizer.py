@@ -24,13 +24,14 @@ import numpy as np
 
 from knobless._checks import boolean, objective_value, positive_int
 from knobless.core.algorithm import Algorithm
+from knobless.core.description import algorithm_data, stream_data, stream_of
 from knobless.core.families import Family
 from knobless.core.igo import State
 from knobless.core.rng import Stream, keys
 from knobless.core.types import Array, Points
 from knobless.journal.records import ADDED, Event, Journal, JournalError, Writer, kept
 from knobless.recipes import recommended
-from knobless.space.codec import algorithm_data, space_data, stream_data, stream_of
+from knobless.space.codec import space_data
 from knobless.space.space import Space
 
 from .cache import Cache

@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knobless.core.algorithm import Algorithm
+from knobless.core.data import difference, floats, listed, octets, parsed, text, whole, whole_at
+from knobless.core.description import algorithm_of
 from knobless.core.families import Family
+from knobless.core.states import state_data, state_of
 from knobless.core.types import Points
-from knobless.space.codec import algorithm_of, difference, parsed, space_data
+from knobless.space.codec import space_data
 from knobless.space.space import Space
 
 from .candidates import CANCELLED, OUT, TOLD, Iteration
-from .states import count, floats, listed, octets, state_data, state_of, text, whole
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
@@ -137,15 +139,15 @@ def load(made: type[Optimizer], path: str | os.PathLike[str], space: Any, algori
         identity = data.get("identity")
         if not isinstance(identity, dict):
             raise ValueError("there is no identity")
-        differs = difference(identity.get("space"), space_data(space), "space")
+        differs = difference(identity.get("space"), space_data(space), "space", "snapshot")
         if differs:
             raise SnapshotError(f"{path}: a snapshot of another run, {differs}")
         algorithm = algorithm_of(identity.get("algorithm"), space.family) if algorithm is None else algorithm
         if algorithm is None:
             raise SnapshotError(f"{path}: the algorithm has parts of its user's own; pass it to load(algorithm=)")
-        batch, deterministic = count(identity, "batch", least=1), identity.get("deterministic")
+        batch, deterministic = whole_at(identity, "batch", least=1), identity.get("deterministic")
         opt = made(space, algorithm, None, 0, batch, deterministic)  # type: ignore[arg-type]
-        differs = difference(identity.get("algorithm"), opt._identity("minimize")["algorithm"], "algorithm")
+        differs = difference(identity.get("algorithm"), opt._identity("minimize")["algorithm"], "algorithm", "snapshot")
         if differs:
             raise SnapshotError(f"{path}: a snapshot of another run, {differs}")
         opt._take_streams(identity)
@@ -191,7 +193,7 @@ def _restore(opt: Optimizer, packing: Family, data: dict[str, Any]) -> None:
         opt._best = float(floats(best, "value")[0]), whole(best["id"], least=-1), _codes(packing, best, "code")[0]
     if opt._cache is not None:
         opt._cache.fill(*_memory_of(_dict(data, "memory"), opt._cache.width))
-    opt._stale, opt.nit, opt.nfev, opt.failures = (count(data, k) for k in ("stale", "nit", "nfev", "failures"))
+    opt._stale, opt.nit, opt.nfev, opt.failures = (whole_at(data, k) for k in ("stale", "nit", "nfev", "failures"))
     opt.failure = data.get("failure")
     if not isinstance(opt.failure, str | None):
         raise ValueError(f"failure: expected text, got {opt.failure!r:.100}")
@@ -205,7 +207,7 @@ def _restore(opt: Optimizer, packing: Family, data: dict[str, Any]) -> None:
 def _iteration_of(packing: Family, data: Any) -> Iteration:
     if not isinstance(data, dict):
         raise ValueError("expected an iteration")
-    iteration = Iteration(count(data, "first"), count(data, "size", least=1), count(data, "n_initial_points"))
+    iteration = Iteration(whole_at(data, "first"), whole_at(data, "size", least=1), whole_at(data, "n_initial_points"))
     codes, f = _codes(packing, data, "codes"), floats(data, "f")
     fate = bytearray(octets(data, "fate"))
     if len(fate) != len(codes) or not len(f) <= len(codes) or not set(fate) <= {OUT, TOLD, CANCELLED}:

@@ -1,68 +1,32 @@
-"""Values as plain data: spaces, recipes and generators in the words of JSON, for the files of `journal.py` and
-`snapshot.py`.
+"""Spaces as plain data, for journals and snapshots.
 
-What is written says what a thing is. It can be compared, and where two differ `difference` says so in words. It
-can be read back, but nothing of it is ever run: a file from a stranger is data. An option that JSON has no word
-for is kept by its index, with a name for people to read.
+Options of a choice that JSON cannot represent are stored by index, with a readable name.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any, cast
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
 
-from knobless.core.adaptation import SNR, Fixed, samples, steps
-from knobless.core.algorithm import Algorithm, Member
-from knobless.core.elitism import BestSoFar, LastBest, NoElitism
-from knobless.core.families import Family
-from knobless.core.igo import IGO
-from knobless.core.p3 import P3
-from knobless.core.portfolio import Portfolio
-from knobless.core.preferences import Quartiles, Truncation, Values
-from knobless.core.rng import Stream
+from knobless.core.data import from_plain, shown, to_plain
 
 from .space import Space
 from .variables import Binary, Choice, Float, Integer
 
-PARAMETERS = 10**7  # of a distribution that a file may ask for
-DEPTH = 50  # of a space within a space
-LONG = 200  # characters of a name
-
-OURS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
-FUNCTIONS: dict[str, Callable[..., Any]] = {"samples": samples, "steps": steps}
-
-
-class Name(str):
-    """The name of an option that is known by its name alone."""
-
-    __slots__ = ()
-    __repr__ = str.__str__
-
-
-def parsed(text: str) -> Any:
-    """JSON as data; ValueError for what is none."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-# Spaces.
+PARAMETERS = 10**7  # of the space of a file, at most
+DEPTH = 50  # of a space in a space
 
 
 def space_data(space: Space) -> Any:
-    """Its variables, by name and in order."""
+    """Return a space as plain data: its variables by name, in order of declaration."""
     return _tree_data(space.tree)
 
 
 def _tree_data(tree: Any) -> Any:
     match tree:
         case dict():
-            return {"named": [[_plain(key), _tree_data(below)] for key, below in tree.items()]}
+            return {"named": [[to_plain(key), _tree_data(below)] for key, below in tree.items()]}
         case list():
             return {"listed": [_tree_data(below) for below in tree]}
         case Choice(options=options, p=p, n=n):
@@ -74,28 +38,39 @@ def _tree_data(tree: Any) -> Any:
 
 
 def _options_data(options: Sequence[Any]) -> list[Any]:
-    """Each as JSON has it, or by a name of its own."""
+    """Return each option as JSON has it, or else by a name that no other option has."""
     data: list[Any] = []
     for i, option in enumerate(options):
-        each = _plain(option)
+        each = to_plain(option)
         data.append({"name": f"{each['name']} (option {i})"} if isinstance(each, dict) and each in data else each)
     return data
 
 
 def space_of(data: Any) -> Space:
-    """The space that `space_data` described; ValueError if it is none, or too large to be taken from a file."""
+    """Return the space that `space_data` described.
+
+    Parameters
+    ----------
+    data
+        Data from `space_data`, possibly from an untrusted file.
+
+    Raises
+    ------
+    ValueError
+        If `data` is not the description of a space, or of one with more than 10⁷ parameters.
+    """
     room = [PARAMETERS]
     return Space.of(_tree_of(data, room, DEPTH))
 
 
 def _tree_of(data: Any, room: list[int], depth: int) -> Any:
     if not isinstance(data, dict) or not depth:
-        raise ValueError(f"expected a space, got {_shown(data)}")
+        raise ValueError(f"expected a space, got {shown(data)}")
     match data:
         case {"named": list() as pairs}:
             if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
                 raise ValueError("expected pairs of a name and a variable")
-            tree = {_value(key): _tree_of(below, room, depth - 1) for key, below in pairs}
+            tree = {from_plain(key): _tree_of(below, room, depth - 1) for key, below in pairs}
             if len(tree) < len(pairs):
                 raise ValueError("expected names that differ")
             return tree
@@ -108,7 +83,7 @@ def _tree_of(data: Any, room: list[int], depth: int) -> Any:
             not rest
         ):
             _take(room, len(options) * (1 if n is None else n))
-            return Choice(*map(_value, options), p=[_number(each) for each in p], n=n)
+            return Choice(*map(from_plain, options), p=[_number(each) for each in p], n=n)
         case {"type": "Integer", "low": int(), "high": int(), "step": int(), "log": bool(), "n": int() | None}:
             variable: Any = Integer
         case {
@@ -121,7 +96,7 @@ def _tree_of(data: Any, room: list[int], depth: int) -> Any:
         }:
             variable = Float
         case _:
-            raise ValueError(f"expected a variable, got {_shown(data)}")
+            raise ValueError(f"expected a variable, got {shown(data)}")
     _take(room, 2 * (data["n"] or 1))
     return variable(**{name: value for name, value in data.items() if name != "type"})
 
@@ -132,158 +107,8 @@ def _take(room: list[int], parameters: int) -> None:
         raise ValueError(f"expected at most {PARAMETERS} parameters")
 
 
-def _plain(value: Any) -> Any:
-    """As JSON has it, or else a name."""
-    if value is None or type(value) in (bool, str) or (type(value) is int and abs(value) < 2**1024):
-        return value
-    if type(value) is float:
-        return value if math.isfinite(value) else {"float": repr(value)}
-    return {"name": _named(value)}
-
-
-def _named(value: Any) -> str:
-    """How people call it, the same in every process."""
-    if hasattr(value, "__qualname__"):
-        return f"{value.__module__}:{value.__qualname__}"[:LONG]
-    try:
-        name = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-    except Exception:  # options are of any type, and a type may refuse to be shown
-        name = type(value).__name__
-    return name if len(name) <= LONG else name[: LONG - 2] + " …"
-
-
-def _value(data: Any) -> Any:
-    """What `_plain` described."""
-    match data:
-        case None | bool() | str() | int() | float():
-            return data
-        case {"float": "nan" | "inf" | "-inf" as text}:
-            return float(text)
-        case {"name": str() as text}:
-            return Name(text)
-    raise ValueError(f"expected a value, got {_shown(data)}")
-
-
 def _number(data: Any) -> float:
-    value = _value(data)
+    value = from_plain(data)
     if type(value) not in (int, float):
-        raise ValueError(f"expected a number, got {_shown(data)}")
+        raise ValueError(f"expected a number, got {shown(data)}")
     return float(value)
-
-
-# Recipes.
-
-
-def algorithm_data(algorithm: Algorithm) -> Any:
-    """What an algorithm is beside its family, which is the space's."""
-    match algorithm:
-        case IGO(elitism=NoElitism()):
-            return {"preference": _part_data(algorithm.preference), "adaptation": _part_data(algorithm.adaptation)}
-        case IGO():
-            parts = {"preference": algorithm.preference, "adaptation": algorithm.adaptation}
-            return {name: _part_data(part) for name, part in (parts | {"elitism": algorithm.elitism}).items()}
-        case P3(climbers=climbers):
-            return {"p3": {"climbers": climbers}}
-        case Portfolio(members=members):
-            return {"portfolio": [algorithm_data(member) for member in members]}
-    return {"own": _named(type(algorithm))}
-
-
-def _part_data(part: Any) -> Any:
-    if is_dataclass(part) and not isinstance(part, type):
-        name = type(part).__name__
-        name = name if OURS.get(name) is type(part) else _named(type(part))
-        return {"type": name} | {each.name: _part_data(getattr(part, each.name)) for each in fields(part)}
-    if callable(part):
-        name = getattr(part, "__name__", "")
-        return {"function": name if FUNCTIONS.get(name) is part else _named(part)}
-    return _plain(part)
-
-
-def algorithm_of(data: Any, family: Family, depth: int = DEPTH) -> Algorithm | None:
-    """The algorithm that `algorithm_data` described; None if parts of it were not this library's own."""
-    match data:
-        case {"preference": preference, "adaptation": adaptation, **rest} if rest.keys() <= {"elitism"}:
-            parts = [_part_of(each) for each in (preference, adaptation, *rest.values())]
-            return None if None in parts else IGO(family, *parts)
-        case {"p3": {"climbers": int() as climbers}} if 0 < climbers <= PARAMETERS and type(climbers) is int:
-            return P3(family, climbers)
-        case {"portfolio": [_, *_] as each} if depth:
-            members = [algorithm_of(member, family, depth - 1) for member in each]
-            return None if None in members else Portfolio(tuple(cast(list[Member], members)))
-        case {"own": str()}:
-            return None
-    raise ValueError(f"expected an algorithm, got {_shown(data)}")
-
-
-def _part_of(data: Any) -> Any:
-    if not isinstance(data, dict):
-        raise ValueError(f"expected a part of an algorithm, got {_shown(data)}")
-    made = OURS.get(str(data.get("type")))
-    if made is None:
-        return None
-    given: dict[str, Any] = {}
-    for name, each in data.items():
-        if isinstance(each, dict) and "function" in each:
-            given[name] = FUNCTIONS.get(str(each["function"]))
-            if given[name] is None:
-                return None
-        elif name != "type":
-            given[name] = _value(each)
-            if given[name] is not None and type(given[name]) not in (int, float):
-                raise ValueError(f"{name}: expected a number, got {_shown(each)}")
-    if given.keys() != {each.name for each in fields(made)}:
-        raise ValueError(f"{made.__name__}: expected {[each.name for each in fields(made)]}, got {list(given)}")
-    return made(**given)
-
-
-# Random streams.
-
-
-def stream_data(stream: Stream) -> dict[str, int]:
-    """Return the state of a random stream."""
-    return {"key": stream.key, "count": stream.count}
-
-
-def stream_of(data: Any) -> Stream:
-    """Return the stream that `stream_data` described."""
-    if not isinstance(data, dict) or data.keys() != {"key", "count"}:
-        raise ValueError(f"rng: expected key and count of a stream, got {_shown(data)}")
-    for name, value in data.items():
-        if type(value) is not int or not 0 <= value < 2**64:
-            raise ValueError(f"{name}: expected an integer from 0 to 2**64 - 1, got {_shown(value)}")
-    return Stream(**data)
-
-
-# Differences.
-
-
-def difference(there: Any, here: Any, name: str) -> str | None:
-    """Where two descriptions differ, in words; None where they do not."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        if there.keys() == here.keys() == {"named"}:
-            return _first(there["named"], here["named"], name, lambda a: [each[0] for each in a])
-        if there.keys() == here.keys():
-            return next(filter(None, (difference(there[k], here[k], f"{name}: {k}") for k in here)), None)
-    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        each = (difference(a, b, f"{name}[{i}]") for i, (a, b) in enumerate(zip(there, here, strict=True)))
-        return next(filter(None, each), None)
-    if type(there) is type(here) and there == here:
-        return None
-    return f"{name}: there it is {_shown(there)}, here {_shown(here)}"
-
-
-def _first(there: Any, here: Any, name: str, keys: Callable[[Any], list[Any]]) -> str | None:
-    """Where two lists of pairs differ: in their names, or in what these stand for."""
-    if keys(there) != keys(here):
-        return f"{name}: there the names are {_shown(keys(there))}, here {_shown(keys(here))}"
-    each = (difference(a[1], b[1], f"{name}.{b[0]}") for a, b in zip(there, here, strict=True))
-    return next(filter(None, each), None)
-
-
-def _shown(data: Any) -> str:
-    try:
-        text = json.dumps(data, ensure_ascii=False, default=repr)
-    except RecursionError:
-        return "something nested too deeply"
-    return text if len(text) <= LONG else text[: LONG - 2] + " …"

@@ -135,14 +135,24 @@ class Choice:
             array[i] = option
         return array
 
+    @cached_property
+    def _index(self) -> dict[int | None, list[int]]:
+        """Indices of the options by their keys."""
+        index: dict[int | None, list[int]] = {}
+        for i, option in enumerate(self.options):
+            index.setdefault(_key(option), []).append(i)
+        return index
+
     def values(self, codes: Points) -> NDArray[Any]:
         return self._array[codes.astype(np.intp)]
 
     def code(self, value: Any, name: str) -> float:
-        for same in (_alike, _equal):  # True is 1 only where there is no option 1
-            for i, option in enumerate(self.options):
-                if same(option, value):
-                    return float(i)
+        for i in self._index.get(_key(value), ()):
+            if _alike(self.options[i], value):
+                return float(i)
+        for i, option in enumerate(self.options):  # of another type: True is 1 only if there is no option 1
+            if _equal(option, value):
+                return float(i)
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, self.options))}, got {value!r}")
 
     def __eq__(self, other: object) -> bool:
@@ -300,18 +310,22 @@ class Float:
             raise ValueError(f"{name}: expected a number from {self.low} to {self.high}, got {value!r}")
         if self.step is not None:
             index = round((number - self.low) / self.step)
-            if abs(self.low + self.step * index - number) > 1e-9 * self.step or index >= self.count:
+            code = (index + 0.5) / self.count
+            near = abs(self.low + self.step * index - number) <= 1e-9 * self.step
+            # Far from zero, a value of the grid is rounded by more than that, but is found exactly.
+            if index >= self.count or not (near or self.values(np.array([code]))[0] == number):
                 raise ValueError(
                     f"{name}: expected a number from {self.low} to {self.high} in steps of {self.step}, got {value!r}"
                 )
-            return (index + 0.5) / self.count
+            return code
         if self.log:
             low, high = math.log(self.low), math.log(self.high)
             z = (math.log(number) - low) / (high - low)
         else:
             z = (number - self.low) / (self.high - self.low)
-        # Rounding may leave z a few units in the last place from a code that decodes to the very number.
-        near = z + np.arange(-64, 65) * np.spacing(max(z, 2.0**-60))
+        # Rounding may leave z a few units in the last place from a code that decodes to the very number. Half units,
+        # because codes below a power of two are twice as dense as those above it.
+        near = z + np.arange(-128, 129) * (0.5 * np.spacing(max(z, 2.0**-60)))
         return float(near[np.abs(self.values(near) - number).argmin()])
 
 
@@ -325,27 +339,48 @@ def _cells(codes: Points, count: int) -> NDArray[np.int64]:
 
 
 def _repeated(options: Sequence[Any]) -> int | None:
-    """The index of an option that was there before."""
-    seen: set[tuple[type, Any]] = set()
-    others: list[Any] = []  # what cannot be hashed
+    """Return the index of an option that equals an earlier one, or None."""
+    earlier: dict[int | None, list[Any]] = {}
     for i, option in enumerate(options):
-        try:
-            if (type(option), option) in seen:
-                return i
-            seen.add((type(option), option))
-        except TypeError:
-            if any(_alike(option, other) for other in others):
-                return i
-            others.append(option)
+        same_key = earlier.setdefault(_key(option), [])
+        if any(_alike(option, other) for other in same_key):
+            return i
+        same_key.append(option)
+    return None
+
+
+def _key(value: Any) -> int | None:
+    """Return a hash that is equal for equal values, also of lists, dicts, sets and arrays; None for other types."""
+    try:
+        return hash(value)
+    except Exception:  # options are of any type, and __hash__ may raise anything
+        pass
+    try:
+        match value:
+            case np.ndarray():
+                return _key(value.tolist())
+            case list() | tuple():
+                keys = tuple(map(_key, value))
+                return None if None in keys else hash(keys)
+            case dict():
+                pairs = frozenset((hash(name), _key(each)) for name, each in value.items())
+                return None if any(key is None for _, key in pairs) else hash(pairs)
+            case set():
+                return hash(frozenset(value))
+    except RecursionError:  # a list that contains itself
+        pass
     return None
 
 
 def _alike(a: Any, b: Any) -> bool:
+    """Return whether two values have the same type and are equal."""
     return a is b or (type(a) is type(b) and _equal(a, b))
 
 
 def _equal(a: Any, b: Any) -> bool:
+    """Return whether two values are equal; arrays also need the same shape."""
     try:
-        return bool(np.all(a == b)) and np.shape(a) == np.shape(b)
-    except Exception:  # options are of any type, and a type may refuse to be compared
+        same = a == b
+        return same if isinstance(same, bool) else bool(np.all(same)) and np.shape(a) == np.shape(b)
+    except Exception:  # options are of any type, and __eq__ may raise anything
         return False

@@ -16,12 +16,14 @@ from torch import Tensor, nn
 
 from knobless._checks import positive_int
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
+from knobless.core.data import difference
+from knobless.core.description import algorithm_data
 from knobless.core.elitism import NO_ELITISM
 from knobless.core.igo import IGO
 from knobless.core.preferences import Preference, Quartiles, Truncation
 from knobless.core.rng import keys
 from knobless.recipes import pbil_epsilon
-from knobless.space.codec import algorithm_data, difference, space_data
+from knobless.space.codec import space_data
 from knobless.space.space import Space
 
 from .families import in_tensors
@@ -183,9 +185,9 @@ class Search(nn.Module):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         theirs = state_dict.get(f"{prefix}_extra_state")
-        differs = None if theirs is None else difference(theirs, self.get_extra_state(), "state_dict")
+        differs = None if theirs is None else difference(theirs, self.get_extra_state(), "search", "state_dict")
         if differs:
-            raise ValueError(f"state_dict: one of another search, {differs}")
+            raise ValueError(f"state_dict does not match this search: {differs}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 

@@ -1,31 +1,36 @@
 """States of algorithms as plain data, for snapshots.
 
-A state of the loop is its numbers. That of P3 is what it was told: the key of its random numbers and the values, from
-which it is made again. That of a portfolio is its members' and who has earned what.
+The state of the loop is stored as its numbers, that of P3 as the key of its random numbers and the values it was told,
+from which it is rebuilt, and that of a portfolio as the states of its members.
 """
 
 from __future__ import annotations
 
 import math
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from typing import Any
 
 import numpy as np
 
-from knobless.core.adaptation import Signal
-from knobless.core.algorithm import Algorithm
-from knobless.core.elitism import Elite
-from knobless.core.families import Family
-from knobless.core.igo import IGO, State
-from knobless.core.p3 import P3, Pyramid
-from knobless.core.portfolio import Portfolio, PortfolioState
-from knobless.core.types import Array, Points
-
-MOST = 2**53  # of a count
+from .adaptation import Signal
+from .algorithm import Algorithm
+from .data import finite_at, floats, listed, octets, text, whole, whole_at
+from .elitism import Elite
+from .families import Family
+from .igo import IGO, State
+from .p3 import P3, Pyramid
+from .portfolio import Portfolio, PortfolioState
+from .types import Points
 
 
 def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
-    """What `state_of` makes a state of again; TypeError for an algorithm that is not this library's own."""
+    """Return a state as plain data, for `state_of`.
+
+    Raises
+    ------
+    TypeError
+        If the algorithm, or a member of a portfolio, is a custom one.
+    """
     match algorithm:
         case IGO():
             theta, (s, gamma, lam_r), elite = state
@@ -42,11 +47,28 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
                 "best": _elite_data(state.best, algorithm.family),
                 "owner": state.owner,
             }
-    raise TypeError(f"algorithm: expected one of this library's own, whose state can be saved, got {algorithm!r:.100}")
+    raise TypeError(f"algorithm: expected IGO, P3 or Portfolio, whose state can be saved, got {algorithm!r:.100}")
 
 
 def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
-    """A state as it was; ValueError where it cannot have been one."""
+    """Return the state that `state_data` described.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The algorithm of the state.
+    data
+        Data from `state_data`, possibly from an untrusted file.
+    x0 : array or None
+        The initial point of the run.
+
+    Raises
+    ------
+    TypeError
+        If the algorithm, or a member of a portfolio, is a custom one.
+    ValueError
+        If `data` is not a state of the algorithm.
+    """
     if not isinstance(data, dict):
         raise ValueError("expected the state of an algorithm")
     match algorithm:
@@ -57,18 +79,18 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
         case Portfolio(members=members):
             n = len(members)
             theirs, idle = listed(data, "members"), tuple(whole(each) for each in listed(data, "idle"))
-            turn, owner = count(data, "turn"), count(data, "owner")
+            turn, owner = whole_at(data, "turn"), whole_at(data, "owner")
             if len(theirs) != n or len(idle) != n or turn >= n or owner >= n:
                 raise ValueError(f"members: expected the states of {n}")
             states = tuple(state_of(member, each, x0) for member, each in zip(members, theirs, strict=True))
             return PortfolioState(states, turn, idle, _elite_of(data["best"], algorithm.family), owner)
-    raise TypeError(f"algorithm: expected one of this library's own, whose state can be read, got {algorithm!r:.100}")
+    raise TypeError(f"algorithm: expected IGO, P3 or Portfolio, whose state can be read, got {algorithm!r:.100}")
 
 
 def _loop_state(algorithm: IGO, data: dict[str, Any]) -> State:
     family, fresh = algorithm.family, algorithm.init()
     theta, s = floats(data, "theta"), floats(data, "s")
-    gamma, lam_r = finite(data, "gamma"), finite(data, "lam_r")
+    gamma, lam_r = finite_at(data, "gamma"), finite_at(data, "lam_r")
     if theta.shape != fresh.theta.shape or s.shape != fresh.signal.s.shape:
         raise ValueError(f"theta: expected {len(fresh.theta)} parameters, got {len(theta)}")
     with np.errstate(all="ignore"):
@@ -96,53 +118,3 @@ def _elite_of(data: Any, family: Family) -> Elite:
     if not len(elite.x) == len(elite.f) <= 1:
         raise ValueError("elite: expected at most one point with its value")
     return elite
-
-
-# Fields of JSON, checked.
-
-
-def text(values: Array) -> str:
-    """The bytes of an array."""
-    return b64encode(values.astype("<f8").tobytes()).decode()
-
-
-def floats(data: Any, name: str) -> Array:
-    """The array of `text`."""
-    return np.frombuffer(octets(data, name), dtype="<f8").astype(float)
-
-
-def octets(data: Any, name: str) -> bytes:
-    """Bytes in base 64."""
-    if not isinstance(data[name], str):
-        raise ValueError(f"{name}: expected bytes")
-    return b64decode(data[name], validate=True)
-
-
-def listed(data: Any, name: str) -> list[Any]:
-    """A list."""
-    if not isinstance(data[name], list):
-        raise ValueError(f"{name}: expected a list")
-    return data[name]
-
-
-def count(data: Any, name: str, least: int = 0) -> int:
-    """A whole number by its name."""
-    try:
-        return whole(data[name], least)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-
-
-def whole(value: Any, least: int = 0, most: int = MOST) -> int:
-    """A whole number within bounds."""
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"expected an integer of at least {least}, got {value!r:.100}")
-    return value
-
-
-def finite(data: Any, name: str) -> float:
-    """A finite number."""
-    value = data[name]
-    if type(value) is not float or not math.isfinite(value):
-        raise ValueError(f"{name}: expected a finite number, got {value!r:.100}")
-    return value

@@ -1,0 +1,160 @@
+"""Plain data: values as JSON has them, for files and for comparisons.
+
+Data of a file is read and compared, never run: a file may come from anywhere. A value that JSON cannot represent is
+stored by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import b64decode, b64encode
+from typing import Any
+
+import numpy as np
+
+from .types import Array
+
+LONG = 200  # characters of a name
+MOST = 2**53  # of a count
+
+
+class Name(str):
+    """Name of a value that JSON cannot represent; its repr is the name itself."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def parsed(text: str) -> Any:
+    """Return the data of a JSON text; raise ValueError for any other text."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def shown(data: Any) -> str:
+    """Return data as short text for a message."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, default=repr)
+    except RecursionError:
+        return "something nested too deeply"
+    return text if len(text) <= LONG else text[: LONG - 2] + " …"
+
+
+def to_plain(value: Any) -> Any:
+    """Return a value as JSON has it, or else its name."""
+    if value is None or type(value) in (bool, str) or (type(value) is int and abs(value) < 2**1024):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    return {"name": readable_name(value)}
+
+
+def from_plain(data: Any) -> Any:
+    """Return the value that `to_plain` described; a `Name` for a value stored by its name."""
+    match data:
+        case None | bool() | str() | int() | float():
+            return data
+        case {"float": "nan" | "inf" | "-inf" as text}:
+            return float(text)
+        case {"name": str() as text}:
+            return Name(text)
+    raise ValueError(f"expected a value, got {shown(data)}")
+
+
+def readable_name(value: Any) -> str:
+    """Return a readable name of any value, the same in every process."""
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}:{value.__qualname__}"[:LONG]
+    try:
+        name = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+    except Exception:  # a value may be of any type, and its repr may raise anything
+        name = type(value).__name__
+    return name if len(name) <= LONG else name[: LONG - 2] + " …"
+
+
+def difference(there: Any, here: Any, name: str, source: str = "journal") -> str | None:
+    """Describe the first difference between data read from `source` and the data at hand; None if equal.
+
+    Parameters
+    ----------
+    there, here
+        The data read, and the data at hand.
+    name : str
+        Name of the data, with which the description begins.
+    source : str
+        Where `there` comes from.
+    """
+    if isinstance(there, dict) and isinstance(here, dict):
+        if there.keys() == here.keys() == {"named"}:
+            return _named_difference(there["named"], here["named"], name, source)
+        if there.keys() == here.keys():
+            return next(filter(None, (difference(there[k], here[k], f"{name}: {k}", source) for k in here)), None)
+    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        each = (difference(a, b, f"{name}[{i}]", source) for i, (a, b) in enumerate(zip(there, here, strict=True)))
+        return next(filter(None, each), None)
+    if type(there) is type(here) and there == here:
+        return None
+    return f"{name}: {source} has {shown(there)}, got {shown(here)}"
+
+
+def _named_difference(there: Any, here: Any, name: str, source: str) -> str | None:
+    """Describe where two lists of pairs differ: in their names, or in the values of these."""
+    names = [[each[0] for each in pairs] for pairs in (there, here)]
+    if names[0] != names[1]:
+        return f"{name}: {source} has the names {shown(names[0])}, got {shown(names[1])}"
+    each = (difference(a[1], b[1], f"{name}.{b[0]}", source) for a, b in zip(there, here, strict=True))
+    return next(filter(None, each), None)
+
+
+# Fields of an object, each a ValueError if it is not what is expected.
+
+
+def text(values: Array) -> str:
+    """Return an array of floats as text."""
+    return b64encode(values.astype("<f8").tobytes()).decode()
+
+
+def floats(data: Any, name: str) -> Array:
+    """Return the array that `text` made text of."""
+    return np.frombuffer(octets(data, name), dtype="<f8").astype(float)
+
+
+def octets(data: Any, name: str) -> bytes:
+    """Return a field of bytes, stored in base 64."""
+    if not isinstance(data[name], str):
+        raise ValueError(f"{name}: expected bytes")
+    return b64decode(data[name], validate=True)
+
+
+def listed(data: Any, name: str) -> list[Any]:
+    """Return a field that is a list."""
+    if not isinstance(data[name], list):
+        raise ValueError(f"{name}: expected a list")
+    return data[name]
+
+
+def whole_at(data: Any, name: str, least: int = 0) -> int:
+    """Return a field that is an integer within bounds."""
+    try:
+        return whole(data[name], least)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def whole(value: Any, least: int = 0, most: int = MOST) -> int:
+    """Return `value` if it is an integer within bounds."""
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"expected an integer of at least {least}, got {value!r:.100}")
+    return value
+
+
+def finite_at(data: Any, name: str) -> float:
+    """Return a field that is a finite number."""
+    value = data[name]
+    if type(value) is not float or not math.isfinite(value):
+        raise ValueError(f"{name}: expected a finite number, got {value!r:.100}")
+    return value

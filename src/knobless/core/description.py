@@ -1,0 +1,129 @@
+"""Algorithms as plain data: what a journal records of an algorithm, and what it is compared with.
+
+Components of this library are described by their names and fields and can be rebuilt. Custom components are described
+by the names of their types and cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
+
+from .adaptation import SNR, Fixed, samples, steps
+from .algorithm import Algorithm, Member
+from .data import from_plain, readable_name, shown, to_plain
+from .elitism import BestSoFar, LastBest, NoElitism
+from .families import Family
+from .igo import IGO
+from .p3 import P3
+from .portfolio import Portfolio
+from .preferences import Quartiles, Truncation, Values
+from .rng import Stream
+
+CLIMBERS = 10**7  # of P3, at most, in a file
+DEPTH = 50  # of portfolios in portfolios
+
+COMPONENTS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {"samples": samples, "steps": steps}
+
+
+def algorithm_data(algorithm: Algorithm) -> Any:
+    """Return an algorithm as plain data, without its family, which is that of the space.
+
+    A custom component is described by the name of its type.
+    """
+    match algorithm:
+        case IGO():
+            components = {"preference": algorithm.preference, "adaptation": algorithm.adaptation}
+            if not isinstance(algorithm.elitism, NoElitism):
+                components["elitism"] = algorithm.elitism
+            return {name: _component_data(component) for name, component in components.items()}
+        case P3(climbers=climbers):
+            return {"p3": {"climbers": climbers}}
+        case Portfolio(members=members):
+            return {"portfolio": [algorithm_data(member) for member in members]}
+    return {"own": readable_name(type(algorithm))}
+
+
+def _component_data(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        name = type(value).__name__
+        name = name if COMPONENTS.get(name) is type(value) else readable_name(type(value))
+        return {"type": name} | {each.name: _component_data(getattr(value, each.name)) for each in fields(value)}
+    if callable(value):
+        name = getattr(value, "__name__", "")
+        return {"function": name if FUNCTIONS.get(name) is value else readable_name(value)}
+    return to_plain(value)
+
+
+def algorithm_of(data: Any, family: Family, depth: int = DEPTH) -> Algorithm | None:
+    """Return the algorithm that `algorithm_data` described.
+
+    Parameters
+    ----------
+    data
+        Data from `algorithm_data`, possibly from an untrusted file.
+    family : Family
+        Family of the algorithm.
+    depth : int
+        Greatest depth of portfolios in portfolios.
+
+    Returns
+    -------
+    Algorithm or None
+        None if the algorithm has custom components, which only the program of the user has.
+
+    Raises
+    ------
+    ValueError
+        If `data` is not the description of an algorithm.
+    """
+    match data:
+        case {"preference": preference, "adaptation": adaptation, **rest} if rest.keys() <= {"elitism"}:
+            parts = [_component_of(each) for each in (preference, adaptation, *rest.values())]
+            return None if None in parts else IGO(family, *parts)
+        case {"p3": {"climbers": int() as climbers}} if 0 < climbers <= CLIMBERS and type(climbers) is int:
+            return P3(family, climbers)
+        case {"portfolio": [_, *_] as each} if depth:
+            members = [algorithm_of(member, family, depth - 1) for member in each]
+            return None if None in members else Portfolio(tuple(cast(list[Member], members)))
+        case {"own": str()}:
+            return None
+    raise ValueError(f"expected an algorithm, got {shown(data)}")
+
+
+def _component_of(data: Any) -> Any:
+    if not isinstance(data, dict):
+        raise ValueError(f"expected a component of an algorithm, got {shown(data)}")
+    made = COMPONENTS.get(str(data.get("type")))
+    if made is None:
+        return None
+    given: dict[str, Any] = {}
+    for name, each in data.items():
+        if isinstance(each, dict) and "function" in each:
+            given[name] = FUNCTIONS.get(str(each["function"]))
+            if given[name] is None:
+                return None
+        elif name != "type":
+            given[name] = from_plain(each)
+            if given[name] is not None and type(given[name]) not in (int, float):
+                raise ValueError(f"{name}: expected a number, got {shown(each)}")
+    if given.keys() != {each.name for each in fields(made)}:
+        raise ValueError(f"{made.__name__}: expected {[each.name for each in fields(made)]}, got {list(given)}")
+    return made(**given)
+
+
+def stream_data(stream: Stream) -> dict[str, int]:
+    """Return the state of a stream of random numbers as plain data."""
+    return {"key": stream.key, "count": stream.count}
+
+
+def stream_of(data: Any) -> Stream:
+    """Return the stream that `stream_data` described; raise ValueError for other data."""
+    if not isinstance(data, dict) or data.keys() != {"key", "count"}:
+        raise ValueError(f"rng: expected key and count of a stream, got {shown(data)}")
+    for name, value in data.items():
+        if type(value) is not int or not 0 <= value < 2**64:
+            raise ValueError(f"{name}: expected an integer from 0 to 2**64 - 1, got {shown(value)}")
+    return Stream(**data)
