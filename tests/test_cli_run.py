@@ -22,7 +22,8 @@ from knobless.cli import run as commands
 from knobless.cli.app import app
 from knobless.cli.objects import Named, imported, lies_here
 from knobless.cli.tables import plain
-from knobless.journal.records import Writer, read
+from knobless.journal.records import read
+from knobless.journal.sqlite import Writer
 from knobless.report.summary import marginals, sayable
 from knobless.space import toml as spacefile
 
@@ -189,14 +190,14 @@ def test_a_time_limit_for_the_run_and_for_an_evaluation(folder):
     assert data["failures"] > 0
     assert "evaluation_timeout=0.5" in data["failure"]
     done = here(*run("--timeout", 1e-6, budget=300))
-    assert "The time is up." in done.stdout
+    assert "Time limit reached." in done.stdout
 
 
 def test_what_is_printed_for_people(folder):
     done = here(*run())
     result = kl.minimize(imported("sim:loss"), spacefile.space_of(TOML, "here"), budget=300, rng=3)
     words = done.stdout.split()
-    assert "The budget of evaluations is spent." in done.stdout
+    assert "Evaluation budget exhausted." in done.stdout
     assert f"{result.fun:.10g}" in words
     assert f"{result.failures}, the first one said: RuntimeError: diverged" in done.stdout
     bits, rate = "".join(map(str, result.x["layers"])), f"{result.x['optimizer']['rate']:.6g}"
@@ -284,7 +285,7 @@ def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
         lines = log.readlines()
     assert len(lines) == len(set(lines)) == 300  # nothing was evaluated twice
     with read("run.sqlite") as record:
-        opt = record.fold()
+        opt = kl.Optimizer.from_journal(record)
     twin = kl.Optimizer(spacefile.space_of(TOML, ""), rng=3, batch=5 if words else 1)
     value = imported("sim:value")
     while twin.nfev < 300:
@@ -300,7 +301,7 @@ def test_ctrl_c_keeps_what_is_recorded_and_says_how_to_go_on(folder, words):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Interrupted from the keyboard; this is the result so far." in out
+    assert "Interrupted from the keyboard." in out
     assert err.splitlines()[-1] == "Interrupted. What is recorded is kept: knobless resume run.sqlite"
     os.unlink("gate")
     assert commands.recorded("run.sqlite") == 40
@@ -315,11 +316,11 @@ def test_there_is_nothing_left_to_do_until_the_budget_is_raised(folder):
     here(*run("--journal", "run.sqlite", budget=50, objective="sim:gain"), "--maximize", "--batch", 3)
     done = here("resume", "run.sqlite")
     assert "Nothing was left to do: 50 evaluations are recorded." in done.stderr
-    assert "The budget of evaluations is spent." in done.stdout
+    assert "Evaluation budget exhausted." in done.stdout
     done = here("resume", "run.sqlite", "--budget", 120)
     assert "Nothing" not in done.stderr
     whole = here(*run(budget=120, objective="sim:gain"), "--maximize", "--batch", 3)
-    last = "The budget of evaluations is spent."
+    last = "Evaluation budget exhausted."
     assert done.stdout[done.stdout.index(last) :] == whole.stdout[whole.stdout.index(last) :]
     assert "Nothing" in here("resume", "run.sqlite").stderr  # the new budget is known from now on
 
@@ -334,11 +335,11 @@ def test_the_same_command_goes_on_too(folder):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"objective": "sim:value"}, 'objective: there it is "sim:loss", here "sim:value"'),
+        ({"objective": "sim:value"}, 'objective: journal has "sim:loss", got "sim:value"'),
         ({"space": "other.toml"}, "space"),
-        ({"rng": 4}, "rng: there it is 3, here 4"),
-        ({"words": ["--batch", 2]}, "batch: there it is 1, here 2"),
-        ({"words": ["--maximize"]}, 'direction: there it is "minimize", here "maximize"'),
+        ({"rng": 4}, "rng: journal has the seed 3, got 4"),
+        ({"words": ["--batch", 2]}, "batch: journal has 1, got 2"),
+        ({"words": ["--maximize"]}, 'direction: journal has "minimize", got "maximize"'),
         ({"words": ["--algorithm", "cga"]}, "algorithm"),
         ({"words": ["--deterministic"]}, "deterministic"),
     ],
@@ -351,7 +352,7 @@ def test_another_run_is_refused_and_changes_nothing(folder, changed, said):
         before = record.meta, list(record)
     words = changed.pop("words", [])
     done = here(*run("--journal", "run.sqlite", *words, budget=30, **changed), code=2)
-    assert done.stderr.startswith("Error: run.sqlite: a journal of another run, " + said)
+    assert done.stderr.startswith("Error: run.sqlite: journal does not match this run: " + said)
     with read("run.sqlite") as record:
         assert (record.meta, list(record)) == before
 
@@ -419,7 +420,7 @@ def test_trust_calls_it(folder):
         ({"timeout": -1}, "timeout: expected a number above 0, got -1"),
         ({"objective": 7}, "objective: expected text, got 7"),
         ({"objective": "import os"}, "expected a name such as package.module:function, got 'import os'"),
-        ({"toml": "x = { binary = 1000000000000 }"}, "space: there the names are"),
+        ({"toml": "x = { binary = 1000000000000 }"}, "space: journal has the names"),
         ({"toml": "= ["}, "space.toml: not TOML"),
         ({"more": 1}, "command: expected budget, "),
     ],
@@ -446,7 +447,7 @@ def test_show_is_what_the_library_says(folder):
     here(*run("--journal", "run.sqlite", "--maximize", objective="sim:gain"))
     data = json.loads(here("show", "run.sqlite", "--json").stdout)
     with read("run.sqlite") as record:
-        opt = record.fold()
+        opt = kl.Optimizer.from_journal(record)
         seconds = [event.ended - event.started for event in record]
         first = next(record.failures()).failure
     assert (data["x"], data["fun"]) == (sayable(opt.best.x), -opt.best.fun)
@@ -492,7 +493,7 @@ def test_show_of_a_journal_that_another_program_keeps(folder):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "run.sqlite: there is no such file"),
+        (None, "run.sqlite: cannot open: no such file"),
         (b"", "nothing has been recorded yet"),
         (b"nonsense" * 500, "file is not a database"),
         ("cut", "run.sqlite: "),
@@ -706,7 +707,7 @@ def test_a_wrong_name_is_a_usage_error(folder, words, said):
         (["--target", "nan"], "target: expected a finite number, got nan"),
         (["--timeout", "0"], "timeout: expected a number above 0, got 0.0"),
         (["--evaluation-timeout", "-1"], "evaluation_timeout: expected a number above 0, got -1.0"),
-        (["--journal", "nowhere/run.sqlite"], "nowhere/run.sqlite: cannot be opened for writing"),
+        (["--journal", "nowhere/run.sqlite"], "nowhere/run.sqlite: cannot open for writing"),
         (["--journal", "space.toml"], "space.toml: file is not a database"),
         (["--nonsense"], "--nonsense"),
     ],
@@ -743,7 +744,7 @@ def test_errors_of_the_user(folder):
 
 def test_a_run_without_a_value_has_failed(folder):
     done = here(*run(objective="sim:nans"), code=1)
-    assert "Every evaluation failed; the first one said: the objective returned NaN" in done.stdout
+    assert "Every evaluation failed. The first failure: the objective returned NaN" in done.stdout
     assert "No evaluation gave a finite value." in here(*run(objective="sim:nans", budget=5), code=1).stdout
     data = json.loads(shell(*run("--json", objective="sim:nans", budget=5), code=1).stdout)
     assert (data["x"], data["fun"], data["success"]) == (None, None, False)

@@ -295,7 +295,7 @@ def test_a_search_goes_on_exactly_from_what_was_saved(name, recipe):
 )
 def test_a_state_of_another_algorithm_or_space_is_refused(space, algorithm):
     search, other = Search(kl.Binary(5), kl.cga(kl.Binary(5))), Search(space, algorithm)
-    with pytest.raises(ValueError, match=r"^state_dict: one of another search, state_dict"):
+    with pytest.raises(ValueError, match=r"^state_dict does not match this search: search"):
         search.load_state_dict(other.state_dict())
 
 
@@ -533,7 +533,7 @@ def test_a_state_that_is_refused_changes_nothing():
     space = kl.Binary(5)
     source, target = Search(space, kl.pbil_epsilon(space), rng=0), Search(space, kl.cga(space), rng=0)
     source.theta.fill_(0.8)
-    with pytest.raises(ValueError, match="state_dict: one of another search"):
+    with pytest.raises(ValueError, match="state_dict does not match this search"):
         target.load_state_dict(source.state_dict())
     assert (target.theta == 0.5).all()
 
@@ -547,7 +547,7 @@ def test_an_adaptation_of_ones_own_is_refused_at_once():
 
 def test_a_state_of_the_same_choices_under_other_names_is_refused():
     source, target = (Search(kl.Space(op=kl.Choice(*options)), rng=0) for options in (("big", "id"), ("id", "big")))
-    with pytest.raises(ValueError, match="state_dict: one of another search"):
+    with pytest.raises(ValueError, match="state_dict does not match this search"):
         target.load_state_dict(source.state_dict())
 
 

@@ -249,7 +249,11 @@ def _part_of(data: Any) -> Any:
 
 def generator_data(rng: Generator) -> Any:
     """A generator's state; TypeError for a bit generator that NumPy does not have."""
-    state = rng.bit_generator.state
+    return bit_generator_data(rng.bit_generator.state)
+
+
+def bit_generator_data(state: Any) -> Any:
+    """The state of a bit generator as plain data."""
     if state["bit_generator"] not in BIT_GENERATORS:
         known = ", ".join(BIT_GENERATORS)
         raise TypeError(f"rng: expected one of NumPy's own ({known}), got {state['bit_generator']}")
@@ -297,26 +301,27 @@ def _word(data: Any, most: int) -> int:
 # Differences.
 
 
-def difference(there: Any, here: Any, name: str) -> str | None:
-    """Where two descriptions differ, in words; None where they do not."""
+def difference(there: Any, here: Any, name: str, source: str = "journal") -> str | None:
+    """Describe the first difference between a description read from `source` and the one at hand; None if equal."""
     if isinstance(there, dict) and isinstance(here, dict):
         if there.keys() == here.keys() == {"named"}:
-            return _first(there["named"], here["named"], name, lambda a: [each[0] for each in a])
+            return _first(there["named"], here["named"], name, source)
         if there.keys() == here.keys():
-            return next(filter(None, (difference(there[k], here[k], f"{name}: {k}") for k in here)), None)
+            return next(filter(None, (difference(there[k], here[k], f"{name}: {k}", source) for k in here)), None)
     if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        each = (difference(a, b, f"{name}[{i}]") for i, (a, b) in enumerate(zip(there, here, strict=True)))
+        each = (difference(a, b, f"{name}[{i}]", source) for i, (a, b) in enumerate(zip(there, here, strict=True)))
         return next(filter(None, each), None)
     if type(there) is type(here) and there == here:
         return None
-    return f"{name}: there it is {_shown(there)}, here {_shown(here)}"
+    return f"{name}: {source} has {_shown(there)}, got {_shown(here)}"
 
 
-def _first(there: Any, here: Any, name: str, keys: Callable[[Any], list[Any]]) -> str | None:
-    """Where two lists of pairs differ: in their names, or in what these stand for."""
-    if keys(there) != keys(here):
-        return f"{name}: there the names are {_shown(keys(there))}, here {_shown(keys(here))}"
-    each = (difference(a[1], b[1], f"{name}.{b[0]}") for a, b in zip(there, here, strict=True))
+def _first(there: Any, here: Any, name: str, source: str) -> str | None:
+    """Describe where two lists of pairs differ: in their names, or in the values of these."""
+    names = [[each[0] for each in pairs] for pairs in (there, here)]
+    if names[0] != names[1]:
+        return f"{name}: {source} has the names {_shown(names[0])}, got {_shown(names[1])}"
+    each = (difference(a[1], b[1], f"{name}.{b[0]}", source) for a, b in zip(there, here, strict=True))
     return next(filter(None, each), None)
 
 

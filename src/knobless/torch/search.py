@@ -182,9 +182,9 @@ class Search(nn.Module):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         theirs = state_dict.get(f"{prefix}_extra_state")
-        differs = None if theirs is None else difference(theirs, self.get_extra_state(), "state_dict")
+        differs = None if theirs is None else difference(theirs, self.get_extra_state(), "search", "state_dict")
         if differs:
-            raise ValueError(f"state_dict: one of another search, {differs}")
+            raise ValueError(f"state_dict does not match this search: {differs}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
