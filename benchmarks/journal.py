@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import knobless as kl
-from knobless.journal.records import EVENTS, INSERT
+from knobless.journal.sqlite import EVENTS, INSERT
 
 N = 100
 SPACE = kl.Binary(N)

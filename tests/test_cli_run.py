@@ -24,7 +24,8 @@ from knobless.cli import run as commands
 from knobless.cli.app import app
 from knobless.cli.objects import Named, imported, lies_here
 from knobless.cli.tables import plain
-from knobless.journal.records import Writer, read
+from knobless.journal.records import read
+from knobless.journal.sqlite import Writer
 from knobless.report.marginals import variable_summaries
 from knobless.report.summary import sayable
 from knobless.space import toml as spacefile
@@ -193,14 +194,14 @@ def test_a_time_limit_for_the_run_and_for_an_evaluation(folder):
     assert data["failures"] > 0
     assert "evaluation_timeout=2 " in data["failure"]
     done = here(*run("--timeout", 1e-6, budget=300))
-    assert "The time is up." in done.stdout
+    assert "Time limit reached." in done.stdout
 
 
 def test_what_is_printed_for_people(folder):
     done = here(*run())
     result = kl.minimize(imported("sim:loss"), spacefile.space_of(TOML, "here"), budget=300, rng=3)
     words = done.stdout.split()
-    assert "The budget of evaluations is spent." in done.stdout
+    assert "Evaluation budget exhausted." in done.stdout
     assert f"{result.fun:.10g}" in words
     assert f"{result.failures}, the first one said: RuntimeError: diverged" in done.stdout
     bits, rate = "".join(map(str, result.x["layers"])), f"{result.x['optimizer']['rate']:.6g}"
@@ -303,7 +304,7 @@ def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
         lines = log.readlines()
     assert len(lines) == len(set(lines)) == 300  # nothing was evaluated twice
     with read("run.sqlite") as record:
-        opt = record.fold()
+        opt = kl.Optimizer.from_journal(record)
     twin = kl.Optimizer(spacefile.space_of(TOML, ""), rng=3, batch=5 if words else 1)
     value = imported("sim:value")
     while twin.nfev < 300:
@@ -320,7 +321,7 @@ def test_ctrl_c_keeps_what_is_recorded_and_says_how_to_go_on(folder, words):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert "Interrupted from the keyboard; this is the result so far." in out
+    assert "Interrupted from the keyboard." in out
     assert err.splitlines()[-1] == "Interrupted. What is recorded is kept: knobless resume run.sqlite"
     os.unlink("gate")
     assert commands.recorded("run.sqlite") == 40
@@ -335,11 +336,11 @@ def test_there_is_nothing_left_to_do_until_the_budget_is_raised(folder):
     here(*run("--journal", "run.sqlite", budget=50, objective="sim:gain"), "--maximize", "--batch", 3)
     done = here("resume", "run.sqlite")
     assert "Nothing was left to do: 50 evaluations are recorded." in done.stderr
-    assert "The budget of evaluations is spent." in done.stdout
+    assert "Evaluation budget exhausted." in done.stdout
     done = here("resume", "run.sqlite", "--budget", 120)
     assert "Nothing" not in done.stderr
     whole = here(*run(budget=120, objective="sim:gain"), "--maximize", "--batch", 3)
-    last = "The budget of evaluations is spent."
+    last = "Evaluation budget exhausted."
     assert done.stdout[done.stdout.index(last) :] == whole.stdout[whole.stdout.index(last) :]
     assert "Nothing" in here("resume", "run.sqlite").stderr  # the new budget is known from now on
 
@@ -356,7 +357,7 @@ def test_the_same_command_goes_on_too(folder):
     [
         ({"objective": "sim:value"}, 'objective: journal has "sim:loss", got "sim:value"'),
         ({"space": "other.toml"}, "space"),
-        ({"rng": 4}, "rng: journal has 3, got 4"),
+        ({"rng": 4}, "rng: journal has the seed 3, got 4"),
         ({"words": ["--batch", 2]}, "batch: journal has 1, got 2"),
         ({"words": ["--maximize"]}, 'direction: journal has "minimize", got "maximize"'),
         ({"words": ["--algorithm", "cga"]}, "algorithm"),
@@ -371,7 +372,7 @@ def test_another_run_is_refused_and_changes_nothing(folder, changed, said):
         before = record.meta, list(record)
     words = changed.pop("words", [])
     done = here(*run("--journal", "run.sqlite", *words, budget=30, **changed), code=2)
-    assert done.stderr.startswith("Error: run.sqlite: a journal of another run, " + said)
+    assert done.stderr.startswith("Error: run.sqlite: journal does not match this run: " + said)
     with read("run.sqlite") as record:
         assert (record.meta, list(record)) == before
 
@@ -466,7 +467,7 @@ def test_show_is_what_the_library_says(folder):
     here(*run("--journal", "run.sqlite", "--maximize", objective="sim:gain"))
     data = json.loads(here("show", "run.sqlite", "--json").stdout)
     with read("run.sqlite") as record:
-        opt = record.fold()
+        opt = kl.Optimizer.from_journal(record)
         seconds = [event.ended - event.started for event in record]
         first = next(record.failures()).failure
     assert (data["x"], data["fun"]) == (sayable(opt.best.x), -opt.best.fun)
@@ -512,7 +513,7 @@ def test_show_of_a_journal_that_another_program_keeps(folder):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "run.sqlite: there is no such file"),
+        (None, "run.sqlite: cannot open: no such file"),
         (b"", "nothing has been recorded yet"),
         (b"nonsense" * 500, "file is not a database"),
         ("cut", "run.sqlite: "),
@@ -726,7 +727,7 @@ def test_a_wrong_name_is_a_usage_error(folder, words, said):
         (["--target", "nan"], "target: expected a finite number, got nan"),
         (["--timeout", "0"], "timeout: expected a number above 0, got 0.0"),
         (["--evaluation-timeout", "-1"], "evaluation_timeout: expected a number above 0, got -1.0"),
-        (["--journal", "nowhere/run.sqlite"], "nowhere/run.sqlite: cannot be opened for writing"),
+        (["--journal", "nowhere/run.sqlite"], "nowhere/run.sqlite: cannot open for writing"),
         (["--journal", "space.toml"], "space.toml: file is not a database"),
         (["--nonsense"], "--nonsense"),
     ],
@@ -763,7 +764,7 @@ def test_errors_of_the_user(folder):
 
 def test_a_run_without_a_value_has_failed(folder):
     done = here(*run(objective="sim:nans"), code=1)
-    assert "Every evaluation failed; the first one said: the objective returned NaN" in done.stdout
+    assert "Every evaluation failed. The first failure: the objective returned NaN" in done.stdout
     assert "No evaluation gave a finite value." in here(*run(objective="sim:nans", budget=5), code=1).stdout
     data = json.loads(shell(*run("--json", objective="sim:nans", budget=5), code=1).stdout)
     assert (data["x"], data["fun"], data["success"]) == (None, None, False)

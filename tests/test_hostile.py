@@ -193,7 +193,7 @@ def tried(path, i):
                 record.point(event)
         list(record.failures())
         with suppress(kl.JournalError):
-            opt = record.fold()
+            opt = kl.Optimizer.from_journal(record)
             if opt.lam < 1000:
                 opt.ask(3)
     with suppress(kl.JournalError):

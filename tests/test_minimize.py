@@ -70,7 +70,7 @@ def test_bits():
     assert result.x.dtype == np.int8
     assert result.nfev == len(fun) == 2000
     assert (result.status, result.success, result.failures) == (kl.Status.BUDGET, True, 0)
-    assert result.message == "The budget of evaluations is spent."
+    assert result.message == "Evaluation budget exhausted."
     assert result.mode.tolist() == [0] * 30
 
 
@@ -158,7 +158,7 @@ def test_the_target_stops_at_the_lowest_index_that_meets_it():
         first = int(np.flatnonzero(values <= 2.0)[0])
         assert result.nfev == first + 1
         assert result.fun == values[first]
-        assert (result.status, result.success, result.message) == ("target", True, "The target was reached.")
+        assert (result.status, result.success, result.message) == ("target", True, "Target reached.")
         assert len(fun) == (first + 1 if not vectorized else -(-(first + 1) // 16))
 
 
@@ -260,7 +260,7 @@ def test_an_exhausted_space_ends_the_run(vectorized, known):
     )
     assert result.nfev == 8 - known
     assert result.status == "exhausted"
-    assert result.message == "Every point of the space was evaluated: the best is the optimum."
+    assert result.message == "Every point of the space was evaluated: the best point is the optimum."
     assert result.success
 
 
@@ -272,14 +272,11 @@ def test_a_space_that_is_all_known_is_exhausted_from_the_start():
 
 
 def test_a_run_that_yields_nothing_new_ends_by_itself(monkeypatch):
-    monkeypatch.setattr("knobless.run.optimizer.STALE", 60)
+    monkeypatch.setattr("knobless.run.run_state.STALE", 60)
     space = kl.Choice(0, 1, 2, n=12)
     result = kl.minimize(ones, space, budget=10**6, algorithm=kl.pbil_lambda(space), deterministic=True, rng=0)
     assert result.status == "converged"
-    assert (
-        result.message
-        == "The distribution hardly yields a point that was not evaluated before; what is left is unlikely."
-    )
+    assert result.message == "Converged: sampling yields no new points."
     assert result.fun == 0.0
     assert result.nfev < 3**10
 
@@ -297,7 +294,7 @@ def test_the_callback_sees_every_iteration():
     infos = []
     result = kl.minimize(ones, BITS, budget=300, callback=infos.append, rng=0)
     assert [info.iteration for info in infos] == list(range(1, result.nit + 1))
-    assert kl.Info._fields == ("iteration", "nfev", "best", "lam", "eps", "snr", "entropy", "theta")
+    assert kl.Info._fields == ("iteration", "nfev", "best", "lam", "lam_r", "eps", "snr", "entropy", "theta")
     # λ is the one in force after the iteration: the next one spends it.
     for a, b in itertools.pairwise(infos):
         assert b.nfev - a.nfev == a.lam
@@ -320,7 +317,7 @@ def test_the_callback_may_stop_the_run():
 
     result = kl.minimize(ones, BITS, budget=1000, callback=stop, batch=4, algorithm=kl.cga(BITS), rng=0)
     assert (result.nit, result.nfev, result.status) == (5, 20, "callback")
-    assert result.message == "The callback asked to stop."
+    assert result.message == "Stopped by the callback."
     assert result.success
     assert result.history[-1].iteration == 5
 
@@ -351,7 +348,7 @@ def test_history_becomes_a_frame():
     pytest.importorskip("pandas")
     result = kl.minimize(ones, BITS, budget=100, rng=0)
     frame = result.history.to_pandas()
-    assert list(frame.columns) == ["iteration", "nfev", "best", "lam", "eps", "snr", "entropy"]
+    assert list(frame.columns) == list(kl.Info._fields[:-1])
     assert len(frame) == result.nit
     assert frame["best"].iloc[-1] == result.fun
     assert [tuple(row) for row in frame.itertuples(index=False)] == [tuple(row) for row in result.history]
@@ -420,7 +417,7 @@ def test_an_interrupt_returns_what_there_is(at, progress):
 
     result = kl.minimize(interrupted, BITS, budget=1000, batch=5, progress=progress, rng=0)
     assert (result.status, result.nfev) == ("interrupted", at - 1)
-    assert result.message.startswith("Interrupted from the keyboard; this is the result so far.")
+    assert result.message.startswith("Interrupted from the keyboard.")
     if at == 1:
         assert result.x is None
         assert not result.success
@@ -544,7 +541,7 @@ def test_if_everything_fails_the_run_ends_early_and_says_why():
     assert result.x is None
     assert math.isnan(result.fun)
     # NaN and the error came back together: of the two, the error says more.
-    assert result.message == "Every evaluation failed; the first one said: OSError: disk full"
+    assert result.message == "Every evaluation failed. The first failure: OSError: disk full"
     assert "Every evaluation failed" in repr(result)
 
 
@@ -651,14 +648,14 @@ def test_mode_fun_counts_the_iteration_under_way():
 def test_mode_that_was_not_evaluated_has_no_value():
     result = kl.minimize(lambda x: 0.0, kl.Binary(40), budget=4, rng=0)
     assert result.mode_fun is None
-    assert "which gave" not in repr(result)
+    assert "with value" not in repr(result)
 
 
 def test_repr_can_be_read():
     shown = repr(kl.minimize(ones, BITS, budget=200, rng=0))
     lines = shown.splitlines()
     assert [line.split(":")[0].strip() for line in lines] == ["message", "success", "fun", "x", "mode", "nfev", "nit"]
-    assert lines[0].endswith("The budget of evaluations is spent.")
+    assert lines[0].endswith("Evaluation budget exhausted.")
     assert "True (budget)" in lines[1]
     assert "200 evaluations, 0 failed" in lines[5]
 

@@ -114,7 +114,7 @@ def test_ask_when_all_are_out_says_what_to_do():
     opt = kl.Optimizer(kl.Binary(9), rng=1, batch=3)
     batch = opt.ask()
     opt.tell(batch[0], 1.0)
-    with pytest.raises(RuntimeError, match=r"all 3 candidates of iteration 0 are out and 2 have not come back.*cancel"):
+    with pytest.raises(RuntimeError, match=r"all 3 candidates of iteration 0 were asked for and 2 are pending.*cancel"):
         opt.ask()
     assert len(opt.ask(2)) == 2  # for idle workers there are always more
 
@@ -273,7 +273,7 @@ def test_what_is_no_value_is_never_the_best(fun):
 def bad_tells(out, told):
     stranger = kl.Candidate(999, out[0].x)
     return {
-        "told twice": (ValueError, "which was told or given up", [out[0], told], [1.0, 1.0]),
+        "told twice": (ValueError, "which was told or cancelled", [out[0], told], [1.0, 1.0]),
         "unknown": (ValueError, "unknown id 999", [out[0], stranger], [1.0, 1.0]),
         "negative": (ValueError, "unknown id -1", [out[0], stranger._replace(id=-1)], [1.0, 1.0]),
         "the same twice at once": (ValueError, "each once", [out[0], out[0]], [1.0, 1.0]),
@@ -285,7 +285,12 @@ def bad_tells(out, told):
         "a value that is None": (TypeError, "expected one number, got None", out[:2], [1.0, None]),
         "values in two dimensions": (TypeError, "expected one number", out[:2], np.ones((2, 3))),
         "complex values": (TypeError, "expected one number", out[:2], np.ones(2, dtype=complex)),
-        "points for candidates": (TypeError, "candidates: expected what ask", [out[0].x, out[1].x], [1.0, 1.0]),
+        "points for candidates": (
+            TypeError,
+            "candidates: expected candidates returned by ask",
+            [out[0].x, out[1].x],
+            [1.0, 1.0],
+        ),
     }
 
 
@@ -311,15 +316,15 @@ def test_a_late_one_told_twice_is_refused(deterministic):
     opt.tell(out[:3], [1.0, 2.0, 3.0])
     assert opt.nit == 1
     for told in (out[0], out[2]):
-        with pytest.raises(ValueError, match=f"got id {told.id}, which was told or given up"):
+        with pytest.raises(ValueError, match=f"got id {told.id}, which was told or cancelled"):
             opt.tell(told, 1.0)
     before = look(opt)
-    with pytest.raises(ValueError, match="told or given up"):
+    with pytest.raises(ValueError, match="told or cancelled"):
         opt.tell([out[3], out[1]], [0.0, 0.0])
     assert look(opt) == before
     opt.tell(out[3], 0.0)
     assert opt.best.fun == 0.0
-    with pytest.raises(ValueError, match="told or given up"):
+    with pytest.raises(ValueError, match="told or cancelled"):
         opt.tell(out[3], 0.0)
 
 
@@ -446,15 +451,15 @@ def test_given_up_for_good(deterministic):
     opt.tell(out[0], 1.0)
     for again in (out[0], out[1], out[3]):
         before = look(opt)
-        with pytest.raises(ValueError, match="told or given up"):
+        with pytest.raises(ValueError, match="told or cancelled"):
             opt.tell([out[2], again], [0.0, 0.0])
-        with pytest.raises(ValueError, match="told or given up"):
+        with pytest.raises(ValueError, match="told or cancelled"):
             opt.cancel([out[2], again])
         assert look(opt) == before
     opt.tell(out[2], 2.0)
     assert opt.nit == 1
     opt.cancel(out[4])  # late, and never coming
-    with pytest.raises(ValueError, match="told or given up"):
+    with pytest.raises(ValueError, match="told or cancelled"):
         opt.tell(out[4], 0.0)
     with pytest.raises(ValueError, match="unknown id 77"):
         opt.cancel(kl.Candidate(77, None))
@@ -726,7 +731,7 @@ def test_a_twin_of_a_late_one_waits_for_it():
 
 def test_a_distribution_with_nothing_new_is_taken_as_exhausted(monkeypatch):
     # Far too many points to see them all: θ settles at its margins and comes back to the same few.
-    monkeypatch.setattr("knobless.run.optimizer.STALE", 60)
+    monkeypatch.setattr("knobless.run.run_state.STALE", 60)
     space = kl.Choice(*range(3), n=12)
     opt = kl.Optimizer(space, kl.pbil_lambda(space), rng=0, deterministic=True)
     out = drain(opt, lambda x: float(x.sum()), most=3**9)

@@ -60,7 +60,7 @@ def recorded(tmp_path_factory):
     assert result.failures > 3
     with journal.read(path) as record:
         events = [(event, record.point(event)) for event in record]
-        opt = record.fold()
+        opt = kl.Optimizer.from_journal(record)
     return path, result, events, opt
 
 
@@ -111,7 +111,7 @@ def test_the_data_are_the_journals(recorded):
     assert [act["labels"][i] for i in unpacked(act["data"])] == [x["act"] for _, x in events]
     np.testing.assert_array_equal(unpacked(columns["fate"]["data"]) == FAILED, [event.failed for event, _ in events])
     said = {event.failure for event in told if event.failure}
-    assert {failure["text"] for failure in data["failures"]} == said | {"The objective returned NaN."}
+    assert {failure["text"] for failure in data["failures"]} == said | {"the objective returned NaN"}
     mode = {each["name"]: each for each in data["configuration"]}
     assert [int(bit) for bit in mode["switches"]["mode"]] == opt.mode["switches"].tolist()
     assert mode["rate"]["mode"] == [repr(opt.mode["rate"])]
@@ -445,7 +445,7 @@ def test_a_strangers_words_stay_words(opened, recorded):
     opened.locator("#failures details").first.locator("summary").click()
     texts = opened.locator("#failures pre").all_text_contents()
     assert sorted(texts) == sorted(
-        {event.failure or "The objective returned NaN." for event, _ in recorded[2] if event.failed}
+        {event.failure or "the objective returned NaN" for event, _ in recorded[2] if event.failed}
     )
     assert EVIL in "".join(texts)
     assert opened.evaluate("document.querySelectorAll('main img, main script, main i:not([class]) b').length") == 0

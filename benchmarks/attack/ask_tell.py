@@ -204,7 +204,7 @@ class Game:
             return
         self.calls.append("fold")
         with read(self.journal) as record:
-            folded = record.fold(self.algorithm)
+            folded = kl.Optimizer.from_journal(record, self.algorithm)
         expected, got = (_state(opt) | _failure(opt) for opt in (self.opt, folded))
         del expected["n_to_ask"]  # pending candidates are to be asked for again
         self.found += cases.differences("fold", expected, got)

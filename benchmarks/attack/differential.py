@@ -173,7 +173,7 @@ def recorded(case: Case, journal: Path, expected: dict[str, Any]) -> list[str]:
         return []
     with read(journal) as record:
         counts = record.counts()
-        folded = record.fold(case.options["algorithm"])
+        folded = kl.Optimizer.from_journal(record, case.options["algorithm"])
     best = folded.best
     got = {
         "nfev": counts.evaluations,

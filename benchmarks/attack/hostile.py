@@ -202,7 +202,7 @@ def _read(path: Path) -> None:
 
 def _fold(path: Path) -> None:
     with read(path) as record:
-        _look(record.fold())
+        _look(kl.Optimizer.from_journal(record))
 
 
 def _show(path: Path, *options: str) -> None:

@@ -139,7 +139,7 @@ def _sound(path: Path) -> list[str]:
     """A journal can be read and folded."""
     try:
         with read(path) as record:
-            record.fold()
+            kl.Optimizer.from_journal(record)
     except kl.JournalError as error:
         return [f"a journal that cannot be read: {error}"]
     return []

@@ -20,8 +20,9 @@ from knobless.core.preferences import Preference, Quartiles, Truncation, Values
 from knobless.journal.records import Journal, JournalError
 from knobless.recipes import cga, p3, pbil, pbil_elitist, pbil_epsilon, pbil_lambda, portfolio, umda
 from knobless.run.candidates import Batch, Candidate
+from knobless.run.iteration import Info
 from knobless.run.minimize import maximize, minimize
-from knobless.run.optimizer import Evaluation, Info, Optimizer
+from knobless.run.optimizer import Evaluation, Optimizer
 from knobless.run.result import History, Result, Status
 from knobless.run.snapshot import SnapshotError
 from knobless.space.space import Space

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from knobless.core.types import Array
 from knobless.report.marginals import Marginal
-from knobless.report.trace import Step, Trace, improvements
-from knobless.run.result import History, Result, Row
+from knobless.report.trace import Trace, improvements
+from knobless.run.iteration import Info
+from knobless.run.result import History, Result
 
 __all__ = ["best", "eps", "hitting_times", "lam", "marginals", "panel", "snr", "theta", "values"]
 
@@ -61,10 +62,8 @@ def values(run: Any, ax: Axes | None = None) -> Axes:
 
 
 def lam(run: Any, ax: Axes | None = None) -> Axes:
-    """λ_r over iterations: the samples that an iteration needs. λ, rounded, where there is no journal."""
-    steps = _steps(run)
-    there = isinstance(steps[0], Step)
-    return _line(ax, steps, "lam_r" if there else "lam", "$\\lambda_r$" if there else "$\\lambda$")
+    """λ_r over iterations: the samples that the signal-to-noise ratio asks for."""
+    return _line(ax, _steps(run), "lam_r", "$\\lambda_r$")
 
 
 def eps(run: Any, ax: Axes | None = None) -> Axes:
@@ -193,10 +192,10 @@ def _folded(trace: Trace) -> Trace:
     return trace
 
 
-def _steps(run: Any) -> list[Row] | list[Step]:
+def _steps(run: Any) -> list[Info]:
     """The iterations of whatever this is, at least one."""
     history = run.history if isinstance(run, Result) else run
-    steps: list[Row] | list[Step] = history[:] if isinstance(history, History) else _folded(Trace.of(run)).steps
+    steps = history[:] if isinstance(history, History) else _folded(Trace.of(run)).steps
     if not steps:
         raise ValueError("run: expected at least one iteration, got none")
     return steps

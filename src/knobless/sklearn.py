@@ -28,7 +28,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from knobless._checks import count
-from knobless.run.optimizer import STALE, Optimizer
+from knobless.run.optimizer import Optimizer
+from knobless.run.run_state import STALE
 from knobless.space.space import Space
 from knobless.space.variables import Binary, Choice, Float, Integer, _alike
 

@@ -311,9 +311,9 @@ def called_from(record: Record, plan: Plan, trust: bool) -> tuple[Named, Space]:
             f"{record.path}: it names {tables.plain(plan.objective)}, defined outside this folder. {remedy}"
         )
     space = plan.read_space()
-    differs = difference(record.identity["space"], space_data(space), "space")  # before memory is taken for it
+    differs = difference(record.identity.space, space_data(space), "space")  # before memory is taken for it
     if differs:
-        raise JournalError(f"{record.path}: a journal of another run, {differs}")
+        raise JournalError(f"{record.path}: journal does not match this run: {differs}")
     if record.algorithm is None:
         raise JournalError(f"{record.path}: the algorithm has parts of its user's own, which only its program has")
     return fun, space
@@ -334,14 +334,12 @@ def refuse_another(journal: Path, plan: Plan, space: Space, facts: Facts) -> Non
         noted = record.meta.get("command")
         there = noted.get("objective") if isinstance(noted, dict) else plan.objective
         here = Optimizer(space, facts.algorithm, None, facts.rng, facts.batch, facts.deterministic)
-        identity = here._identity(facts.direction)
-        differs = difference(there, plan.objective, "objective")
-        for name in ("space", "direction", "batch", "deterministic", "x0", "algorithm"):
-            differs = differs or difference(record.identity.get(name), identity[name], name)
-        if facts.rng is not None:
-            differs = differs or difference(record.seed, facts.rng, "rng")
+        identity = here.identity(facts.direction)
+        if facts.rng is None:
+            identity = identity._replace(rng=record.identity.rng)
+        differs = difference(there, plan.objective, "objective") or record.identity.difference(identity)
         if differs:
-            raise JournalError(f"{journal}: a journal of another run, {differs}")
+            raise JournalError(f"{journal}: journal does not match this run: {differs}")
 
 
 def again(journal: Path) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
 from knobless.core.types import Array
-from knobless.run.optimizer import STALE as TOO_STALE
+from knobless.run.run_state import STALE as TOO_STALE
 
 BITS = types.int8[::1]
 INTS = types.int64[::1]

@@ -6,6 +6,7 @@ What is looked at or enlarged is done here; what is done for every point is in `
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -18,7 +19,8 @@ from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio, PortfolioState
 from knobless.core.rng import Stream
 from knobless.core.types import Array
-from knobless.run.candidates import TOLD, Iteration
+from knobless.journal.events import TOLD
+from knobless.run.iteration import Iteration
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Status
 
@@ -108,8 +110,8 @@ class Run:
         state = opt.state
         run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.deterministic)
         counts, reals, idle, _, lead_x = run._books
-        if opt._cache is not None:
-            run._remember(opt._cache.contents()[0])
+        if opt.run.cache is not None:
+            run._remember(opt.run.cache.values)
         if run._p3 is not None:
             # A pyramid is what it was told: asked again, it is where the optimizer's is.
             told = state.members[0].told if isinstance(state, PortfolioState) else state.told
@@ -123,25 +125,21 @@ class Run:
                 lead_x[:], reals[shared.LEAD] = state.best.x[0], state.best.f[0]
         return run
 
-    def hand_over(self, opt: Optimizer) -> None:
-        """Brings the optimizer to where this run is, as far as can be looked at between iterations."""
+    def hand_over(self, opt: Optimizer, mode_fun: float | None = None) -> None:
+        """Bring the optimizer to where this run is, as far as can be looked at between iterations."""
         last = Iteration(self.nfev, 0)
         if not opt.deterministic:
             rows = int(self._loop.last[0])
             last = Iteration(self.nfev, rows)
             last.settle(last.extend(self.x[:rows].copy()), self._loop.values[:rows].copy(), TOLD)
-        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last)
+        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last, mode_fun)
 
     def leave(self, opt: Optimizer) -> None:
-        """The same at the end of the run, with what was remembered of the most probable point."""
-        self.hand_over(opt)
-        if opt._cache is not None:
-            mode = self._family.mode(self.theta)
-            value = shared.recall(self._cache, mode)
-            if value < math.inf:
-                opt._cache.store(mode, value)
+        """The same at the end of the run, with the value of the most probable point, if it is known."""
+        value = shared.recall(self._cache, self._family.mode(self.theta)) if opt.deterministic else math.inf
+        self.hand_over(opt, value if value < math.inf else None)
 
-    def _remember(self, values: dict[bytes, float]) -> None:
+    def _remember(self, values: Mapping[bytes, float]) -> None:
         """What an optimizer knows."""
         for key, value in values.items():
             if 2 * (self._books.counts[shared.KNOWN] + 1) > len(self._cache.table):

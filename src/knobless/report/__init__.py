@@ -14,6 +14,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from knobless._files import write_atomic
+
 from .page import page
 from .page_data import page_data
 from .trace import Trace
@@ -25,5 +27,5 @@ __all__ = ["serve", "write"]
 def write(run: Any, path: str | os.PathLike[str]) -> Path:
     """The page of a journal (its path, a record or a `Trace`), complete in one file; returns where it is."""
     path = Path(path)
-    path.write_text(page(page_data(Trace.of(run))), encoding="utf-8")
+    write_atomic(path, page(page_data(Trace.of(run))))
     return path

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from knobless.core.description import algorithm_data
 from knobless.core.types import Array, Points
-from knobless.run.candidates import TOLD
+from knobless.journal.events import TOLD
 from knobless.space.variables import Binary, Choice, Variable
 
 from .marginals import Marginal, full, labels, marginals_at
@@ -82,13 +82,13 @@ def packed(numbers: Any) -> dict[str, str]:
 
 def _facts(trace: Trace) -> list[tuple[str, str]]:
     """What the run is, in words."""
-    algorithm = trace.identity.get("algorithm") if trace.algorithm is None else algorithm_data(trace.algorithm)
+    algorithm = trace.identity.algorithm if trace.algorithm is None else algorithm_data(trace.algorithm)
     facts = [
         ("space", repr(trace.space)),
         ("algorithm", json.dumps(algorithm)),
         ("seed", str(trace.seed)),
-        ("batch", str(trace.identity.get("batch"))),
-        ("deterministic", str(trace.identity.get("deterministic"))),
+        ("batch", str(trace.identity.batch)),
+        ("deterministic", str(trace.identity.deterministic)),
         *((str(name), note if isinstance(note, str) else json.dumps(note)) for name, note in trace.meta.items()),
     ]
     return [(name, text if len(text) <= LONG else text[:LONG] + " …") for name, text in facts]

@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from knobless.journal.records import Event, Record
-from knobless.run.candidates import TOLD
+from knobless.journal.events import CANCELLED, TOLD
+from knobless.journal.records import Record
+from knobless.run.candidates import RETURNED_NAN
+from knobless.run.iteration import Best, FirstFailure, is_better
+from knobless.run.optimizer import Optimizer
 
 from .marginals import VariableSummary, variable_summaries
 
@@ -53,27 +54,26 @@ class Summary:
 def summary(record: Record) -> Summary:
     """Of a journal that is open for reading."""
     nfev = failures = 0
-    failure: str | None = None
-    best: Event | None = None
-    lowest = math.inf
+    failure: FirstFailure | None = None
+    best: Best | None = None
     seconds: list[float] = []
     workers: Counter[str] = Counter()
     started, ended = math.inf, -math.inf
-    # The first of equals in the order of the candidates, whatever order they came in, as in the run itself.
-    for _, group in groupby(record, key=attrgetter("drawn")):
-        for event in sorted(group, key=attrgetter("iteration", "position")):
-            if event.fate == TOLD:
-                nfev += 1
-                workers.update([event.worker] if event.worker else [])
-            if event.failed:
-                failures += 1
-                failure = failure or event.failure
-            if event.started is not None and event.ended is not None:
-                seconds.append(event.ended - event.started)
-                started, ended = min(started, event.started), max(ended, event.ended)
-            if event.value is not None and record.sign * event.value < lowest:
-                best, lowest = event, record.sign * event.value
-    opt = None if record.algorithm is None else record.fold()
+    for event in record:
+        if event.fate == TOLD:
+            nfev += 1
+            workers.update([event.worker] if event.worker else [])
+        if event.failed:
+            failures += 1
+            if failure is None or event.id < failure.id:
+                failure = FirstFailure(event.id, event.failure or RETURNED_NAN)
+        if event.started is not None and event.ended is not None:
+            seconds.append(event.ended - event.started)
+            started, ended = min(started, event.started), max(ended, event.ended)
+        fun = math.nan if event.value is None else record.sign * event.value
+        if event.fate != CANCELLED and is_better(fun, event.id, best):
+            best = Best(fun, event.id, event)
+    opt = None if record.algorithm is None else Optimizer.from_journal(record)
     mode_fun = None if opt is None else opt.mode_fun
     command = record.meta.get("command")
     objective = command.get("objective") if isinstance(command, dict) else record.meta.get("fun")
@@ -82,11 +82,11 @@ def summary(record: Record) -> Summary:
         objective=objective if isinstance(objective, str) else None,
         direction=record.direction,
         budget=budget if type(budget) is int else None,
-        x=None if best is None else record.point(best),
-        fun=None if best is None else best.value,
+        x=None if best is None else record.point(best.at),
+        fun=None if best is None else best.at.value,
         nfev=nfev,
         failures=failures,
-        failure=failure,
+        failure=None if failure is None else failure.text,
         nit=None if opt is None else opt.nit,
         lam=None if opt is None else opt.lam,
         eps=None if opt is None else opt.eps,

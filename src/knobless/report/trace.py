@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,13 @@ from numpy.typing import NDArray
 from knobless.core.adaptation import SNR
 from knobless.core.algorithm import Algorithm
 from knobless.core.types import Array, Points
-from knobless.journal.records import COLUMNS, Event, Record, _explained, read
-from knobless.run.candidates import CANCELLED, TOLD
-from knobless.run.optimizer import Optimizer
+from knobless.journal.events import CANCELLED, TOLD
+from knobless.journal.records import Event, Record, read
+from knobless.run.candidates import RETURNED_NAN
+from knobless.run.iteration import Best, Info, is_better
+from knobless.run.recording import replay
+from knobless.run.result import Thinned
+from knobless.run.run_state import RunState
 
 from .marginals import heat_rows, marginals
 
@@ -34,21 +38,7 @@ BANDS = 100  # windows in which the values' quartiles are taken,
 WINDOW = 20  # of at least so many evaluations
 CHUNK = 10_000  # events read at once
 FAILURE_MESSAGES = 200  # different things that failures say, kept
-SAID_NOTHING = "The objective returned NaN."
-SAID_OTHERWISE = "Something else; the journal has it."
-
-
-class Step(NamedTuple):
-    """One iteration; λ, λ_r and ε are those in force after it."""
-
-    iteration: int
-    nfev: int
-    best: float
-    lam: int
-    lam_r: float
-    eps: float
-    snr: float
-    entropy: float
+OTHER_FAILURES = "Other failures; the journal has their messages."
 
 
 class Steps(NamedTuple):
@@ -75,25 +65,6 @@ class FailureMessage(NamedTuple):
     first: int
 
 
-T = TypeVar("T")
-
-
-class Thinned(Generic[T]):
-    """Items by their number, thinned out evenly so that there are never more than `length`."""
-
-    def __init__(self, length: int) -> None:
-        self._length, self._stride = length, 1
-        self.items: list[tuple[int, T]] = []
-
-    def take(self, number: int, item: Callable[[], T]) -> None:
-        if number % self._stride:
-            return
-        self.items.append((number, item()))
-        if len(self.items) == self._length:
-            self._stride *= 2
-            self.items = [each for each in self.items if each[0] % self._stride == 0]
-
-
 class Trace:
     """A run as it is in its journal.
 
@@ -114,14 +85,14 @@ class Trace:
         self.workers: list[int] = []
         self.said: list[int] = []
         self.worker_names: dict[str, int] = {"": 0}
-        self._codes, self._packing = bytearray(), record._packing
+        self._codes, self._family = bytearray(), record.space.family
         self._failure_messages: dict[str, list[int]] = {}
         self._last: tuple[int, Event] | None = None  # the row taken in last, and its number
-        self._best: tuple[float, int, int] | None = None  # value to be minimized, id, row
+        self._best: Best | None = None  # at a row
         self.marginals = marginals(record.space)
         self._heat = heat_rows(self.marginals)
-        self._steps, self._theta_history = Thinned[Step](ROWS), Thinned[Array](THETA_HISTORY)
-        self._opt = None if record.algorithm is None else self._begun(record, record.algorithm)
+        self._steps, self._theta_history = Thinned[Info](ROWS), Thinned[Array](THETA_HISTORY)
+        self._run = None if record.algorithm is None else self._started(record, record.algorithm)
         self.follow(record)
 
     @classmethod
@@ -136,46 +107,49 @@ class Trace:
         with read(run) as record:
             return cls(record)
 
-    def _begun(self, record: Record, algorithm: Algorithm) -> Optimizer:
-        """Before the first evaluation, and looked at after each iteration from then on."""
-        with _explained(record.path):
-            opt = Optimizer.folded(record.space, algorithm, record.identity, (), record.sign)
-        self._theta_history.take(0, lambda: self._theta_row(opt))
-        opt._on_iteration = lambda: self._iterated(opt)
-        return opt
+    def _started(self, record: Record, algorithm: Algorithm) -> RunState:
+        """Return the run before its first evaluation; each of its iterations will be kept."""
+        with record.explained():
+            run = RunState.from_identity(record.identity, record.space, algorithm)
+        self._theta_history.take(0, lambda: self._theta_row(run))
+        run.on_iteration = lambda: self._iterated(run)
+        return run
 
-    def _iterated(self, opt: Optimizer) -> None:
-        self._steps.take(opt.nit, lambda: self._step(opt))
-        self._theta_history.take(opt.nit, lambda: self._theta_row(opt))
+    def _iterated(self, run: RunState) -> None:
+        self._steps.take(run.nit, lambda: self._info(run))
+        self._theta_history.take(run.nit, lambda: self._theta_row(run))
 
-    def _step(self, opt: Optimizer) -> Step:
-        iteration, nfev, best, lam, eps, snr, entropy, _ = opt.info
-        return Step(iteration, nfev, self.sign * best, lam, opt.algorithm.info(opt._state).lam_r, eps, snr, entropy)
+    def _info(self, run: RunState) -> Info:
+        info = run.info
+        return info._replace(best=self.sign * info.best, theta=None)
 
-    def _theta_row(self, opt: Optimizer) -> Array:
-        return np.clip(opt._state.theta[self._heat[1]], 0.0, 1.0)
+    def _theta_row(self, run: RunState) -> Array:
+        return np.clip(run.search.theta[self._heat[1]], 0.0, 1.0)
 
     def follow(self, record: Record) -> bool:
         """Takes in what has been recorded since; False if this is not the run it was, or not with the same past."""
         self.meta, self.seed = record.meta, record.seed
-        if record.identity != self.identity or (self._last and _chunk(record, self._last[0], 1) != [self._last]):
+        if record.identity != self.identity or (self._last and record.since(self._last[0], 1) != [self._last]):
             return False
-        # Chunk by chunk, so that no long look at the file keeps its writer from tidying up.
-        while rows := _chunk(record, self._last[0] + 1 if self._last else -(2**63), CHUNK):
+        # Chunk by chunk, so that no long transaction keeps the writer from a checkpoint.
+        while rows := record.since(self._last[0] + 1 if self._last else -(2**63), CHUNK):
             events = [event for _, event in rows]
-            with _explained(record.path):
+            with record.explained():
                 self._take(events)
-                if self._opt is not None:
-                    self._opt._replay(events, self.sign)
+                if self._run is not None:
+                    replay(self._run, events, self._family, self.sign)
             self._last = rows[-1]
+        if self._run is not None:
+            with record.explained():
+                self._run.redraw(record.drawn)
         return True
 
     def _take(self, chunk: Sequence[Event]) -> None:
         for row, event in enumerate(chunk, len(self)):
             value = math.nan if event.value is None else event.value
             f = self.sign * value
-            if event.fate != CANCELLED and f < math.inf and self._is_better(f, event):
-                self._best = f, event.id, row
+            if event.fate != CANCELLED and is_better(f, event.id, self._best):
+                self._best = Best(f, event.id, row)
             self.said.append(self._failure_message(event, row) if event.failed else -1)
             self.workers.append(self.worker_names.setdefault(event.worker or "", len(self.worker_names)))
             self.values.append(value)
@@ -186,21 +160,15 @@ class Trace:
         self.ended += [math.nan if event.ended is None else event.ended for event in chunk]
         codes = b"".join([event.code for event in chunk])
         # Looked at now, not when it is drawn; and each by itself, since one may be too long where another is too short.
-        if any(len(event.code) != self._packing.width for event in chunk):
-            raise ValueError(f"expected {self._packing.width} bytes for each point")
-        self._packing.unpack(codes)
+        if any(len(event.code) != self._family.width for event in chunk):
+            raise ValueError(f"expected {self._family.width} bytes for each point")
+        self._family.unpack(codes)
         self._codes += codes
 
-    def _is_better(self, f: float, event: Event) -> bool:
-        """Of equal ones the best is the one with the lowest id, as `Optimizer` has it."""
-        if self._best is None or f != self._best[0]:
-            return self._best is None or f < self._best[0]
-        return event.fate == TOLD and event.id < self._best[1]
-
     def _failure_message(self, event: Event, row: int) -> int:
-        text = event.failure or SAID_NOTHING
+        text = event.failure or RETURNED_NAN
         if text not in self._failure_messages and len(self._failure_messages) >= FAILURE_MESSAGES:
-            text = SAID_OTHERWISE
+            text = OTHER_FAILURES
         found = self._failure_messages.setdefault(text, [len(self._failure_messages), 0, row])
         found[1] += 1
         return found[0]
@@ -222,30 +190,33 @@ class Trace:
 
     def codes(self, since: int = 0) -> Points:
         """The points as codes, from the row `since` on."""
-        return self._packing.unpack(bytes(self._codes[since * self._packing.width :]))
+        return self._family.unpack(bytes(self._codes[since * self._family.width :]))
 
     @property
     def best(self) -> tuple[float, int, Points] | None:
         """The best value, its row and its code."""
         if self._best is None:
             return None
-        width, (f, _, row) = self._packing.width, self._best
-        return self.sign * f, row, self._packing.unpack(bytes(self._codes[row * width : (row + 1) * width]))[0]
+        width, (fun, _, row) = self._family.width, self._best
+        return self.sign * fun, row, self._family.unpack(bytes(self._codes[row * width : (row + 1) * width]))[0]
 
     @property
     def theta(self) -> Array | None:
         """As it is now; None if the algorithm has parts of its user's own, which a journal does not have."""
-        return None if self._opt is None else self._opt.theta
+        return None if self._run is None else self._run.search.theta.copy()
 
     @property
     def mode(self) -> Points | None:
         """The code of the most probable point; None where θ is not known."""
-        return None if self._opt is None else self._opt.algorithm.family.mode(self._opt._state.theta)
+        return None if self._run is None else self._run.mode
 
     @property
-    def steps(self) -> list[Step]:
-        """The iterations, at most `ROWS` of them; the last is always there."""
-        return _complete(self._steps.items, None if self._opt is None else self._step(self._opt), self._nit)
+    def steps(self) -> list[Info]:
+        """The iterations without θ, at most `ROWS` of them; the last is always there."""
+        kept = [info for _, info in self._steps.items]
+        if self._run is None or not self._nit or (kept and kept[-1].iteration == self._nit):
+            return kept
+        return [*kept, self._info(self._run)]
 
     @property
     def theta_history(self) -> tuple[list[str], NDArray[np.int64], Array]:
@@ -254,16 +225,16 @@ class Trace:
         For a bit that is the probability of a one, for a choice that of each option, for a number the place of the mean
         in its range.
         """
-        if self._opt is None:
+        if self._run is None:
             return [], np.zeros(0, dtype=np.int64), np.zeros((0, 0))
         items = self._theta_history.items
         if items[-1][0] < self._nit:
-            items = [*items, (self._nit, self._theta_row(self._opt))]
+            items = [*items, (self._nit, self._theta_row(self._run))]
         return self._heat[0], np.array([number for number, _ in items]), np.array([shade for _, shade in items])
 
     @property
     def _nit(self) -> int:
-        return 0 if self._opt is None else self._opt.nit
+        return 0 if self._run is None else self._run.nit
 
     @property
     def alpha(self) -> float | None:
@@ -306,14 +277,6 @@ class Trace:
         return low, high
 
 
-def _chunk(record: Record, number: int, most: int) -> list[tuple[int, Event]]:
-    """Rows from this number on, with their numbers."""
-    query = f"SELECT number, {COLUMNS} FROM events WHERE number >= ? ORDER BY number LIMIT ?"
-    with _explained(record.path):
-        rows = record._connection.execute(query, (number, most)).fetchall()
-    return [(number, Event._make(rest)) for number, *rest in rows]
-
-
 def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
     """Where the best value so far changes."""
     f = np.where(np.isnan(values), math.inf, sign * values)
@@ -327,9 +290,3 @@ def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
 def _quartiles(values: Array) -> Array:
     values = values[np.isfinite(values)]
     return np.quantile(values, [0.25, 0.5, 0.75]) if len(values) else np.full(3, math.nan)
-
-
-def _complete(items: Sequence[tuple[int, Step]], last: Step | None, nit: int) -> list[Step]:
-    """With the last iteration, if it was thinned out."""
-    kept = [step for _, step in items]
-    return [*kept, last] if last is not None and nit and (not kept or kept[-1].iteration < nit) else kept

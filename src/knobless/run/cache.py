@@ -1,12 +1,12 @@
-"""Points seen before: what a deterministic objective was already paid for.
+"""The cache of a deterministic objective: values of evaluated points, and candidates that wait for a value.
 
-Drawn points are sorted into new ones, to be evaluated; twins of one that is out for evaluation, which wait
-for its value; and known ones, whose value is at hand.
+A drawn point is new, to be evaluated; or equal to a pending one, whose value it waits for; or known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -15,27 +15,39 @@ from knobless.space.space import Space
 
 
 class Cache:
-    """The values of points, and who waits for which."""
+    """Values of points by their bytes, and for each pending point the ids that wait for it."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
         family = space.family
-        self._plain = family.dtype.kind == "i"  # a code is what is seen of it
+        self._plain = family.dtype.kind == "i"  # a code is what the objective sees
         self._values: dict[bytes, float] = {}
-        self._out: dict[bytes, list[int]] = {}  # ids that wait for a point; the first was handed out
+        self._waiting: dict[bytes, list[int]] = {}  # ids by point; the first of them was handed out
         self._keys: dict[int, bytes] = {}  # of the ids handed out
-        self._both = 0  # points that became known while they were out
+        self._both = 0  # points that became known while they were pending
+
+    @classmethod
+    def of(cls, space: Space, values: dict[bytes, float], waiting: dict[bytes, list[int]]) -> Self:
+        """Return a cache with these contents."""
+        cache = cls(space)
+        cache._values, cache._waiting = values, waiting
+        cache._keys = {ids[0]: key for key, ids in waiting.items()}
+        cache._both = sum(key in values for key in waiting)
+        return cache
 
     def __len__(self) -> int:
-        """Points known or on their way to be."""
-        return len(self._values) + len(self._out) - self._both
+        """Points known or pending."""
+        return len(self._values) + len(self._waiting) - self._both
 
-    def is_out(self, id: int) -> bool:
-        return id in self._keys
+    @property
+    def values(self) -> Mapping[bytes, float]:
+        """Values by the bytes of the point."""
+        return self._values
 
-    def pending_ids(self) -> list[int]:
-        """The ids handed out that have not come back."""
-        return list(self._keys)
+    @property
+    def waiting(self) -> Mapping[bytes, list[int]]:
+        """The ids that wait for a point; the first of them was handed out."""
+        return self._waiting
 
     @property
     def width(self) -> int:
@@ -43,26 +55,26 @@ class Cache:
         family = self._space.family
         return len(self._keys_of(np.zeros((1, family.variables), family.dtype))[0])
 
-    def contents(self) -> tuple[dict[bytes, float], dict[bytes, list[int]]]:
-        """The values of points, and the ids that wait for one; the first of them was handed out."""
-        return self._values, self._out
+    def is_pending(self, id: int) -> bool:
+        """Whether this candidate was handed out and has no value yet."""
+        return id in self._keys
 
-    def fill(self, values: dict[bytes, float], out: dict[bytes, list[int]]) -> None:
-        """With the contents of another."""
-        self._values, self._out = values, out
-        self._keys = {waiting[0]: key for key, waiting in out.items()}
-        self._both = sum(key in values for key in out)
+    def pending_ids(self) -> list[int]:
+        """Return the ids handed out that have no value yet."""
+        return list(self._keys)
 
-    def recall(self, code: Points) -> float | None:
+    def get(self, code: Points) -> float | None:
+        """Return the value of a point; None if it is not known."""
         return self._values.get(self._keys_of(code[None])[0])
 
-    def store(self, code: Points, value: float) -> None:
+    def put(self, code: Points, value: float) -> None:
+        """Store the value of a point."""
         key = self._keys_of(code[None])[0]
-        self._both += key in self._out and key not in self._values
+        self._both += key in self._waiting and key not in self._values
         self._values[key] = value
 
-    def meet(self, ids: Sequence[int], codes: Points) -> tuple[list[int], list[int], list[float]]:
-        """The rows of new points; and the ids of known ones, with their values. The others wait for a twin."""
+    def look_up(self, ids: Sequence[int], codes: Points) -> tuple[list[int], list[int], list[float]]:
+        """Return the rows of new points, and the ids of known ones with their values; the others wait."""
         new: list[int] = []
         known: list[int] = []
         values: list[float] = []
@@ -71,16 +83,16 @@ class Cache:
             if value is not None:
                 known.append(id)
                 values.append(value)
-            elif key in self._out:
-                self._out[key].append(id)
+            elif key in self._waiting:
+                self._waiting[key].append(id)
             else:
-                self._out[key] = [id]
+                self._waiting[key] = [id]
                 self._keys[id] = key
                 new.append(row)
         return new, known, values
 
-    def back(self, ids: Sequence[int], f: Array, keep: bool) -> tuple[Sequence[int], Array]:
-        """These points are no longer out, and their values are to be kept or not; both again, with their twins."""
+    def settle(self, ids: Sequence[int], f: Array, keep: bool) -> tuple[Sequence[int], Array]:
+        """End the pending state of these, and store their values if `keep`; return both with the ids that waited."""
         all_ids: list[int] = []
         all_f: list[float] = []
         for id, value in zip(ids, f.tolist(), strict=True):
@@ -89,10 +101,10 @@ class Cache:
                 self._both -= 1
             if keep:
                 self._values[key] = value
-            waiting = self._out.pop(key)
+            waiting = self._waiting.pop(key)
             all_ids += waiting
             all_f += [value] * len(waiting)
-        return (ids, f) if len(all_ids) == len(ids) else (all_ids, np.array(all_f))  # the same, if there were no twins
+        return (ids, f) if len(all_ids) == len(ids) else (all_ids, np.array(all_f))  # unchanged if no other waited
 
     def _keys_of(self, codes: Points) -> list[bytes]:
         seen = codes if self._plain else self._space.visible(codes)

@@ -19,12 +19,12 @@ import numpy as np
 from knobless._checks import boolean, count, objective_value, positive_real, real
 from knobless.core.algorithm import Algorithm
 from knobless.core.types import Points
-from knobless.journal.records import Journal
 
 from .candidates import Batch
-from .optimizer import Info, Optimizer
+from .iteration import Info
+from .optimizer import Optimizer
 from .progress import Bar
-from .recording import Log
+from .recording import Recording
 from .result import MESSAGES, History, Result, Status
 
 if TYPE_CHECKING:
@@ -162,13 +162,13 @@ class _Run:
             if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
                 raise TypeError(f"known[{i}]: expected a pair (point, value), got {pair!r}")
             name = f"known[{i}]"
-            self.known.append((opt.space.encode(pair[0], name), objective_value(pair[1], name)))
-        opt._on_iteration = self._report
+            self.known.append((opt.space.encode(pair[0], name), sign * objective_value(pair[1], name)))
+        opt.on_iteration = self._report
         self.improved_at = 0
         self.engine: Run | None = None
         self.bar: Bar | None = None
         self.pool: Pool | None = None
-        self.log: Log | None = None
+        self.log: Recording | None = None
         self.ahead: dict[int, float | Exception] = {}  # values that are here before those of earlier candidates
         self.recalled = False  # whether all of this iteration was found in the journal
         self.first: int | None = None  # the first candidate of all, whose error is shown at once
@@ -187,12 +187,13 @@ class _Run:
                 self.pool = stack.enter_context(pool_of(workers, self.fun, evaluation_timeout))
                 self.evaluate = self._in_parallel
             if journal is not None:
-                self.log = Log(Journal.of(journal), self.opt, self.sign, adopt)
+                direction = "minimize" if self.sign > 0 else "maximize"
+                self.log = Recording(journal, self.opt.run, self.opt.identity(direction), adopt)
                 stack.callback(self.log.close)
                 self.known = self.log.known(self.known)
                 self.log.note({"fun": _name_of(self.fun), "budget": self.budget})
             for code, value in self.known:
-                self.opt._add(code, self.sign * value)
+                self.opt.run.add(code, value)
             plain = self.pool is None and self.log is None
             self.compiled = _compiled(self.fun, self.opt, self.sign) if plain else None
             return self._result(self._until_the_end())
@@ -217,6 +218,8 @@ class _Run:
         opt = self.opt
         candidates = opt.ask()[: self.budget - opt.nfev]
         if not len(candidates):
+            if self.log is not None:
+                self.log.exhausted()
             return Status.EXHAUSTED if opt.complete else Status.CONVERGED
         status = self._spend(candidates)
         if status is None and opt.nfev >= self.budget:
@@ -276,7 +279,7 @@ class _Run:
         self.first = candidates.ids[0] if self.opt.nfev == 0 else None
         if self.log is None:
             return self.evaluate(candidates)
-        self.ahead = self.log.recall(candidates)
+        self.ahead = self.log.recall(candidates.ids)
         missing = [i for i, id in enumerate(candidates.ids) if id not in self.ahead]
         if self.recalled and missing:
             self.deadline = time.monotonic() + self.timeout  # what is recalled does not count

@@ -1,7 +1,8 @@
-"""Between a run of `minimize` and its journal: what is recorded is recalled, what is new is recorded as it comes.
+"""Between a run and its journal: values become rows, and rows become values again.
 
-To go on with a run is to run it again from its start, only that evaluations which the journal has are not made
-again. So whatever ends a run, and whatever is in its result, is as in a run that was never interrupted.
+Resuming a run repeats it from its start without the evaluations that the journal has. `Optimizer` does so at once, with
+`replay`. `minimize` does so as it goes, with `Recording.recall`: so whatever ends a run, and all of its result, are as
+in a run that was never interrupted. In a journal, values have the user's sign; here, they are minimized.
 """
 
 from __future__ import annotations
@@ -9,105 +10,238 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from knobless.core.types import Points
-from knobless.journal.records import ADDED, Event, Journal, JournalError
+import numpy as np
 
-from .candidates import TOLD, Batch, Failure, said
-from .optimizer import Entry, Optimizer, run_of
+from knobless.core.families import Family
+from knobless.core.types import Array, Points
+from knobless.journal.events import ADDED, TOLD, Event, Journal, JournalError
+from knobless.journal.identity import Identity
+from knobless.journal.sqlite import Writer
+
+from .candidates import Failure, traceback_of
+from .run_state import RunState, check_batch
+from .streams import Streams
 
 Value = float | Exception
+LONGEST = 2**14  # characters of a traceback that are recorded, the last ones
 
 
-class Log:
-    """The journal of a run: read to its end while the run repeats what it did before, then written."""
+class Rows(NamedTuple):
+    """Consecutive rows of one kind, recorded when the same number of candidates was drawn."""
 
-    def __init__(self, journal: Journal, opt: Optimizer, sign: float, adopt: bool) -> None:
-        self._opt, self._sign = opt, sign
-        self._entries: dict[int, Entry] = {}
+    drawn: int
+    fate: int
+    ids: Sequence[int]
+    codes: Points
+    f: Array
+    failures: Mapping[int, str]  # by position
+
+
+def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[Rows]:
+    """Decode the events of a journal, group by group."""
+    for (drawn, fate), group in groupby(events, key=attrgetter("drawn", "fate")):
+        each = list(group)
+        ids = [event.id for event in each]
+        adjacent = range(ids[0], ids[0] + len(ids))
+        codes = family.unpack(b"".join([event.code for event in each]))
+        f = sign * np.array([event.value for event in each], dtype=float)  # None becomes NaN
+        failures = {i: event.failure for i, event in enumerate(each) if event.failure}
+        yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, codes, f, failures)
+
+
+def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, drawn: int = 0) -> None:
+    """Draw and tell again what a journal has, and draw until so many are `drawn`; ValueError if it cannot have been."""
+    for rows in read_rows(events, family, sign):
+        run.redraw(rows.drawn)
+        if rows.fate == ADDED:
+            for code, value in zip(rows.codes, rows.f.tolist(), strict=True):
+                run.add(code, value)
+            continue
+        run.expect(rows.ids)
+        run.confirm(rows.ids, rows.codes)
+        if rows.fate == TOLD:
+            run.tell(rows.ids, rows.f, rows.failures)
+        else:
+            run.cancel(rows.ids)
+    run.redraw(drawn)
+    run.again = run.pending_ids()
+
+
+class Recording:
+    """The journal of a run, opened for writing: new, or one of the same identity.
+
+    With `adopt`, the run takes the random streams of a journal that exists.
+    """
+
+    def __init__(self, journal: Any, run: RunState, identity: Identity, adopt: bool) -> None:
+        self._run, self._sign = run, identity.sign
+        self._family = run.space.family
+        self._places: dict[int, tuple[int, int, int, bytes, int, int]] = {}
         self._here = f"pid {os.getpid()}@{socket.gethostname()}"
-        self._writer = opt._keep(journal, "minimize" if sign > 0 else "maximize", adopt)
-        # One iteration's rows at a time: all of them were recorded when the same number of candidates was drawn.
-        self._groups = groupby(self._writer.events(), key=attrgetter("drawn", "fate"))
-        self._turn()
-        self.resumed = self._key is not None  # whether there were evaluations before
+        journal = Journal.of(journal)
+        self._writer = writer = Writer(journal)
+        try:
+            self._begin(writer, identity, adopt)
+            writer.note(journal.meta)
+            writer.checkpoint()
+        except BaseException:
+            writer.close()
+            raise
+        self._rows: Iterator[Rows] = read_rows(writer.events(), self._family, self._sign)
+        self._next: Rows | None = None
 
-    def _turn(self) -> None:
-        self._key: tuple[int, int] | None
-        self._key, group = next(self._groups, (None, ()))
-        self._events = list(group)
+    def _begin(self, writer: Writer, identity: Identity, adopt: bool) -> None:
+        if "identity" not in writer.header:
+            check_batch(identity.batch, self._run.space.family)  # else it could not be read back
+            writer.put("identity", identity.data())
+            writer.put("created", time.time())
+            return
+        with writer.explained():
+            recorded = Identity.from_data(writer.header["identity"])
+            if adopt:
+                self._run.streams = Streams.from_data(recorded.rng)
+                identity = identity._replace(rng=recorded.rng)
+        differs = recorded.difference(identity)
+        if differs:
+            raise self._mismatch(differs)
 
     def close(self) -> None:
+        """Close the journal, so that another process can write to it."""
         self._writer.close()
 
     def note(self, meta: Mapping[str, Any]) -> None:
+        """Add to the notes of the journal."""
         self._writer.note(meta)
 
+    def explained(self) -> AbstractContextManager[None]:
+        """Turn errors caused by the contents of the journal into a `JournalError`."""
+        return self._writer.explained()
+
+    # From rows to values.
+
+    def replay(self) -> None:
+        """Bring the run to where the journal ends."""
+        with self.explained():
+            replay(self._run, self._writer.events(), self._family, self._sign, self._writer.header.get("drawn", 0))
+
     def known(self, given: list[tuple[Points, float]]) -> list[tuple[Points, float]]:
-        """The points that were known when the run began: those given, which are recorded, or those recorded."""
-        fresh, found = not self.resumed, list[Event]()
-        if self._key == (0, ADDED):
-            found = self._events
-            self._turn()
-        self.resumed = self._key is not None
-        rows = [self._opt._added(code, value) for code, value in given]
+        """Return the points known when the run began: those recorded, or those given, which are then recorded."""
+        fresh = not self._advance()
+        found: Rows | None = None
+        if self._next is not None and self._next[:2] == (0, ADDED):
+            found = self._next
+            self._advance()
+        recorded = [] if found is None else list(zip(found.codes, found.f.tolist(), strict=True))
         if not given:
-            data = b"".join([event.code for event in found])
-            values = [math.nan if event.value is None else event.value for event in found]
-            with self._writer.explained():
-                return list(zip(self._opt._packing.unpack(data), values, strict=True))
+            return recorded
         if fresh:
-            self._writer.append(*rows)
-        elif [event[3:5] for event in found] != [row[3:5] for row in rows]:
-            shown = f"there are {len(found)} points, here {len(rows)}" if len(found) != len(rows) else "they differ"
-            raise JournalError(f"{self._writer.path}: a journal of another run, known: {shown}")
+            self._writer.append([self._added(code, value) for code, value in given])
+        elif len(recorded) != len(given):
+            raise self._mismatch(f"known: journal has {len(recorded)} points, got {len(given)}")
+        elif [self._added(*pair)[3:5] for pair in recorded] != [self._added(*pair)[3:5] for pair in given]:
+            raise self._mismatch("known: journal has other points or values")
         return given
 
-    def recall(self, candidates: Batch) -> dict[int, Value]:
-        """What is recorded of these candidates, by their ids."""
-        if self._key != (self._opt._drawn, TOLD):
+    def recall(self, ids: Sequence[int]) -> dict[int, Value]:
+        """Return the recorded values of these candidates, by their ids."""
+        rows = self._next
+        if rows is None or rows[:2] != (self._run.drawn, TOLD):
             return {}
-        events = self._events
-        self._turn()
-        with self._writer.explained():
-            ids = run_of([event.id for event in events])
-            self._opt._confirm(ids, b"".join([event.code for event in events]))
-        found = {event.id: self._value(event) for event in events}
-        if len(found) < len(events):
-            raise JournalError(f"{self._writer.path}: cannot be gone on with: a candidate is recorded more than once")
-        return found if len(found) == len(candidates) else {id: found[id] for id in candidates.ids if id in found}
+        with self.explained():
+            self._run.confirm(rows.ids, rows.codes)
+        self._advance()
+        found = dict(zip(rows.ids, rows.f.tolist(), strict=True))
+        if len(found) < len(rows.ids):
+            raise JournalError(f"{self._writer.path}: cannot resume: duplicate candidate in journal")
+        values: dict[int, Value] = dict(found)
+        values |= {rows.ids[i]: Failure(text) for i, text in rows.failures.items()}
+        return values if len(values) == len(ids) else {id: values[id] for id in ids if id in values}
 
-    def _value(self, event: Event) -> Value:
-        if event.value is None:
-            return math.nan if event.failure is None else Failure(event.failure)
-        return self._sign * event.value
+    def _advance(self) -> bool:
+        with self.explained():
+            self._next = next(self._rows, None)
+        return self._next is not None
 
-    def expect(self, ids: Sequence[int]) -> None:
-        """These are to be recorded."""
-        if self._key is not None:
-            what = "there is more in it than `minimize` does, or something is missing before"
-            raise JournalError(f"{self._writer.path}: cannot be gone on with: {what} candidate {self._events[0].id}")
-        self._entries = {entry.id: entry for entry in self._opt._entries(ids, TOLD)}
+    def _mismatch(self, what: str) -> JournalError:
+        return JournalError(f"{self._writer.path}: journal does not match this run: {what}")
+
+    # From values to rows.
+
+    def expect(self, ids: Sequence[int], fate: int = TOLD) -> None:
+        """Prepare rows for pending candidates, whose values are recorded next."""
+        if self._next is not None:
+            raise JournalError(
+                f"{self._writer.path}: cannot resume: candidate {self._next.ids[0]} is not one that `minimize` would "
+                "evaluate here, or rows before it are missing"
+            )
+        run = self._run
+        drawn, packed, width = run.drawn, self._family.pack(run.codes_of(ids)), self._family.width
+        codes = [packed[i : i + width] for i in range(0, len(packed), width)]
+        places = zip(ids, codes, run.places_of(ids), strict=True)
+        self._places = {id: (drawn, fate, id, code, *place) for id, code, place in places}
 
     def record(self, id: int, value: Value, started: float, ended: float, worker: str | None = None) -> None:
-        """Commits a value the moment it has come."""
-        self._writer.append(self._row(id, value, started, ended, worker or self._here))
+        """Commit a value as soon as it is known."""
+        self.record_all((id,), (value,), started, ended, worker)
 
-    def record_all(self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float) -> None:
-        """Commits values that have come together."""
-        each = zip(ids, values, strict=True)
-        self._writer.append(*(self._row(id, value, started, ended, self._here) for id, value in each))
+    def record_all(
+        self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float, worker: str | None = None
+    ) -> None:
+        """Commit values that became known together."""
+        failures = {i: traceback_of(value) for i, value in enumerate(values) if isinstance(value, Exception)}
+        f = [math.nan if isinstance(value, Exception) else value for value in values]
+        self._append(ids, f, failures, started, ended, worker or self._here)
 
-    def _row(self, id: int, value: Value, started: float, ended: float, worker: str) -> tuple[Any, ...]:
-        entry = self._entries[id]
-        if isinstance(value, Exception):
-            return entry.row(None, said(value), started, ended, worker)
-        return entry.row(None if value != value else self._sign * value, None, started, ended, worker)
+    def told(self, ids: Sequence[int], fate: int, f: Array, failures: Mapping[int, str]) -> None:
+        """Commit what became of candidates of which the times are not known."""
+        self.expect(ids, fate)
+        self._append(ids, f.tolist(), failures, None, time.time(), None)
+
+    def added(self, code: Points, value: float) -> None:
+        """Commit a point that was evaluated elsewhere."""
+        self._writer.append([self._added(code, value)])
+
+    def exhausted(self) -> None:
+        """Commit how many candidates were drawn without a further one to evaluate."""
+        if self._run.drawn > self._writer.header.get("drawn", 0):
+            self._writer.put("drawn", self._run.drawn)
 
     def forget(self) -> None:
-        """The first evaluation has failed and is shown to the user, who will mend the objective and try again."""
+        """Delete the first evaluation, which failed: its error is raised, and the user starts again."""
         self._writer.clear()
+
+    def _append(
+        self,
+        ids: Sequence[int],
+        f: Sequence[float],
+        failures: Mapping[int, str],
+        started: float | None,
+        ended: float,
+        worker: str | None,
+    ) -> None:
+        rows = []
+        for i, (id, value) in enumerate(zip(ids, f, strict=True)):
+            drawn, fate, _, code, iteration, position = self._places[id]
+            failure = _shortened(failures[i]) if i in failures else None
+            stored = self._stored(value)
+            rows.append(Event(drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker))
+        self._writer.append(rows)
+
+    def _added(self, code: Points, value: float) -> Event:
+        run, packed = self._run, self._family.pack(code[None])
+        return Event(run.drawn, ADDED, -1, packed, self._stored(value), None, run.nit, -1, None, time.time(), None)
+
+    def _stored(self, value: float) -> float | None:
+        return None if math.isnan(value) else self._sign * value
+
+
+def _shortened(text: str) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= LONGEST else "… " + text[-LONGEST:]

@@ -1,19 +1,37 @@
-"""What a run leaves behind: the result, and its history as rows that pandas takes as they are."""
+"""What a run returns: the result, and its history."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
-from .optimizer import Info
+from .iteration import Info
+
+T = TypeVar("T")
 
 
 class Status(StrEnum):
-    """Why a run ended."""
+    """Why a run ended.
+
+    Attributes
+    ----------
+    BUDGET, TARGET, TIMEOUT, STALL
+        The limits given to `minimize`.
+    EXHAUSTED
+        Every point of the space was evaluated.
+    CONVERGED
+        Sampling yields no new points.
+    CALLBACK
+        The callback raised StopIteration.
+    INTERRUPTED
+        The run was interrupted from the keyboard.
+    FAILED
+        Every evaluation failed.
+    """
 
     BUDGET = "budget"
     TARGET = "target"
@@ -27,94 +45,120 @@ class Status(StrEnum):
 
 
 MESSAGES = {
-    Status.BUDGET: "The budget of evaluations is spent.",
-    Status.TARGET: "The target was reached.",
-    Status.TIMEOUT: "The time is up.",
-    Status.STALL: "There was no improvement for the number of evaluations given as stall.",
-    Status.EXHAUSTED: "Every point of the space was evaluated: the best is the optimum.",
-    Status.CONVERGED: "The distribution hardly yields a point that was not evaluated before; what is left is unlikely.",
-    Status.CALLBACK: "The callback asked to stop.",
-    Status.INTERRUPTED: "Interrupted from the keyboard; this is the result so far.",
-    Status.FAILED: "Every evaluation failed; the first one said: ",
+    Status.BUDGET: "Evaluation budget exhausted.",
+    Status.TARGET: "Target reached.",
+    Status.TIMEOUT: "Time limit reached.",
+    Status.STALL: "No improvement within the number of evaluations given as stall.",
+    Status.EXHAUSTED: "Every point of the space was evaluated: the best point is the optimum.",
+    Status.CONVERGED: "Converged: sampling yields no new points.",
+    Status.CALLBACK: "Stopped by the callback.",
+    Status.INTERRUPTED: "Interrupted from the keyboard.",
+    Status.FAILED: "Every evaluation failed. The first failure: ",
 }
 
 
-class Row(NamedTuple):
-    """One iteration; λ and ε are those in force after it."""
+class Thinned(Generic[T]):
+    """Items by their number, thinned out evenly so that there are always fewer than `length`."""
 
-    iteration: int
-    nfev: int
-    best: float
-    lam: int
-    eps: float
-    snr: float
-    entropy: float
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self.stride = 1
+        self.items: list[tuple[int, T]] = []
+
+    def keeps(self, number: int) -> bool:
+        """Whether an item of this number is kept."""
+        return number % self.stride == 0
+
+    def take(self, number: int, item: Callable[[], T]) -> None:
+        """Add an item, which is only computed if it is kept."""
+        if not self.keeps(number):
+            return
+        self.items.append((number, item()))
+        if len(self.items) == self._length:
+            self.stride *= 2
+            self.items = [each for each in self.items if self.keeps(each[0])]
 
 
-class History(Sequence[Row]):
-    """A row per iteration, thinned out evenly on long runs so that it never outgrows `LENGTH` rows.
+class History(Sequence[Info]):
+    """The iterations of a run, one `Info` each, without `theta`.
 
-    The last iteration is always there. A `callback` sees every iteration.
+    Long runs are thinned out evenly to fewer than `LENGTH` rows, of which the last iteration is always one. A
+    `callback` receives every iteration, with `theta`.
     """
 
     LENGTH = 2048
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
-        self.stride = 1
-        self._last: Row | None = None
+        self._rows = Thinned[Info](self.LENGTH)
+        self._last: Info | None = None
+
+    @property
+    def stride(self) -> int:
+        """Every so many iterations are kept."""
+        return self._rows.stride
 
     def keeps(self, iteration: int) -> bool:
-        return iteration % self.stride == 0
+        """Whether this iteration is kept if others follow."""
+        return self._rows.keeps(iteration)
 
     def append(self, info: Info) -> None:
-        row = Row(*info[:7])
-        if not self.keeps(row.iteration):
-            self._last = row
-            return
-        self._last = None
-        self._rows.append(row)
-        if len(self._rows) == self.LENGTH:
-            self.stride *= 2
-            self._rows = [row for row in self._rows if self.keeps(row.iteration)]
+        """Add an iteration."""
+        row = info._replace(theta=None)
+        self._last = None if self.keeps(info.iteration) else row
+        self._rows.take(info.iteration, lambda: row)
 
-    def _all(self) -> list[Row]:
-        return self._rows if self._last is None else [*self._rows, self._last]
+    def _all(self) -> list[Info]:
+        rows = [row for _, row in self._rows.items]
+        return rows if self._last is None else [*rows, self._last]
 
     def __len__(self) -> int:
-        return len(self._rows) + (self._last is not None)
+        return len(self._rows.items) + (self._last is not None)
 
     @overload
-    def __getitem__(self, index: int) -> Row: ...
+    def __getitem__(self, index: int) -> Info: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+    def __getitem__(self, index: slice) -> list[Info]: ...
+    def __getitem__(self, index: int | slice) -> Info | list[Info]:
         return self._all()[index]
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame."""
+        """Return the rows as a pandas DataFrame, one column per field of `Info` except `theta`."""
         try:
             import pandas
         except ImportError:
             raise ImportError("history.to_pandas() needs pandas: pip install pandas") from None
-        return pandas.DataFrame(self._all(), columns=Row._fields)
+        return pandas.DataFrame([row[:-1] for row in self._all()], columns=Info._fields[:-1])
 
     def __repr__(self) -> str:
-        return f"History of {len(self)} rows: {', '.join(Row._fields)}"
+        return f"History of {len(self)} rows: {', '.join(Info._fields[:-1])}"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What `minimize` returns.
+    """What `minimize` and `maximize` return.
 
-    x, fun      the best point and its value; None and NaN if no evaluation succeeded
-    mode        the most probable point, what to take when the objective is noisy
-    mode_fun    what it gave, averaged over its recent evaluations; None if there were none
-    nfev, nit   evaluations and iterations
-    success     whether there is a point and, if a target was given, it was reached
-    status      why the run ended, and as a sentence: message
-    failures    evaluations that raised or gave NaN; failure: what the first of them said
-    history     a row per iteration; history.to_pandas() for a frame
+    Attributes
+    ----------
+    x, fun
+        The best point and its objective value; None and NaN if no evaluation succeeded.
+    mode
+        The most probable point, to be used if the objective is noisy.
+    mode_fun : float or None
+        The mean of its recent objective values; None if there are none.
+    nfev, nit : int
+        Evaluations and iterations.
+    success : bool
+        Whether there is a best point and, if a target was given, it was reached.
+    status : Status
+        Why the run ended.
+    message : str
+        The same as a sentence.
+    failures : int
+        Evaluations that raised or returned NaN.
+    failure : str or None
+        The message of the first of them, in the order of the candidates.
+    history : History
+        One row per iteration; `history.to_pandas()` returns a data frame.
     """
 
     x: Any
@@ -136,7 +180,10 @@ class Result:
             ("success", f"{self.success} ({self.status})"),
             ("fun", f"{self.fun:.10g}"),
             ("x", _shown(self.x)),
-            ("mode", _shown(self.mode) + ("" if self.mode_fun is None else f", which gave {self.mode_fun:.10g}")),
+            (
+                "mode",
+                _shown(self.mode) + ("" if self.mode_fun is None else f", with value {self.mode_fun:.10g}"),
+            ),
             ("nfev", f"{self.nfev} evaluations, {self.failures} failed"),
             ("nit", f"{self.nit} iterations"),
         ]

@@ -1,11 +1,11 @@
-"""Snapshots: an optimizer between two calls as one file, for those who keep their own records.
+"""Snapshots: the state of a run in one file, for programs that keep their own records.
 
     opt.save("run.json")
     opt = Optimizer.load("run.json", space)
 
-All that an optimizer holds is in it, the states of its generators and the candidates that are out among it, so that
-what follows is what would have followed. A file is written whole or not at all. It is JSON, with arrays as their
-bytes: data, never code.
+A file has the identity of the run and its `RunState`, random streams and pending candidates included, so that the
+loaded run continues as the saved one would have. It is replaced as a whole. It is JSON, with arrays as their bytes:
+data, never code.
 """
 
 from __future__ import annotations
@@ -15,230 +15,198 @@ import os
 from base64 import b64encode
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from knobless.core.algorithm import Algorithm
-from knobless.core.data import difference, floats, listed, octets, parsed, text, whole, whole_at
-from knobless.core.description import algorithm_of
+from knobless._files import write_atomic
+from knobless.core.data import floats, listed, octets, parsed, text, whole, whole_at
 from knobless.core.families import Family
 from knobless.core.states import state_data, state_of
 from knobless.core.types import Points
-from knobless.space.codec import space_data
-from knobless.space.space import Space
+from knobless.journal.events import CANCELLED, TOLD
+from knobless.journal.identity import Identity
 
-from .candidates import CANCELLED, OUT, TOLD, Iteration
-
-if TYPE_CHECKING:
-    from .optimizer import Optimizer
+from .cache import Cache
+from .iteration import PENDING, Best, FirstFailure, Iteration, Late
+from .run_state import MOST_WORDS, RunState
+from .streams import Streams
 
 FORMAT = "knobless snapshot"
-VERSION = 2  # 1 had the loop's state alone
+VERSION = 3
 LARGEST = 2**30  # bytes of a file
 
 
 class SnapshotError(ValueError):
-    """A snapshot that cannot be written or read, or that belongs to another space; says which, and why."""
+    """A snapshot that cannot be written or read, or that belongs to another run.
+
+    The message begins with the path of the file and gives the reason.
+    """
 
 
 # Writing.
 
 
-def save(opt: Optimizer, path: str | os.PathLike[str]) -> None:
-    """Writes it whole or not at all: under another name first, then on the disk, then in its place."""
-    path = Path(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    data = {"format": FORMAT, "version": VERSION, "identity": opt._identity("minimize"), "state": _state_data(opt)}
-    with _explained(path):
-        try:
-            with part.open("w", encoding="ascii") as file:
-                json.dump(data, file)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                part.unlink()
-            raise
-        _settle(path.parent)
+def save(path: str | os.PathLike[str], identity: Identity, run: RunState) -> None:
+    """Write the state of a run to a file, which is replaced as a whole."""
+    data = {"format": FORMAT, "version": VERSION, "identity": identity.data(), "state": packed(run)}
+    with explained(path):
+        write_atomic(path, json.dumps(data))
 
 
-def _settle(folder: Path) -> None:
-    """The new name is on the disk too, where folders can be asked for that."""
-    with suppress(OSError):
-        where = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(where)
-        finally:
-            os.close(where)
-
-
-def _state_data(opt: Optimizer) -> dict[str, Any]:
-    packing, memory = opt.space.family, opt._cache
-    late = [[id, each.iteration, each.position] for id, each in opt._late.items()]
-    codes = np.array([each.code for each in opt._late.values()]) if late else opt._initial_points[:0]
+def packed(run: RunState) -> dict[str, Any]:
+    """Return the state of a run as plain data."""
+    family = run.space.family
+    late = [[id, each.iteration, each.position] for id, each in run.late.items()]
+    codes = np.array([each.code for each in run.late.values()]) if late else run.initial_points[:0]
     return {
-        "algorithm": state_data(opt.algorithm, opt._state),
-        "initial_points": _packed(packing, opt._initial_points),
-        "iteration": _iteration_data(packing, opt._iteration, opt._initial_points),
-        "recent": [_iteration_data(packing, each, opt._initial_points) for each in opt._recent],
+        "rng": run.streams.data(),
+        "algorithm": state_data(run.algorithm, run.search),
+        "initial_points": _packed(family, run.initial_points),
+        "iteration": _iteration_data(family, run.iteration, run.initial_points),
+        "recent": [_iteration_data(family, each, run.initial_points) for each in run.recent],
         "late": late,
-        "late_codes": _packed(packing, codes),
-        "again": opt._again,
-        "best": None if opt._best is None else _best_data(packing, opt._best),
-        "memory": None if memory is None else _memory_data(*memory.contents()),
-        "stale": opt._stale,
-        "nit": opt.nit,
-        "nfev": opt.nfev,
-        "failures": opt.failures,
-        "failure": opt.failure,
+        "late_codes": _packed(family, codes),
+        "again": run.again,
+        "best": None if run.best is None else _best_data(family, run.best),
+        "failure": None if run.failure is None else list(run.failure),
+        "cache": None if run.cache is None else _cache_data(run.cache),
+        "stale": run.stale,
+        "nit": run.nit,
+        "nfev": run.nfev,
+        "failures": run.failures,
     }
 
 
-def _iteration_data(packing: Family, iteration: Iteration, none: Points) -> dict[str, Any]:
+def _iteration_data(family: Family, iteration: Iteration, none: Points) -> dict[str, Any]:
     codes = iteration.codes if iteration.drawn else none[:0]
     return {
         "first": iteration.first,
         "size": iteration.size,
         "n_initial_points": iteration.n_initial_points,
-        "codes": _packed(packing, codes),
-        "f": text(iteration._f),
-        "fate": b64encode(bytes(iteration._fate)).decode(),
+        "codes": _packed(family, codes),
+        "f": text(iteration.f),
+        "fates": b64encode(bytes(iteration.fates)).decode(),
     }
 
 
-def _best_data(packing: Family, best: tuple[float, int, Points]) -> dict[str, Any]:
-    value, id, code = best
-    return {"value": text(np.array([value])), "id": id, "code": _packed(packing, code[None])}
+def _best_data(family: Family, best: Best) -> dict[str, Any]:
+    fun, id, code = best
+    return {"fun": text(np.array([fun])), "id": id, "code": _packed(family, code[None])}
 
 
-def _memory_data(values: dict[bytes, float], out: dict[bytes, list[int]]) -> dict[str, Any]:
+def _cache_data(cache: Cache) -> dict[str, Any]:
     return {
-        "points": b64encode(b"".join(values)).decode(),
-        "values": text(np.array([*values.values()])),
-        "out": b64encode(b"".join(out)).decode(),
-        "waiting": [*out.values()],
+        "points": b64encode(b"".join(cache.values)).decode(),
+        "values": text(np.array([*cache.values.values()])),
+        "pending": b64encode(b"".join(cache.waiting)).decode(),
+        "waiting": [*cache.waiting.values()],
     }
 
 
-def _packed(packing: Family, codes: Points) -> str:
-    return b64encode(packing.pack(codes)).decode() if len(codes) else ""
+def _packed(family: Family, codes: Points) -> str:
+    return b64encode(family.pack(codes)).decode() if len(codes) else ""
 
 
 # Reading.
 
 
-def load(made: type[Optimizer], path: str | os.PathLike[str], space: Any, algorithm: Algorithm | None) -> Optimizer:
-    """The optimizer that was saved."""
-    path, space = Path(path), Space.of(space)
-    with _explained(path):
-        data = _read(path)
-        identity = data.get("identity")
-        if not isinstance(identity, dict):
-            raise ValueError("there is no identity")
-        differs = difference(identity.get("space"), space_data(space), "space", "snapshot")
-        if differs:
-            raise SnapshotError(f"{path}: a snapshot of another run, {differs}")
-        algorithm = algorithm_of(identity.get("algorithm"), space.family) if algorithm is None else algorithm
-        if algorithm is None:
-            raise SnapshotError(f"{path}: the algorithm has parts of its user's own; pass it to load(algorithm=)")
-        batch, deterministic = whole_at(identity, "batch", least=1), identity.get("deterministic")
-        opt = made(space, algorithm, None, 0, batch, deterministic)  # type: ignore[arg-type]
-        differs = difference(identity.get("algorithm"), opt._identity("minimize")["algorithm"], "algorithm", "snapshot")
-        if differs:
-            raise SnapshotError(f"{path}: a snapshot of another run, {differs}")
-        opt._take_streams(identity)
-        packing = space.family
-        x0 = identity.get("x0")
-        opt._x0 = None if x0 is None else packing.unpack(bytes.fromhex(x0))[0]
-        _restore(opt, packing, _dict(data, "state"))
-        return opt
-
-
-def _read(path: Path) -> dict[str, Any]:
+def read(path: str | os.PathLike[str]) -> tuple[Identity, dict[str, Any]]:
+    """Return the identity and the packed state in a file."""
+    path = Path(path)
     if not path.is_file():
-        raise ValueError("there is no such file")
+        raise SnapshotError(f"{path}: cannot open: no such file")
     if path.stat().st_size > LARGEST:
         raise ValueError(f"expected at most {LARGEST} bytes, got {path.stat().st_size}")
     data = parsed(path.read_text(encoding="ascii"))
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError("it is a file of another kind")
     if data.get("version") != VERSION:
-        raise ValueError(f"it is of version {data.get('version')!r:.20}, and this library knows version {VERSION}")
-    return data
+        version = data.get("version")
+        raise SnapshotError(f"{path}: cannot resume: expected snapshot format {VERSION}, got format {version!r:.20}")
+    return Identity.from_data(_dict(data, "identity")), _dict(data, "state")
 
 
-def _restore(opt: Optimizer, packing: Family, data: dict[str, Any]) -> None:
-    from .optimizer import WORDS, Late
+def check(recorded: Identity, given: Identity, path: str | os.PathLike[str]) -> None:
+    """SnapshotError if a snapshot belongs to another run."""
+    differs = recorded.difference(given, "snapshot")
+    if differs:
+        raise SnapshotError(f"{path}: snapshot does not match this run: {differs}")
 
-    family = opt.algorithm.family
-    opt._state = state_of(opt.algorithm, data["algorithm"], opt._x0)
-    if opt.lam * family.words > WORDS:
-        raise ValueError(f"lam_r: {opt.lam} samples are more than a snapshot may ask for")
-    opt._initial_points = _codes(packing, data, "initial_points")
-    opt._iteration = _iteration_of(packing, _dict(data, "iteration"))
-    recent = [_iteration_of(packing, each) for each in listed(data, "recent")]
-    opt._recent, opt._kept = deque(recent), sum(each.drawn for each in recent)
-    late, codes = listed(data, "late"), _codes(packing, data, "late_codes")
-    opt._late = {
+
+def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
+    """Bring a run from its start to the packed state; ValueError if it cannot have been one."""
+    family = run.space.family
+    run.streams = Streams.from_data(identity.rng, _dict(data, "rng"))
+    run.search = state_of(run.algorithm, data["algorithm"], run.x0)
+    if run.lam * run.algorithm.family.words > MOST_WORDS:
+        raise ValueError(f"lam_r: {run.lam} samples are more than a snapshot may ask for")
+    run.initial_points = _codes(family, data, "initial_points")
+    run.iteration = _iteration_of(family, _dict(data, "iteration"))
+    run.recent = deque(_iteration_of(family, each) for each in listed(data, "recent"))
+    run.n_recent = sum(each.drawn for each in run.recent)
+    late, codes = listed(data, "late"), _codes(family, data, "late_codes")
+    run.late = {
         whole(id): Late(whole(nit), whole(position), code)
         for (id, nit, position), code in zip(late, codes, strict=True)
     }
-    opt._again = [whole(id) for id in listed(data, "again")]
-    best = data.get("best")
+    run.again = [whole(id) for id in listed(data, "again")]
+    best, failure = data.get("best"), data.get("failure")
     if best is not None:
-        opt._best = float(floats(best, "value")[0]), whole(best["id"], least=-1), _codes(packing, best, "code")[0]
-    if opt._cache is not None:
-        opt._cache.fill(*_memory_of(_dict(data, "memory"), opt._cache.width))
-    opt._stale, opt.nit, opt.nfev, opt.failures = (whole_at(data, k) for k in ("stale", "nit", "nfev", "failures"))
-    opt.failure = data.get("failure")
-    if not isinstance(opt.failure, str | None):
-        raise ValueError(f"failure: expected text, got {opt.failure!r:.100}")
-    known = {*opt._late, *range(opt._iteration.first, opt._drawn)}
-    waiting = [] if opt._cache is None else opt._cache.contents()[1].values()
-    early = all(id < opt._iteration.first for id in opt._late)
-    if not (early and known.issuperset(opt._again) and all(known.issuperset(each) for each in waiting)):
-        raise ValueError("expected candidates that are out")
+        fun, id = float(floats(best, "fun")[0]), whole(best["id"], least=-1)
+        run.best = Best(fun, id, _codes(family, best, "code")[0])
+    if failure is not None:
+        id, message = listed(data, "failure")
+        if not isinstance(message, str):
+            raise ValueError(f"failure: expected text, got {message!r:.100}")
+        run.failure = FirstFailure(whole(id), message)
+    if run.cache is not None:
+        run.cache = Cache.of(run.space, *_cache_of(_dict(data, "cache"), run.cache.width))
+    run.stale, run.nit, run.nfev, run.failures = (whole_at(data, k) for k in ("stale", "nit", "nfev", "failures"))
+    known = {*run.late, *range(run.iteration.first, run.drawn)}
+    waiting = [] if run.cache is None else run.cache.waiting.values()
+    early = all(id < run.iteration.first for id in run.late)
+    if not (early and known.issuperset(run.again) and all(known.issuperset(each) for each in waiting)):
+        raise ValueError("expected pending candidates")
 
 
-def _iteration_of(packing: Family, data: Any) -> Iteration:
+def _iteration_of(family: Family, data: Any) -> Iteration:
     if not isinstance(data, dict):
         raise ValueError("expected an iteration")
     iteration = Iteration(whole_at(data, "first"), whole_at(data, "size", least=1), whole_at(data, "n_initial_points"))
-    codes, f = _codes(packing, data, "codes"), floats(data, "f")
-    fate = bytearray(octets(data, "fate"))
-    if len(fate) != len(codes) or not len(f) <= len(codes) or not set(fate) <= {OUT, TOLD, CANCELLED}:
-        raise ValueError("expected what became of each candidate")
+    codes, f = _codes(family, data, "codes"), floats(data, "f")
+    fates = bytearray(octets(data, "fates"))
+    if len(fates) != len(codes) or not len(f) <= len(codes) or not set(fates) <= {PENDING, TOLD, CANCELLED}:
+        raise ValueError("expected the state of each candidate")
     if len(codes):
         iteration.extend(codes)
-        iteration._f, iteration._fate = f, fate
-        iteration.missing = fate.count(OUT, 0, iteration.size) + max(iteration.size - len(codes), 0)
+        iteration.f, iteration.fates = f, fates
+        iteration.count_missing()
     return iteration
 
 
-def _memory_of(data: dict[str, Any], width: int) -> tuple[dict[bytes, float], dict[bytes, list[int]]]:
-    points, out = (_chunks(octets(data, name), width) for name in ("points", "out"))
+def _cache_of(data: dict[str, Any], width: int) -> tuple[dict[bytes, float], dict[bytes, list[int]]]:
+    points, pending = (_chunks(octets(data, name), width) for name in ("points", "pending"))
     waiting = [[whole(id) for id in each] for each in listed(data, "waiting")]
     if not all(waiting):
-        raise ValueError("waiting: expected somebody")
+        raise ValueError("waiting: expected at least one candidate for each point")
     values = floats(data, "values").tolist()
-    return dict(zip(points, values, strict=True)), dict(zip(out, waiting, strict=True))
+    return dict(zip(points, values, strict=True)), dict(zip(pending, waiting, strict=True))
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Whatever is wrong with the file, in this library's own words."""
+def explained(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn errors caused by the file at `path` into a `SnapshotError` that names it."""
     try:
         yield
     except SnapshotError:
         raise
     except (OSError, MemoryError) as error:
-        raise SnapshotError(f"{path}: {error or type(error).__name__}") from error
+        raise SnapshotError(f"{path}: {str(error) or type(error).__name__}") from error
     except (ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
-        raise SnapshotError(f"{path}: not a snapshot as this library writes it: {error}") from error
+        raise SnapshotError(f"{path}: not a valid snapshot: {error}") from error
 
 
 def _chunks(data: bytes, width: int) -> list[bytes]:
@@ -253,5 +221,5 @@ def _dict(data: Any, name: str) -> dict[str, Any]:
     return data[name]
 
 
-def _codes(packing: Family, data: Any, name: str) -> Points:
-    return packing.unpack(octets(data, name))
+def _codes(family: Family, data: Any, name: str) -> Points:
+    return family.unpack(octets(data, name))

@@ -1,0 +1,111 @@
+"""The rows of a journal and where it is written, as plain values."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+TOLD, CANCELLED, ADDED = 1, 2, 3  # what a row records: an evaluation, a cancellation, a point evaluated elsewhere
+
+
+class JournalError(ValueError):
+    """A journal that cannot be opened, read or written, or that belongs to another run.
+
+    The message begins with the path of the journal and gives the reason.
+    """
+
+
+@dataclass(frozen=True)
+class Journal:
+    """Where a run is recorded, with notes.
+
+    Parameters
+    ----------
+    path : path-like
+        The SQLite file. It is created if it does not exist.
+    meta : mapping, optional
+        Notes that are stored in the journal; anything that JSON can represent.
+
+    Raises
+    ------
+    TypeError
+        If `path` is not a path, or if `meta` cannot be represented in JSON.
+
+    Examples
+    --------
+    >>> kl.minimize(fun, space, budget=1000, journal=kl.Journal("run.sqlite", {"data": "2024-05"}))  # doctest: +SKIP
+    """
+
+    path: str | os.PathLike[str]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, (str, os.PathLike)) or not Path(self.path).name:
+            raise TypeError(f"journal: expected a path, got {self.path!r}")
+        try:
+            json.dumps(dict(self.meta))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"meta: expected a dict that JSON can represent, got {self.meta!r}: {error}") from None
+
+    @classmethod
+    def of(cls, journal: Any) -> Journal:
+        """Return `journal`, which is a `Journal` or a path, as a `Journal`."""
+        return journal if isinstance(journal, cls) else cls(journal)
+
+
+class Event(NamedTuple):
+    """One row of a journal.
+
+    Attributes
+    ----------
+    drawn : int
+        Candidates drawn before this row was written, so that a replay draws the same ones before it.
+    fate : int
+        1 for an evaluation, 2 for a cancelled candidate, 3 for a point that was evaluated elsewhere.
+    id : int
+        The candidate; −1 for a point evaluated elsewhere.
+    code : bytes
+        The packed point; `Record.point` decodes it.
+    value : float or None
+        The objective value with the user's sign; None if the evaluation failed.
+    failure : str or None
+        The traceback, if the evaluation raised.
+    iteration, position : int
+        The iteration of the candidate and its index in it.
+    started, ended : float or None
+        Times in seconds since the epoch.
+    worker : str or None
+        Where the objective was evaluated.
+    """
+
+    drawn: int
+    fate: int
+    id: int
+    code: bytes
+    value: float | None
+    failure: str | None
+    iteration: int
+    position: int
+    started: float | None
+    ended: float | None
+    worker: str | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is an evaluation that raised or returned NaN."""
+        return self.fate == TOLD and self.value is None
+
+
+class Counts(NamedTuple):
+    """Numbers of rows of each kind, and the times of the first start and the last end."""
+
+    evaluations: int
+    failures: int
+    cancelled: int
+    added: int
+    started: float | None
+    ended: float | None

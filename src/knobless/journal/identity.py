@@ -1,0 +1,90 @@
+"""What run a file belongs to, as plain data that can be stored, read back and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from knobless.core.data import difference
+
+KINDS: dict[str, Any] = {
+    "direction": str,
+    "batch": int,
+    "deterministic": bool,
+    "x0": str | None,
+    "rng": dict,
+}
+
+
+class Identity(NamedTuple):
+    """The facts that determine a run, apart from the objective: two runs with the same identity draw the same points.
+
+    Attributes
+    ----------
+    space, algorithm
+        As `knobless.space.codec` describes them.
+    direction : str
+        "minimize" or "maximize".
+    batch : int
+        Evaluations that run at once.
+    deterministic : bool
+        Whether the objective is deterministic.
+    x0 : str or None
+        The packed initial point, in hexadecimal.
+    rng : dict
+        The seed, if there is one, and the random streams at the start of the run.
+    """
+
+    space: Any
+    direction: str
+    batch: int
+    deterministic: bool
+    x0: str | None
+    algorithm: Any
+    rng: dict[str, Any]
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Identity:
+        """Return the identity that `data` describes; ValueError if it is none."""
+        for name, kind in KINDS.items():
+            value = data.get(name)
+            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+                raise ValueError(f"{name}: expected {getattr(kind, '__name__', kind)}, got {value!r:.100}")
+        if data["direction"] not in ("minimize", "maximize"):
+            raise ValueError(f"direction: expected minimize or maximize, got {data['direction']!r:.100}")
+        if data["batch"] < 1:
+            raise ValueError(f"batch: expected an integer of at least 1, got {data['batch']!r:.100}")
+        return cls(**{name: data.get(name) for name in cls._fields})  # type: ignore[arg-type]
+
+    def data(self) -> dict[str, Any]:
+        """Return plain data for a file."""
+        return self._asdict()
+
+    @property
+    def sign(self) -> float:
+        """The factor with which objective values are minimized."""
+        return -1.0 if self.direction == "maximize" else 1.0
+
+    @property
+    def seed(self) -> Any:
+        """The seed of the run; None if it was started from a generator."""
+        return self.rng.get("seed")
+
+    def difference(self, other: Identity, source: str = "journal") -> str | None:
+        """Describe the first difference between this identity, read from `source`, and that of the run at hand."""
+        for name, there, here in zip(self._fields, self, other, strict=True):
+            differs = _rng_difference(there, here, source) if name == "rng" else difference(there, here, name, source)
+            if differs:
+                return differs
+        return None
+
+
+def _rng_difference(there: dict[str, Any], here: dict[str, Any], source: str) -> str | None:
+    """Describe how two random streams differ: by their seeds, if both are known."""
+    if difference(there | {"seed": None}, here | {"seed": None}, "rng", source) is None:
+        return None
+    hint = f"(rng=None takes the seed of the {source})"
+    seeds = there.get("seed"), here.get("seed")
+    if None in seeds or seeds[0] == seeds[1]:
+        return f"rng: {source} has another generator or another state of it {hint}"
+    return f"rng: {source} has the seed {seeds[0]}, got {seeds[1]} {hint}"

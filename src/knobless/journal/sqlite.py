@@ -1,0 +1,360 @@
+"""The SQLite file of a journal: its schema, its lock, connections to it, and the one that writes.
+
+An untrusted file is data, never code: a connection runs nothing that is stored in the file, the schema must be exactly
+the one below, and the types of all values are checked before any of them is used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from knobless.core.data import parsed
+
+from .events import TOLD, Event, Journal, JournalError
+
+APPLICATION = 0x6B6E6F62  # "knob", in the field where SQLite stores which application a file belongs to
+VERSION = 2
+LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it takes memory
+SECOND = 1.0  # between two syncs, at most, while rows are written
+LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
+PAGE = 1024  # bytes of a page, a quarter of the default: each commit writes at least one, and rows are short
+LOG = 2**22  # bytes of the write-ahead log before a checkpoint
+
+HEADER = "CREATE TABLE header (name TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID"
+# The value has no declared type: a column of type REAL would store −0.0 as 0.
+EVENTS = """CREATE TABLE events (
+    number INTEGER PRIMARY KEY,
+    drawn INTEGER NOT NULL,
+    fate INTEGER NOT NULL,
+    id INTEGER NOT NULL,
+    code BLOB NOT NULL,
+    value,
+    failure TEXT,
+    iteration INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    started REAL,
+    ended REAL,
+    worker TEXT
+)"""
+COLUMNS = ", ".join(Event._fields)
+INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+SELECT = f"SELECT {COLUMNS} FROM events"
+SOUND = """typeof(drawn) = 'integer' AND drawn >= 0 AND fate IN (1, 2, 3) AND typeof(fate) = 'integer'
+    AND typeof(id) = 'integer' AND typeof(iteration) = 'integer' AND typeof(position) = 'integer'
+    AND typeof(code) = 'blob' AND typeof(value) IN ('real', 'null') AND typeof(failure) IN ('text', 'null')
+    AND typeof(started) IN ('real', 'null') AND typeof(ended) IN ('real', 'null')
+    AND typeof(worker) IN ('text', 'null')"""
+
+
+class Writer:
+    """A journal opened for writing, by one process at a time.
+
+    `header` holds what was stored with `put` before the journal was opened; it is empty for a new one.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.path = Path(journal.path)
+        self._pid = os.getpid()
+        with explained(self.path):
+            try:
+                real = self.path.resolve()  # one lock per file, whatever path leads to it
+            except (OSError, RuntimeError) as error:
+                raise JournalError(f"{self.path}: cannot open: {error}") from error
+            lock = Lock(real)
+        try:
+            self._connection = connect(real, writable=True)
+        except BaseException:
+            lock.release()
+            raise
+        self._close = weakref.finalize(self, _close, self._connection, lock, self._pid)
+        self.header: dict[str, Any] = {}
+        self._synced = self._appended = -math.inf
+        try:
+            with explained(self.path):
+                if is_new(self._connection):
+                    self._create()
+                else:
+                    inspect(self._connection, self.path)
+                    self._connection.execute("PRAGMA journal_mode = WAL")
+                    self.header = read_header(self._connection)
+                # A commit then hands its row to the operating system; `append` syncs where that is worth it.
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+                self._connection.execute(f"PRAGMA wal_autocheckpoint = {LOG // PAGE}")
+        except BaseException:
+            self.close()
+            raise
+
+    def _create(self) -> None:
+        self._connection.execute(f"PRAGMA page_size = {PAGE}")
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        with transaction(self._connection):
+            self._connection.execute(HEADER)
+            self._connection.execute(EVENTS)
+            self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            self._connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def put(self, name: str, data: Any) -> None:
+        """Store plain data in the header."""
+        self._check_process()
+        with explained(self.path):
+            self._connection.execute("INSERT OR REPLACE INTO header VALUES (?, ?)", (name, json.dumps(data)))
+        self.header[name] = data
+
+    def note(self, meta: Mapping[str, Any]) -> None:
+        """Add to the notes."""
+        if meta:
+            self.put("meta", self.header.get("meta", {}) | dict(meta))
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the file, so that the header can be read without the log."""
+        with explained(self.path):
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def events(self) -> Iterator[Event]:
+        """Iterate over the rows in the order in which they were written."""
+        return select(self._connection, self.path)
+
+    def explained(self) -> AbstractContextManager[None]:
+        """Turn errors caused by the contents of this file into a `JournalError`."""
+        return explained(self.path)
+
+    def append(self, rows: Sequence[Event]) -> None:
+        """Commit these rows, all of them or none."""
+        if not rows:
+            return
+        self._check_process()
+        connection, now = self._connection, time.monotonic()
+        started, ended = rows[-1][8:10]
+        spent = now - self._appended  # of a serial evaluation, whatever happens to the system's clock meanwhile
+        if started is not None and ended is not None:
+            spent = max(spent, ended - started) if ended >= started else math.inf
+        wait = spent > LONG or now - self._synced > SECOND
+        try:
+            if wait:  # for this commit, and with it all before
+                connection.execute("PRAGMA synchronous = FULL")
+                self._synced = now
+            if len(rows) == 1:
+                connection.execute(INSERT, rows[0])
+            else:
+                with transaction(connection):
+                    connection.executemany(INSERT, rows)
+            if wait:
+                connection.execute("PRAGMA synchronous = NORMAL")
+            self._appended = now
+        except (sqlite3.Error, OverflowError) as error:
+            raise JournalError(
+                f"{self.path}: cannot record an evaluation: {error}. Rows recorded before are not affected"
+            ) from error
+
+    def clear(self) -> None:
+        """Delete all evaluations, if every one of them failed."""
+        self._check_process()
+        with explained(self.path), transaction(self._connection):
+            if self._connection.execute(f"SELECT max(value) FROM events WHERE fate = {TOLD}").fetchone()[0] is None:
+                self._connection.execute(f"DELETE FROM events WHERE fate = {TOLD}")
+
+    def _check_process(self) -> None:
+        """JournalError in a process forked from the one that opened the journal: both would write the same rows."""
+        if os.getpid() != self._pid:
+            raise JournalError(
+                f"{self.path}: cannot write: it is open in process {self._pid}, from which this one was forked"
+            )
+
+    def close(self) -> None:
+        """Close the file, so that another process can write to it."""
+        self._close()
+
+
+def _close(connection: sqlite3.Connection, lock: Lock, pid: int) -> None:
+    if pid != os.getpid():  # a forked process ends: the journal stays open in its parent
+        return
+    try:
+        with suppress(sqlite3.Error):  # the last checkpoint may fail on a full disk; nothing is lost
+            connection.close()
+    finally:
+        lock.release()
+
+
+# Locks.
+
+
+class Lock:
+    """An exclusive lock on `<journal>.lock`, which the operating system releases when the process ends.
+
+    It is not on the journal itself, where SQLite has its own locks. It belongs to one open file: another is
+    refused within the same process too, and opening and closing the file elsewhere does not release it.
+    """
+
+    _held: set[Lock] = set()  # noqa: RUF012
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_name(path.name + ".lock")
+        if path.is_file() and path.stat().st_nlink > 1:  # each name would have a lock of its own
+            raise JournalError(f"{path}: cannot open for writing: expected a file with one name, got hard links to it")
+        while True:
+            try:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            except OSError as error:
+                raise JournalError(f"{path}: cannot open for writing: {error.strerror}: {self._path}") from error
+            if not _locked(self._file):
+                os.close(self._file)
+                raise JournalError(f"{path}: cannot open for writing: another run is writing to it")
+            if _same_file(self._file, self._path):  # else the last holder has just removed it
+                Lock._held.add(self)
+                return
+            os.close(self._file)
+
+    def release(self) -> None:
+        """Remove the file and release the lock."""
+        Lock._held.discard(self)
+        with suppress(OSError):  # where an open file cannot be removed it stays
+            if _same_file(self._file, self._path):
+                os.unlink(self._path)
+        os.close(self._file)
+
+    @classmethod
+    def drop_inherited(cls) -> None:
+        """In a forked process, close the files of its parent: it may outlive the parent and would keep the locks."""
+        for lock in cls._held:
+            with suppress(OSError):
+                os.close(lock._file)
+        cls._held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Lock.drop_inherited)
+
+
+def _same_file(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except OSError:
+        return False
+
+
+def _locked(file: int) -> bool:
+    """Take the lock, if it is free."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return _locked_on_windows(file)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _locked_on_windows(file: int) -> bool:
+    import msvcrt
+
+    try:
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
+    except OSError:
+        return False
+    return True
+
+
+# Connections.
+
+
+def connect(path: Path, writable: bool) -> sqlite3.Connection:
+    """Open a connection that runs nothing that is stored in the file."""
+    with explained(path):
+        where = f"file:{quote(os.fsencode(path.absolute()))}?mode="
+        if not writable and not path.is_file():
+            raise JournalError(f"{path}: cannot open: no such file")
+        for options in ("rwc",) if writable else ("ro", "ro&immutable=1"):
+            connection = sqlite3.connect(where + options, uri=True, isolation_level=None, check_same_thread=False)
+            try:
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST)
+                for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", "query_only = ON"):
+                    if not (writable and pragma.startswith("query")):
+                        connection.execute(f"PRAGMA {pragma}")
+                connection.execute("PRAGMA user_version").fetchone()
+            except sqlite3.OperationalError:
+                connection.close()
+                # In a read-only folder, a journal that is not in use can still be read.
+                if options != "ro" or Path(f"{path}-wal").exists():
+                    raise
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                return connection
+    raise JournalError(f"{path}: cannot open")
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn errors caused by the file at `path` into a `JournalError` that names it."""
+    try:
+        yield
+    except JournalError:
+        raise
+    except (sqlite3.Error, OSError, MemoryError) as error:
+        raise JournalError(f"{path}: {str(error) or type(error).__name__}") from error
+    except (ValueError, TypeError, OverflowError, AttributeError, LookupError) as error:
+        raise JournalError(f"{path}: not a valid journal: {error}") from error
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit all statements or none."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # SQLite ends it by itself on a full disk
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def is_new(connection: sqlite3.Connection) -> bool:
+    """Whether nothing is stored in it: an empty file, or one whose creation was interrupted."""
+    empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    return bool(empty and connection.execute("PRAGMA application_id").fetchone()[0] == 0)
+
+
+def inspect(connection: sqlite3.Connection, path: Path) -> None:
+    """JournalError or ValueError unless this is a journal with valid types in every row, and nothing else."""
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+        raise ValueError("it is a database of another application")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != VERSION:
+        raise JournalError(f"{path}: cannot resume: expected journal format {VERSION}, got format {version}")
+    # Exactly these tables: a view, a trigger or a generated column could run code of its own.
+    if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema LIMIT 9")} != {HEADER, EVENTS}:
+        raise ValueError("it has other tables")
+    (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if answer != "ok":
+        raise ValueError(f"it is damaged: {answer}")
+    (bad,) = connection.execute(f"SELECT min(number) FROM events WHERE NOT ({SOUND})").fetchone()
+    if bad is not None:
+        raise ValueError(f"row {bad} has values of other types")
+
+
+def read_header(connection: sqlite3.Connection) -> dict[str, Any]:
+    """Return the header as plain data, its types checked."""
+    header = {name: parsed(text) for name, text in connection.execute("SELECT name, json FROM header LIMIT 9")}
+    for name, kind in (("identity", dict), ("meta", dict), ("created", float), ("drawn", int)):
+        if name in header and type(header[name]) is not kind:
+            raise ValueError(f"{name}: expected a {kind.__name__}, got {header[name]!r:.100}")
+    return header
+
+
+def select(connection: sqlite3.Connection, path: Path, where: str = "") -> Iterator[Event]:
+    """Iterate over rows in the order in which they were written."""
+    with explained(path):
+        yield from map(Event._make, connection.execute(f"{SELECT} {where} ORDER BY number"))

@@ -1,0 +1,148 @@
+"""One iteration: its candidates and their values, and the record of it that users see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from knobless.core.types import Array, Points
+from knobless.journal.events import CANCELLED, TOLD
+
+PENDING = 0  # besides TOLD and CANCELLED
+EMPTY = np.empty(0)
+
+
+class Info(NamedTuple):
+    """The state of a run after an iteration.
+
+    Attributes
+    ----------
+    iteration, nfev : int
+        Iterations and evaluations so far.
+    best : float
+        The best objective value so far; inf (−inf for `maximize`) before there is one.
+    lam : int
+        Samples of the next iteration.
+    lam_r : float
+        Samples that the signal-to-noise ratio asks for, before rounding.
+    eps : float
+        Step length of the next iteration; NaN if the algorithm does not define it.
+    snr : float
+        Signal-to-noise ratio; NaN if the algorithm does not define it.
+    entropy : float
+        Entropy of the distribution.
+    theta : ndarray or None
+        Parameters of the distribution, read-only. None in the rows of a `History`, to save memory.
+    """
+
+    iteration: int
+    nfev: int
+    best: float
+    lam: int
+    lam_r: float
+    eps: float
+    snr: float
+    entropy: float
+    theta: Array | None = None
+
+
+class Best(NamedTuple):
+    """The best evaluation so far: its value to be minimized, its candidate, and where its point is found."""
+
+    fun: float
+    id: int
+    at: Any
+
+
+def is_better(fun: float, id: int, best: Best | None) -> bool:
+    """Whether an evaluation is better than the best so far: a lower value, and of equal values the lower id.
+
+    The order of ids is that of (iteration, index). A point evaluated elsewhere has the id −1 and comes first.
+    """
+    return fun < math.inf and (best is None or (fun, id) < (best.fun, best.id))
+
+
+class FirstFailure(NamedTuple):
+    """The failed evaluation with the lowest id, and its message."""
+
+    id: int
+    text: str
+
+
+class Late(NamedTuple):
+    """A pending candidate of an earlier iteration."""
+
+    iteration: int
+    position: int
+    code: Points
+
+
+class Iteration:
+    """The candidates drawn from one θ, with the ids `first` and on, and what became of each.
+
+    It is complete when the first `size` candidates are told or cancelled. The first `n_initial_points` of them were not
+    drawn from θ.
+    """
+
+    __slots__ = ("codes", "drawn", "f", "fates", "first", "missing", "n_initial_points", "size")
+
+    def __init__(self, first: int, size: int, n_initial_points: int = 0) -> None:
+        self.first = first
+        self.size = size
+        self.n_initial_points = n_initial_points
+        self.drawn = 0
+        self.missing = size
+        self.codes: Points
+        self.f = EMPTY
+        self.fates = bytearray()
+
+    def extend(self, codes: Points) -> range:
+        """Add pending candidates; return their ids."""
+        start, more = self.first + self.drawn, len(codes)
+        self.codes = np.concatenate([self.codes, codes]) if self.drawn else codes
+        self.fates += bytes(more)
+        self.drawn += more
+        return range(start, start + more)
+
+    def are_pending(self, ids: Sequence[int]) -> bool:
+        """Whether all of these are pending candidates of this iteration."""
+        first, fates = self.first, self.fates
+        if isinstance(ids, range) and ids.step == 1:
+            start, stop = ids.start - first, ids.stop - first
+            return 0 <= start <= stop <= self.drawn and fates.count(PENDING, start, stop) == stop - start
+        return all(0 <= id - first < self.drawn and fates[id - first] == PENDING for id in ids)
+
+    def settle(self, ids: Sequence[int], f: Array, fate: int) -> None:
+        """Store the values of candidates that are told, or that these are cancelled."""
+        if len(f) == self.missing == self.drawn and fate == TOLD and ids == range(self.first, self.first + self.drawn):
+            self.f, self.fates, self.missing = f, bytearray([TOLD]) * len(f), 0  # the usual case: all of it at once
+            return
+        if len(self.f) < self.drawn:
+            self.f = np.concatenate([self.f, np.full(self.drawn - len(self.f), math.nan)])
+        for id, value in zip(ids, f.tolist(), strict=True):
+            self.f[id - self.first] = value
+            self.fates[id - self.first] = fate
+        self.count_missing()
+
+    def count_missing(self) -> None:
+        """Count the candidates without which the iteration is not complete."""
+        self.missing = self.fates.count(PENDING, 0, self.size) + max(self.size - self.drawn, 0)
+
+    def samples(self) -> tuple[Points, Array]:
+        """Return what the algorithm learns from: of the first `size`, the points drawn from θ and their values."""
+        if self.drawn == self.size and not self.n_initial_points and CANCELLED not in self.fates:
+            return self.codes, self.f  # the usual case
+        rows = slice(self.n_initial_points, self.size)
+        return self.evaluated(rows) if CANCELLED in self.fates else (self.codes[rows], self.f[rows])
+
+    def evaluated(self, rows: slice = slice(None)) -> tuple[Points, Array]:
+        """Return the points that have values, and these."""
+        told = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8)[rows] == TOLD)
+        return self.codes[rows][told], self.f[rows][told]  # by index: f may be shorter than codes
+
+    def pending_ids(self) -> list[int]:
+        """Return the ids of the pending candidates."""
+        return [self.first + row for row, fate in enumerate(self.fates) if fate == PENDING]

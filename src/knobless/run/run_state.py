@@ -1,0 +1,373 @@
+"""The state of a run as one value, in codes and ids: what `Optimizer` shows to the user, in the words of the space.
+
+A snapshot is this value packed, loading one replaces it, and replaying a journal builds it. Candidates are drawn from
+the current iteration; when those with index 0 to λ − 1 are told or cancelled, the algorithm learns from them and the
+next iteration begins. More than λ candidates may be pending: they count for the best point and for the number of
+evaluations, as late results of earlier iterations do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from knobless.core.algorithm import Algorithm
+from knobless.core.families import Family
+from knobless.core.types import Array, Points
+from knobless.journal.events import CANCELLED, TOLD
+from knobless.journal.identity import Identity
+from knobless.space.space import Space
+
+from .cache import Cache
+from .candidates import RETURNED_NAN
+from .iteration import EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
+from .streams import Streams
+
+STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
+RECENT = 512  # evaluations kept to look up those of the most probable point
+MOST_WORDS = 2**28  # random words of all pending candidates that a file may ask for
+MOST_PENDING = 2**20  # pending candidates that a file may ask for
+
+
+@dataclass(slots=True)
+class RunState:
+    """Everything that changes in a run; objective values are minimized.
+
+    `algorithm`, `space` and `x0` are what the run was started with, the other fields are its state.
+    """
+
+    algorithm: Algorithm
+    space: Space
+    x0: Points | None
+    streams: Streams
+    search: Any  # the state of the algorithm
+    initial_points: Points  # not handed out yet
+    iteration: Iteration
+    cache: Cache | None  # None unless the objective is deterministic
+    recent: deque[Iteration] = field(default_factory=deque)  # complete iterations of the last evaluations
+    n_recent: int = 0  # candidates in these
+    late: dict[int, Late] = field(default_factory=dict)  # pending candidates of complete iterations
+    again: list[int] = field(default_factory=list)  # pending when another process ended: to be handed out again
+    best: Best | None = None
+    failure: FirstFailure | None = None
+    stale: int = 0  # draws in a row without a new point
+    nit: int = 0
+    nfev: int = 0
+    failures: int = 0
+    on_iteration: Callable[[], object] | None = None  # called after each iteration; not part of the state
+
+    @classmethod
+    def start(
+        cls, space: Space, algorithm: Algorithm, x0: Points | None, streams: Streams, deterministic: bool
+    ) -> Self:
+        """Return the state before anything is drawn; x0 is handed out first."""
+        family = algorithm.family
+        search = algorithm.init(x0=x0)
+        points = np.empty((0, family.variables), family.dtype) if x0 is None else x0[None]
+        iteration = Iteration(0, len(points) + algorithm.lam(search), n_initial_points=len(points))
+        cache = Cache(space) if deterministic else None
+        return cls(algorithm, space, x0, streams, search, points, iteration, cache)
+
+    @classmethod
+    def from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm) -> Self:
+        """Return the state at the start of the run that a file describes."""
+        check_batch(identity.batch, space.family)
+        x0 = None if identity.x0 is None else space.family.unpack(bytes.fromhex(identity.x0))[0]
+        streams = Streams.from_data(identity.rng)
+        return cls.start(space, algorithm.at_least(identity.batch), x0, streams, identity.deterministic)
+
+    # What one may look at.
+
+    @property
+    def lam(self) -> int:
+        """Samples of this iteration."""
+        return self.algorithm.lam(self.search)
+
+    @property
+    def lowest_fun(self) -> float:
+        """The best value so far; inf before there is one."""
+        return math.inf if self.best is None else self.best.fun
+
+    @property
+    def undrawn(self) -> int:
+        """Candidates of this iteration that are not drawn yet."""
+        return max(self.iteration.size - self.iteration.drawn, 0)
+
+    @property
+    def drawn(self) -> int:
+        """Candidates drawn in all iterations."""
+        return self.iteration.first + self.iteration.drawn
+
+    @property
+    def complete(self) -> bool:
+        """Whether a deterministic objective has been evaluated everywhere."""
+        return self.cache is not None and len(self.cache) >= self.space.cardinality
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether sampling yields no new points."""
+        return self.stale >= STALE or self.complete
+
+    @property
+    def mode(self) -> Points:
+        """The most probable point."""
+        return self.algorithm.family.mode(self.search.theta)
+
+    @property
+    def mode_fun(self) -> float | None:
+        """The mean of the recent values of the most probable point; None if there are none."""
+        code = self.mode
+        if self.cache is not None:
+            return self.cache.get(code)
+        seen = self.space.visible(code[None])
+        found = [EMPTY]
+        for iteration in (*self.recent, *([self.iteration] if self.iteration.drawn else [])):
+            x, f = iteration.evaluated()
+            found.append(f[(self.space.visible(x) == seen).all(axis=1)])
+        values = np.concatenate(found)
+        values = values[np.isfinite(values)]
+        if len(values):
+            with np.errstate(over="ignore"):
+                mean = float(values.mean())
+            return mean if math.isfinite(mean) else float((values / len(values)).sum())
+        same = self.best is not None and (self.space.visible(self.best.at[None]) == seen).all()
+        return self.lowest_fun if same else None
+
+    @property
+    def info(self) -> Info:
+        """The record of the last iteration."""
+        theta, lam, eps, lam_r, snr = self.algorithm.info(self.search)
+        theta = theta.view()
+        theta.flags.writeable = False
+        entropy = self.algorithm.family.entropy(theta)
+        return Info(self.nit, self.nfev, self.lowest_fun, lam, lam_r, eps, snr, entropy, theta)
+
+    def pending_ids(self) -> list[int]:
+        """Return the ids of all pending candidates."""
+        if self.cache is not None:
+            return self.cache.pending_ids()
+        return [*self.late, *(self.iteration.pending_ids() if self.iteration.drawn else ())]
+
+    def codes_of(self, ids: Sequence[int]) -> Points:
+        """Return the points of pending candidates."""
+        first = self.iteration.first
+        if isinstance(ids, range) and ids.step == 1 and ids.start >= first:
+            return self.iteration.codes[ids.start - first : ids.stop - first]
+        return np.array([self._code_of(id) for id in ids]) if len(ids) else self.initial_points[:0]
+
+    def _code_of(self, id: int) -> Points:
+        first = self.iteration.first
+        return self.late[id].code if id < first else self.iteration.codes[id - first]
+
+    def places_of(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Return iteration and index of pending candidates."""
+        first, nit = self.iteration.first, self.nit
+        return [(nit, id - first) if id >= first else self.late[id][:2] for id in ids]
+
+    # Drawing.
+
+    def ask(self, k: int | None) -> tuple[Sequence[int], Points]:
+        """Return ids and points of the next k candidates, or of all of this iteration that are not drawn yet."""
+        if self.again:
+            return self._ask_again(k)
+        return self._draw(k) if self.cache is None else self._ask_new(k, self.cache)
+
+    def _draw(self, k: int | None) -> tuple[range, Points]:
+        """Draw the next k points: initial points, then λ samples, then further ones from a stream of their own."""
+        iteration, undrawn = self.iteration, self.undrawn
+        if k is None and not undrawn:
+            raise RuntimeError(
+                f"ask: all {iteration.size} candidates of iteration {self.nit} were asked for and {iteration.missing} "
+                "are pending: tell their values, cancel those that will have none, or call ask(k) for k more"
+            )
+        k = undrawn if k is None else k
+        initial = min(k, len(self.initial_points))
+        start = iteration.drawn - iteration.n_initial_points + len(self.initial_points)  # among the samples
+        codes = self.algorithm.ask(self.search, self.streams.main, min(k, undrawn) - initial, start)
+        if initial:
+            codes = np.concatenate([self.initial_points[:initial], codes])
+            self.initial_points = self.initial_points[initial:]
+        if k > undrawn:
+            more = self.algorithm.ask(self.search, self.streams.spare, k - undrawn, self.lam)
+            codes = np.concatenate([codes, more])
+        return iteration.extend(codes), codes
+
+    def _ask_new(self, k: int | None, cache: Cache) -> tuple[Sequence[int], Points]:
+        """Draw until k points are new, or until an iteration has a new point."""
+        ids: Sequence[int] = ()
+        codes = self.initial_points[:0]
+        while len(ids) < (1 if k is None else k) and not self.exhausted:
+            left = None if k is None else min(k - len(ids), self.undrawn or k - len(ids))
+            more, fresh = self._draw_new(left, cache)
+            ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)
+        return ids, codes
+
+    def _draw_new(self, k: int | None, cache: Cache) -> tuple[Sequence[int], Points]:
+        """Draw the next k points and return the new ones; those with known values are settled."""
+        ids, codes = self._draw(k)
+        new, known, values = cache.look_up(ids, codes)
+        if len(new) == len(ids):  # the usual case
+            self.stale = 0
+            return ids, codes
+        self.stale = len(ids) - 1 - new[-1] if new else self.stale + len(ids)
+        if known:
+            self.iteration.settle(known if len(known) < len(ids) else ids, np.array(values), TOLD)
+        self._close()
+        return ([ids[row] for row in new], codes[new]) if new else ((), codes[:0])
+
+    def _ask_again(self, k: int | None) -> tuple[Sequence[int], Points]:
+        """Return candidates that were pending when another process ended, and new ones if these are not enough."""
+        ids, self.again = self.again[:k], self.again[len(self.again) if k is None else k :]
+        codes = self.codes_of(ids)
+        if k is not None and len(ids) < k:
+            more, fresh = self.ask(k - len(ids))
+            ids, codes = [*ids, *more], np.concatenate([codes, fresh])
+        return ids, codes
+
+    def redraw(self, drawn: int) -> None:
+        """Draw again what a file says was drawn, in all iterations; ValueError if it cannot have been."""
+        while self.drawn < drawn:
+            left = drawn - self.drawn
+            k = min(left, self.undrawn or left)
+            pending = k + len(self.late) + self.iteration.fates.count(PENDING)
+            if pending > MOST_PENDING or pending * self.algorithm.family.words > MOST_WORDS:
+                raise ValueError(f"{pending} pending candidates are more than a file may ask for")
+            if self.cache is None:
+                self._draw(k)
+            elif self.exhausted:
+                raise ValueError(f"{drawn} candidates cannot have been drawn")
+            else:
+                self._draw_new(k, self.cache)
+
+    def confirm(self, ids: Sequence[int], recorded: Points) -> None:
+        """Check that recorded points are those drawn now; on a machine that rounds differently, take the recorded."""
+        codes = self.codes_of(ids)
+        if recorded.shape == codes.shape and (recorded == codes).all():
+            return
+        if recorded.shape != codes.shape or not np.allclose(recorded, codes, rtol=0.0, atol=1e-6):
+            shown = ", ".join(map(str, list(ids)[:5]))
+            raise ValueError(f"the points recorded for the candidates {shown} are not those drawn now")
+        for id, code in zip(ids, recorded, strict=True):
+            if id >= self.iteration.first:
+                self.iteration.codes[id - self.iteration.first] = code
+
+    # Telling.
+
+    def expect(self, ids: Sequence[int]) -> None:
+        """ValueError if one of these is not pending."""
+        pending = isinstance(ids, range) and self.iteration.are_pending(ids)
+        if pending and (self.cache is None or all(map(self.cache.is_pending, ids))):
+            return
+        if len(set(ids)) < len(ids):
+            raise ValueError(f"candidates: expected each once, got the ids {list(ids)}")
+        for id in ids:
+            if not 0 <= id < self.drawn:
+                raise ValueError(f"candidates: expected candidates returned by ask(), got the unknown id {id}")
+            handed_out = self.cache is None or self.cache.is_pending(id)
+            if not handed_out or not (id in self.late or self.iteration.are_pending([id])):
+                raise ValueError(f"candidates: expected pending ones, got id {id}, which was told or cancelled")
+
+    def tell(self, ids: Sequence[int], f: Array, failures: Mapping[int, str]) -> None:
+        """Store values of pending candidates; `failures` has the messages of those that raised, by position."""
+        if not len(ids):
+            return
+        self.stale = 0
+        self._count(ids, f, failures)
+        self._settle(ids, f, TOLD)
+
+    def cancel(self, ids: Sequence[int]) -> None:
+        """Store that these candidates will have no values."""
+        if len(ids):
+            self._settle(ids, np.full(len(ids), math.nan), CANCELLED)
+
+    def add(self, code: Points, value: float) -> None:
+        """Store the value of a point that was evaluated elsewhere."""
+        if self.cache is not None:
+            self.cache.put(code, value)
+        if is_better(value, -1, self.best):
+            self.best = Best(value, -1, code)
+
+    def _count(self, ids: Sequence[int], f: Array, failures: Mapping[int, str]) -> None:
+        """Count evaluations and failures, and keep the best and the first of them."""
+        self.nfev += len(f)
+        lowest = f.item() if len(f) == 1 else np.minimum.reduce(f)
+        if lowest != lowest:  # NaN is among them
+            failed = np.flatnonzero(f != f).tolist()
+            self.failures += len(failed)
+            id, row = min((ids[row], row) for row in failed)
+            if self.failure is None or id < self.failure.id:
+                self.failure = FirstFailure(id, failures.get(row, RETURNED_NAN))
+            lowest = np.fmin.reduce(f)
+        best = self.best
+        # Almost always false, and then nothing else is looked at.
+        if lowest < math.inf if best is None else lowest < best.fun or (lowest == best.fun and min(ids) < best.id):
+            id, row = min((ids[row], row) for row in np.flatnonzero(f == lowest).tolist())
+            value = float(f[row])  # of −0.0 and 0.0, which are equal, that of the lowest id
+            if is_better(value, id, best):
+                self.best = Best(value, id, self._code_of(id).copy())
+
+    def _settle(self, ids: Sequence[int], f: Array, fate: int) -> None:
+        """Store what became of candidates, and of those that waited for the same value."""
+        if self.again:
+            self.again = [id for id in self.again if id not in ids]
+        if self.cache is not None:
+            ids, f = self.cache.settle(ids, f, keep=fate == TOLD)
+        if not self.late or (isinstance(ids, range) and ids.step == 1 and ids.start >= self.iteration.first):
+            self.iteration.settle(ids, f, fate)
+        else:
+            now = [i for i, id in enumerate(ids) if self.late.pop(id, None) is None]
+            for i in sorted(set(range(len(ids))).difference(now)):
+                self._settle_late(ids[i], f[i : i + 1], fate)
+            self.iteration.settle([ids[i] for i in now], f[now], fate)
+        self._close()
+
+    def _settle_late(self, id: int, f: Array, fate: int) -> None:
+        """Store the value of a candidate of a complete iteration, if that is a recent one."""
+        for iteration in self.recent:
+            if iteration.first <= id < iteration.first + iteration.drawn:
+                iteration.settle([id], f, fate)
+
+    def _close(self) -> None:
+        """If the iteration is complete, let the algorithm learn from it and begin the next."""
+        iteration = self.iteration
+        if iteration.missing:
+            return
+        if iteration.drawn > iteration.size:
+            for id in iteration.pending_ids():
+                position = id - iteration.first
+                self.late[id] = Late(self.nit, position, iteration.codes[position])
+        x, f = iteration.samples()
+        self.search = self.algorithm.tell(self.search, x, f)
+        if self.cache is None:  # which has all values
+            self.recent.append(iteration)
+            self.n_recent += iteration.drawn
+            while self.n_recent - self.recent[0].drawn > RECENT:
+                self.n_recent -= self.recent.popleft().drawn
+        self.nit += 1
+        self.iteration = Iteration(iteration.first + iteration.drawn, self.lam)
+        if self.on_iteration is not None:
+            self.on_iteration()
+
+    def adopt(
+        self, search: Any, nit: int, nfev: int, failures: int, best: tuple[float, Points], last: Iteration
+    ) -> None:
+        """Continue where another engine has taken the run; `last` is its last iteration, all of it told."""
+        self.search = search
+        self.nit, self.nfev, self.failures = nit, nfev, failures
+        if failures and self.failure is None:
+            self.failure = FirstFailure(last.first, RETURNED_NAN)
+        if best[0] < self.lowest_fun:
+            self.best = Best(best[0], last.first, best[1])
+        self.recent, self.n_recent = deque([last]), last.drawn
+        self.iteration = Iteration(last.first + last.drawn, self.lam)
+
+
+def check_batch(batch: int, family: Family) -> None:
+    """ValueError for a batch larger than a file may ask for."""
+    if batch > MOST_PENDING or batch * family.words > MOST_WORDS:
+        raise ValueError(f"batch: expected at most {min(MOST_PENDING, MOST_WORDS // family.words)}, got {batch}")
