@@ -9,7 +9,7 @@ its known forms. Beyond the paper, `P3` and `Portfolio` are algorithms behind th
 """
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
-from knobless.core.algorithm import Algorithm
+from knobless.core.algorithm import Algorithm, AlgorithmInfo
 from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
 from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
@@ -36,6 +36,7 @@ __all__ = [
     "SNR",
     "Adaptation",
     "Algorithm",
+    "AlgorithmInfo",
     "Axis",
     "Batch",
     "Bernoulli",

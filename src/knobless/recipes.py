@@ -1,4 +1,4 @@
-"""Every algorithm as a recipe over the values of `core`, and which one is recommended."""
+"""Named algorithms as expressions over the values of `knobless.core`, and the recommended one."""
 
 from __future__ import annotations
 
@@ -20,39 +20,118 @@ from .core.igo import IGO
 
 
 def family_of(space: Any) -> Family:
-    """Recipes take a family, or anything that is a space."""
+    """Return the family of a space, or a family as it is."""
     return space if isinstance(space, Family) else Space.of(space).family
 
 
 def pbil_lambda(space: Any) -> IGO:
-    """PBIL-λ, the paper's proposal and the default here: ε = n^-½ and as many samples as the signal needs."""
+    """PBIL-λ of the paper, the default for noisy objectives: ε = n^-½ and an adaptive sample size.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+
+    Returns
+    -------
+    IGO
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> algorithm = kl.pbil_lambda(kl.Binary(100))
+    >>> algorithm.adaptation.eps
+    0.1
+    """
     return _parameterless(family_of(space), samples)
 
 
 def pbil_epsilon(space: Any) -> IGO:
-    """PBIL-ε: two samples an iteration and steps as short as the signal needs."""
+    """PBIL-ε of the paper: two samples per iteration and an adaptive step length.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+
+    Returns
+    -------
+    IGO
+    """
     return _parameterless(family_of(space), steps)
 
 
 def _parameterless(family: Family, spend: Callable[[float, int], tuple[int, float]]) -> IGO:
-    """The paper's defaults, which depend on n alone."""
+    """Return PBIL with the settings of the paper, which depend on n alone."""
     n = family.dim
     return IGO(family, Quartiles(), SNR(eps=n**-0.5, lam_max=max(n, 2), spend=spend))
 
 
 def cga(space: Any, eps: float | None = None) -> IGO:
-    """The compact genetic algorithm: two samples and a fixed step, 1/n as usual."""
+    """Compact genetic algorithm: two samples and a fixed step.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+    eps : float, optional
+        Step length; 1/n by default.
+
+    Returns
+    -------
+    IGO
+    """
     family = family_of(space)
     return IGO(family, Quartiles(), Fixed(lam=2, eps=1.0 / family.dim if eps is None else eps))
 
 
 def umda(space: Any, lam: int, mu: int) -> IGO:
-    """The univariate marginal distribution algorithm: θ becomes the mean of the best μ of λ samples."""
+    """Univariate marginal distribution algorithm: θ becomes the mean of the best μ of λ samples.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+    lam : int
+        Samples per iteration.
+    mu : int
+        Selected samples, fewer than `lam`.
+
+    Returns
+    -------
+    IGO
+
+    Raises
+    ------
+    ValueError
+        If `mu` or `lam` is out of range.
+    """
     return pbil(space, lam, mu, 1.0)
 
 
 def pbil(space: Any, lam: int, mu: int, eps: float) -> IGO:
-    """Population-based incremental learning: θ moves by ε towards the mean of the best μ of λ samples."""
+    """Population-based incremental learning: θ moves by ε towards the mean of the best μ of λ samples.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+    lam : int
+        Samples per iteration.
+    mu : int
+        Selected samples, fewer than `lam`.
+    eps : float
+        Step length in (0, 1].
+
+    Returns
+    -------
+    IGO
+
+    Raises
+    ------
+    ValueError
+        If `mu`, `lam` or `eps` is out of range.
+    """
     if positive_int("mu", mu) >= positive_int("lam", lam, least=2):
         raise ValueError(f"mu: expected fewer than lam = {lam}, got {mu}")
     if positive_real("eps", eps) > 1.0:
@@ -61,25 +140,76 @@ def pbil(space: Any, lam: int, mu: int, eps: float) -> IGO:
 
 
 def pbil_elitist(space: Any) -> IGO:
-    """PBIL-λ with a survivor: the best point of an iteration takes part in the next one."""
+    """PBIL-λ with elitism: the best point of an iteration takes part in the next one.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+
+    Returns
+    -------
+    IGO
+    """
     return replace(pbil_lambda(space), elitism=LastBest())
 
 
 def p3(space: Any) -> P3:
-    """The parameter-less population pyramid, over bits and choices."""
+    """Parameter-less population pyramid, for deterministic objectives over bits and choices.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+
+    Returns
+    -------
+    P3
+
+    Raises
+    ------
+    TypeError
+        If the space contains numbers.
+    """
     return P3(family_of(space))
 
 
 def portfolio(space: Any) -> Portfolio:
-    """P3, which finds what belongs together, and PBIL-λ with a survivor, which sees through ruggedness, by turns."""
+    """Portfolio of P3, which learns dependencies between variables, and elitist PBIL-λ, for rugged objectives.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+
+    Returns
+    -------
+    Portfolio
+
+    Raises
+    ------
+    TypeError
+        If the space contains numbers.
+    """
     family = family_of(space)
     return Portfolio((P3(family), pbil_elitist(family)))
 
 
 def recommended(family: Family, deterministic: bool) -> Algorithm:
-    """What is taken where nobody has said: PBIL-λ; where equal points have equal values, a portfolio.
+    """Return the algorithm used if none is given.
 
-    P3 exchanges options, which numbers have not: with numbers among the variables it is PBIL-λ with a survivor alone.
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+    deterministic : bool
+        Whether equal points have equal values.
+
+    Returns
+    -------
+    Algorithm
+        PBIL-λ for noisy objectives; for deterministic ones the portfolio of P3 and elitist PBIL-λ, or elitist PBIL-λ
+        alone with numbers, which P3 does not support.
     """
     if not deterministic:
         return pbil_lambda(family)

@@ -73,7 +73,7 @@ class NoElitism:
     """Keep no points, as in the paper: only θ and the signal are carried to the next iteration."""
 
     def __call__(self, elite: Elite, x: Points, f: Array) -> Elite:
-        return Elite(elite.x[:0], elite.f[:0])
+        return Elite(elite.x[:0], elite.f[:0]) if len(elite.f) else elite
 
 
 NO_ELITISM = NoElitism()

@@ -1,11 +1,11 @@
-"""Which variables belong together: the linkage tree of a population.
+"""Linkage tree of a population: groups of variables whose values depend on each other.
 
-Variables whose values go together in good points are likely to work together. The tree joins, again and again, the two
-groups of variables that are nearest (unweighted average linkage, UPGMA). The distance of two variables is 2 − (H(a) +
-H(b)) / H(a, b), with entropies of the population: 0 where each tells the other, 1 where neither tells anything.
+The tree repeatedly joins the two nearest groups of variables (unweighted average linkage, UPGMA). The distance of two
+variables is 2 − (H(a) + H(b)) / H(a, b) with the entropies of the population: 0 if each determines the other, 1 if they
+are independent.
 
-Distances are whole numbers in units of 2⁻³⁰, so that what rounding makes of a tie remains one, and ties are broken by a
-random order of the variables.
+Distances are rounded to multiples of 2⁻³⁰, so that rounding errors do not break ties; ties are broken by a random order
+of the variables.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from .rng import Stream
 from .types import Array, Points
 
 UNIT = 2.0**30
-MOST = 4096  # options whose pairs are counted: 64 MB a population, which 2,048 bits take
+MOST = 4096  # options whose pairs are counted, at most: 64 MB per population, for 2,048 bits
 
 Group = NDArray[np.intp]
 
 
 class Pairs:
-    """How often any two options occur together in a population, which grows."""
+    """Counts of all pairs of options in a growing population."""
 
     def __init__(self, options: NDArray[np.intp]) -> None:
         total, n = int(options.sum()), len(options)
         self.size = 0
         self.counts = np.zeros((total, total) if total <= MOST else (0, 0), dtype=np.int32)
-        # The first options of all variables come first, then the second ones, and so on, in each block the variables
-        # with most options first: so that those which still have an option are the first of them, and sums are fast.
+        # Order: the first options of all variables, then the second ones, and so on, in each block the variables with
+        # most options first. The variables that have a k-th option are then the first of their block: sums are slices.
         self.place = np.empty(n, dtype=np.intp)
         self.place[(-options).argsort(kind="stable")] = np.arange(n)
         each = np.arange(options.max() if total <= MOST else 0)
@@ -38,17 +38,17 @@ class Pairs:
         self.starts = np.cumsum(self.blocks) - self.blocks
 
     def add(self, x: Points) -> None:
-        """One more point."""
+        """Add a point."""
         self.size += 1
         if len(self.counts):
             shown = self.starts[x] + self.place
             self.counts[shown[:, None], shown] += 1
 
     def tree(self, stream: Stream) -> list[Group]:
-        """Groups of variables to be taken over together, from single ones up to all but the whole.
+        """Return the groups of the tree, from single variables on, without the group of all variables.
 
-        Groups that are always taken over alike, because each tells the other, are one. Beyond `MOST` options in all
-        there are only single ones.
+        Groups at distance 0 from each other are replaced by their union. With more than `MOST` options in total, the
+        groups are the single variables.
         """
         order = stream.permutation(len(self.place))
         if not len(self.counts):
@@ -56,10 +56,10 @@ class Pairs:
         return joined(self.distances(order), order)
 
     def distances(self, variables: Group) -> Array:
-        """Of each of these to each other one, inf to itself."""
+        """Return the matrix of distances between these variables, inf on the diagonal."""
         h = entropy_terms(self.size)[self.counts]
         alone = self._over_options(h.diagonal())
-        joint = self._over_options(self._over_options(h).T).T  # in the order of the engine, so that both round alike
+        joint = self._over_options(self._over_options(h).T).T  # in the order of the compiled engine, for equal rounding
         told = np.divide(alone[:, None] + alone, joint, out=np.full(joint.shape, 2.0), where=joint > 0.0)
         distance = np.rint(UNIT * (2.0 - told))
         np.fill_diagonal(distance, np.inf)
@@ -67,7 +67,7 @@ class Pairs:
         return distance[places[:, None], places]
 
     def _over_options(self, h: Array) -> Array:
-        """The sum for each variable, along the first axis."""
+        """Return the sum over the options of each variable, along the first axis."""
         total = h[: len(self.place)].copy()
         for start, size in zip(self.starts[1:].tolist(), self.blocks[1:].tolist(), strict=True):
             total[:size] += h[start : start + size]
@@ -75,17 +75,17 @@ class Pairs:
 
 
 def entropy_terms(m: int) -> Array:
-    """−p log₂ p for p = 0, 1/m, …, 1."""
+    """Return −p log₂ p for p = 0, 1/m, …, 1."""
     p = np.arange(1, m + 1) / m
     return np.concatenate([[0.0], -p * np.log2(p)])
 
 
 def joined(distance: Array, names: NDArray[np.intp]) -> list[Group]:
-    """The groups that arise as the nearest two are joined, the first of equals, until one is left."""
+    """Join the nearest two groups, the first in case of ties, until one is left; return all groups but the last."""
     n = len(distance)
     groups: list[Group] = list(names[:, None])
     useful = [True] * n
-    place, size = list(range(n)), [1.0] * n  # of the group that each row stands for
+    place, size = list(range(n)), [1.0] * n  # index and size of the group of each row
     rows = np.arange(n)
     nearest = distance.argmin(axis=1)
     least = distance[rows, nearest]
@@ -105,9 +105,9 @@ def joined(distance: Array, names: NDArray[np.intp]) -> list[Group]:
         np.rint(row, out=row)
         row[i] = np.inf
         distance[:, i] = row
-        distance[:, j] = np.inf  # row j stands for nobody any more: it is infinitely far from everyone
-        # The two together are nearer to nobody than the nearer of them was. So only those to whom one of them was
-        # nearest must look again, unless both were as near; and rounding may have made them the first of equals.
+        distance[:, j] = np.inf  # row j is merged; its distances are inf
+        # The joint group is never nearer to a third one than the nearer of the two was. Only rows whose nearest group
+        # was one of the two need a new search, unless both were equally near; rounding may create new ties.
         least[j], nearest[j] = np.inf, -1
         stale = (nearest == j) | ((nearest == i) & (row > least))
         stale[i] = True

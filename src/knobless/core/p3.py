@@ -1,17 +1,16 @@
-"""P3, the parameter-less population pyramid of Goldman and Punch (2014): points climb, then cross, level by level.
+"""P3, the parameter-less population pyramid of Goldman and Punch (2014), for deterministic objectives.
 
-Each point begins at random, climbs by single changes, and joins the lowest level of a pyramid. Then it is crossed with
-each level in turn: it takes over groups of variables that belong together there (`linkage.py`) from members of the
-level, and keeps what is no worse. Whenever a level has made it better, it joins the next one. There is no population
-size: the pyramid grows with the search.
+Each individual starts at a random point, is improved by local search (single changes of a variable), and joins the
+lowest level of a pyramid of populations. It is then crossed with each level in turn: it takes over linked groups of
+variables (`linkage.py`) from points of the level and keeps changes that are not worse. Whenever a level has improved
+it, it joins the next one. There is no population size: the pyramid grows with the search.
 
-One thing differs from the original, whose climbers stop where no single change is better. Here they also step to
-neighbours that are equal, and go on for as long again as it took to get there, at least N ln N steps for N neighbours:
-as long as it takes to draw each of them, unless all of these are worse. A plateau is then crossed rather than taken for
-a peak.
+The local search differs from the original, which stops where no single change is better. Here it also accepts equal
+neighbors and continues for as many steps as led to the last improvement, at least N ln N for N neighbors (the expected
+number of draws until each has been drawn), unless all neighbors are worse. It thereby crosses plateaus.
 
-An individual is a coroutine: it yields the points it wants to know and is sent their values. What it asks twice is
-answered from memory. So P3 is for objectives where equal points have equal values.
+An individual is a coroutine that yields points and is sent their values. A point that is yielded twice is answered from
+a cache, so the objective must be deterministic.
 """
 
 from __future__ import annotations
@@ -32,14 +31,31 @@ from .linkage import Group, Pairs
 from .rng import RNG, Stream
 from .types import Array, Points
 
-SKIPPED = 1000  # points in a row answered from memory, after which one is handed out all the same
+SKIPPED = 1000  # cached points in a row after which one is evaluated again
 
 Individual = Generator[Points, float, None]
 
 
 @dataclass(frozen=True)
 class P3:
-    """The pyramid, with as many climbers at once as evaluations run at once: one, unless `batch` asks for more."""
+    """Parameter-less population pyramid, for bits and choices.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points, without numbers.
+    climbers : int
+        Individuals that are improved at the same time, which is the number of points per iteration.
+
+    Raises
+    ------
+    TypeError
+        If the family contains numbers.
+
+    References
+    ----------
+    Goldman, B. W. and Punch, W. F. (2014). Parameter-less population pyramid. GECCO 2014.
+    """
 
     family: Family
     climbers: int = 1
@@ -50,24 +66,28 @@ class P3:
         positive_int("climbers", self.climbers)
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:
+        """Return the state before the first iteration."""
         theta = self.family.initial() if theta is None else theta
         return Pyramid(self.family, theta, x0, self.climbers)
 
     def lam(self, state: Pyramid) -> int:
+        """Return the number of individuals."""
         return self.climbers
 
     def ask(self, state: Pyramid, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+        """Return the pending points of the individuals from `start` on, then random points up to `size`."""
         rng = Stream.of(rng)
         if state.stream is None:
             state.begin(rng.word())
         size = self.climbers if size is None else size
-        own = state.pending[start : start + size]  # which nobody can write to
+        own = state.pending[start : start + size]  # read-only
         more = size - len(own)
         return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own
 
     def tell(self, state: Pyramid, x: Points, f: Array) -> Pyramid:
+        """Return the state after an iteration; the given state is modified."""
         values = [value if value == value else math.inf for value in f.tolist()]
-        if len(values) < self.climbers:  # those given up are as bad as failures
+        if len(values) < self.climbers:  # cancelled points count as failures
             told, rows, values = iter(values), iter(x), []
             row = next(rows, None)
             for wanted in state.pending:
@@ -78,20 +98,24 @@ class P3:
         return state
 
     def inject(self, state: Pyramid, x: Points, f: float) -> Pyramid:
+        """Return the same state: points of other algorithms are not used."""
         return state
 
     def can_yield(self, state: Pyramid) -> bool:
+        """Return whether an individual has just finished."""
         return state.can_yield
 
     def info(self, state: Pyramid) -> AlgorithmInfo:
+        """Return θ and the number of individuals; ε and the signal-to-noise ratio are NaN."""
         return AlgorithmInfo(state.theta, self.climbers, math.nan, float(self.climbers), math.nan)
 
     def at_least(self, lam: int) -> Self:
+        """Return the same algorithm with at least `lam` individuals."""
         return replace(self, climbers=max(self.climbers, lam))
 
 
 class Level:
-    """Points of the pyramid, and the groups of variables that belong together among them."""
+    """One population of the pyramid, with its linkage tree."""
 
     def __init__(self, options: NDArray[np.intp]) -> None:
         self.points: list[Points] = []
@@ -99,21 +123,24 @@ class Level:
         self._tree: list[Group] | None = None
 
     def add(self, x: Points) -> None:
+        """Add a point."""
         self.points.append(x.copy())
         self._pairs.add(x)
         self._tree = None
 
     def tree(self, stream: Stream) -> list[Group]:
+        """Return the groups of the linkage tree, which is rebuilt after each new point."""
         if self._tree is None:
             self._tree = self._pairs.tree(stream)
         return self._tree
 
 
 class Pyramid:
-    """The state of P3: the levels, and individuals on their way up. It changes as it is told.
+    """State of P3: the populations and the current individuals; modified in place by `tell`.
 
-    It is what it was told: from the key of its random numbers and from the values, in their order, another is made
-    that goes on as this one.
+    Notes
+    -----
+    Coroutines cannot be copied. A copy is rebuilt from the key of the random numbers and all values told so far.
     """
 
     def __init__(self, family: Family, theta: Array, x0: Points | None, climbers: int) -> None:
@@ -126,33 +153,33 @@ class Pyramid:
         self.stream: Stream | None = None
         self.levels: list[Level] = []
         self.members: set[bytes] = set()
-        self._sum = np.zeros(len(theta))  # of their statistics
+        self._sum = np.zeros(len(theta))  # sum of the statistics of all members
         self.told: list[float] = []
-        self.can_yield = False  # whether an individual has just come to its end
+        self.can_yield = False  # whether an individual has just finished
         self._values: dict[bytes, float] = {}
         self._individuals: list[Individual] = []
         self._want([])
 
     def begin(self, key: int) -> None:
-        """With the key of its random numbers."""
+        """Start the individuals with the key of the random numbers."""
         self.stream = Stream(key)
         self._individuals = [individual(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
         self._want([self._next(i, None) for i in range(self.climbers)])
 
     def tell(self, values: list[float]) -> None:
-        """The values of what is pending."""
+        """Send the values of the pending points to the individuals."""
         self.can_yield = False
         self.told += values
         self._values.update(zip(self._wanted, values, strict=True))
         self._want([self._next(i, value) for i, value in enumerate(values)])
 
     def _want(self, points: list[bytes]) -> None:
-        """These are pending, and handed out as they are: nobody can write to them."""
+        """Set the pending points, as a read-only array."""
         self._wanted = points
         self.pending: Points = np.frombuffer(b"".join(points), self._type).reshape(-1, len(self.options))
 
     def _next(self, i: int, value: float | None) -> bytes:
-        """The point that climber i wants to know next, if its last one had this value."""
+        """Return the next point of individual i, after its last point had this value."""
         for _ in range(SKIPPED):
             try:
                 x = self._individuals[i].send(value)  # type: ignore[arg-type]
@@ -167,7 +194,7 @@ class Pyramid:
         return point
 
     def join(self, level: int, x: Points) -> None:
-        """A point is a member once."""
+        """Add a point to a level, unless the pyramid contains it."""
         if x.tobytes() not in self.members:
             self.members.add(x.tobytes())
             if level == len(self.levels):
@@ -177,15 +204,16 @@ class Pyramid:
 
     @property
     def theta(self) -> Array:
-        """How often each option occurs among the members, and once more as at first."""
+        """Mean of the statistics of all members, with the initial θ as one more."""
         mean = (self.first + self._sum) / (1 + len(self.members))
         return self.family.move(self.first, mean - self.first)
 
     def copy(self) -> Pyramid:
+        """Return a copy that does not change with this state."""
         return self.again(None if self.stream is None else self.stream.key, self.told)
 
     def again(self, key: int | None, told: list[float]) -> Pyramid:
-        """A pyramid that began as this one and was told these values."""
+        """Return a pyramid with the same start, after these values were told."""
         other = Pyramid(self.family, self.first, self.x0, self.climbers)
         if key is not None:
             other.begin(key)
@@ -195,13 +223,13 @@ class Pyramid:
 
 
 def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individual:
-    """From x0, or else a random point, to the top of the pyramid."""
+    """Improve x0, or else a random point, by local search and by all levels of the pyramid."""
     words = (stream.words(pyramid.family.words) >> np.uint64(32)).astype(np.uint32)
     x = pyramid.family.draw(pyramid.first, words[None])[0] if x0 is None else x0.copy()
     f = yield x
     f = yield from climb(x, f, pyramid, stream)
     pyramid.join(0, x)
-    for i, level in enumerate(pyramid.levels):  # which may grow meanwhile
+    for i, level in enumerate(pyramid.levels):  # the list may grow meanwhile
         before = f
         f = yield from cross(x, f, level, stream)
         if f < before:
@@ -209,15 +237,15 @@ def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individua
 
 
 def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, float]:
-    """Single changes in random order; those that are no worse are kept, as long as that has led up lately."""
+    """Local search: accept single changes in random order that are not worse, until there is no more progress."""
     changes, options = pyramid.changes, pyramid.options
     patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1.0
-    steps = up = 0  # steps made, and those up to the last one that led up
+    steps = up = 0  # steps so far, and those until the last improvement
     moved = True
-    while moved:  # else all neighbours are worse
+    while moved:  # otherwise all neighbors are worse
         moved = False
         for i, by in changes[stream.permutation(len(changes))].tolist():
-            old = int(x[i])  # as a Python integer, which does not overflow
+            old = int(x[i])  # a Python integer, which does not overflow
             x[i] = (old + by) % options[i]
             value = yield x
             steps += 1
@@ -233,7 +261,7 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
 
 
 def cross(x: Points, f: float, level: Level, stream: Stream) -> Generator[Points, float, float]:
-    """Takes over groups, the smallest first, each from some member of the level where it differs."""
+    """Take over linked groups, smallest first, each from a random point of the level that differs there."""
     groups = level.tree(stream)
     donors = np.array(level.points)
     sizes = np.array([len(group) for group in groups], dtype=np.intp)

@@ -58,8 +58,8 @@ class Space:
     --------
     >>> import knobless as kl
     >>> space = kl.Space(layers=kl.Binary(3), act=kl.Choice("relu", "tanh"), lr=kl.Float(1e-4, 1e-1, log=True))
-    >>> [column.name for column in space.columns()]
-    ['layers', 'act', 'lr']
+    >>> len(space.columns())
+    3
     """
 
     def __init__(self, /, **named: Any) -> None:

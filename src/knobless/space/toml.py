@@ -1,16 +1,16 @@
-"""Spaces as TOML, for those who run a search from a shell: `knobless run … --space space.toml`.
+"""Spaces as TOML files, for the command line: `knobless run … --space space.toml`.
 
-    layers     = { binary = 8 }                                  # n bits
+    layers     = { binary = 8 }                                  # array of 8 bits
     activation = { choice = ["relu", "tanh", "gelu"] }
     width      = { integer = [8, 256], log = true }              # low, high
 
-    [optimizer]                                                  # a space within the space
+    [optimizer]                                                  # a nested space
     rate       = { float = [1e-5, 1e-1], log = true }
     momentum   = { float = [0, 0.99], step = 0.01 }
 
-A variable is a table with one of these four keys, and beside it the options that the class of that name has: `p`, `n`,
-`step`, `log`. Any other table is a group of variables, and an array is a list of them. A file that is nothing but a
-variable, `binary = 100`, is that variable. Nothing in a file is ever run.
+A variable is a table with one of these four keys and the options of the class of that name: `p`, `n`, `step`, `log`.
+Any other table is a group of variables, and an array is a list of them. A file that is a single variable, such as
+`binary = 100`, is the space of that variable. Nothing in a file is executed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,20 @@ EXAMPLE = "a variable, such as { integer = [1, 64] }"
 
 
 def space_of(text: str, name: str) -> Space:
-    """The space that is written in `text`; a ValueError begins with `name` and the key that is wrong."""
+    """Return the space described by TOML text.
+
+    Parameters
+    ----------
+    text : str
+        Contents of a TOML file.
+    name : str
+        Name of the file in error messages.
+
+    Raises
+    ------
+    ValueError
+        If `text` is not TOML or does not describe a space; the message begins with `name` and the key.
+    """
     try:
         return Space.of(_tree(tomllib.loads(text), name, ""))
     except tomllib.TOMLDecodeError as error:
@@ -52,7 +65,7 @@ def _tree(data: Any, name: str, key: str) -> Any:
         raise ValueError(f"{where}: expected {EXAMPLE}, or a table of variables, got {data!r}")
     if not data:
         raise ValueError(f"{where}: expected at least one variable, got none")
-    kinds = [kind for kind in OPTIONS if kind in data and not isinstance(data[kind], dict)]  # a table: one of that name
+    kinds = [kind for kind in OPTIONS if kind in data and not isinstance(data[kind], dict)]  # a table is a group
     if len(kinds) > 1:
         raise ValueError(f"{where}: expected one of {', '.join(OPTIONS)}, got {' and '.join(kinds)}")
     if kinds:

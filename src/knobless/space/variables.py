@@ -1,8 +1,7 @@
-"""The variables a space is made of: each translates between codes, as a family draws them, and values.
+"""Variables of a search space: the translation between codes, as a family draws them, and values.
 
-A code is a number: 0 or 1 for a bit, the index of an option, a latent real for an integer or a float. Any
-code of the family has a value, and every value has a code that decodes to it. A variable with `n` stands
-for n alike and is seen as an array.
+A code is a number: 0 or 1 for a bit, the index of an option, a latent real for an integer or a float. Every code of the
+family has a value, and every value has a code that decodes to it. With `n`, a variable is an array of `n` entries.
 """
 
 from __future__ import annotations
@@ -23,25 +22,38 @@ from knobless.core.types import Array, Points
 
 
 class Variable(Protocol):
-    """What a space needs to know of a variable."""
+    """Protocol of variables."""
 
     @property
     def n(self) -> int | None:
-        """How many alike, seen as an array; None for a single one, seen as a scalar."""
+        """Length of the array; None for a scalar."""
 
     @property
     def count(self) -> float:
-        """How many values it takes; inf for a float."""
+        """Number of values of an entry; inf for a float without steps."""
 
     def values(self, codes: Points) -> NDArray[Any]:
-        """What the user sees of each code, as a new array of the same shape."""
+        """Return the value of each code, as a new array of the same shape."""
 
     def code(self, value: Any, name: str) -> float:
-        """A code that decodes to the value; `name` is for the message where there is none."""
+        """Return a code that decodes to the value of an entry.
+
+        Parameters
+        ----------
+        value
+            The value.
+        name : str
+            How error messages refer to it.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the variable does not have this value.
+        """
 
 
 def brief(self: Any) -> str:
-    """The repr of a variable: what differs from the defaults by name, the rest left out."""
+    """Return the repr of a variable, without arguments that have their default value."""
     words = []
     for each in fields(self):
         value = getattr(self, each.name)
@@ -54,7 +66,21 @@ def brief(self: Any) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Binary:
-    """n bits, seen as an int8 array. `p` is the prior probability of a one, for all bits or for each."""
+    """Array of bits, an int8 array in a point.
+
+    Parameters
+    ----------
+    n : int
+        Number of bits.
+    p : float or sequence of float
+        Prior probability of a one, for all bits or for each; strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> kl.minimize(lambda x: x.sum(), kl.Binary(5), budget=200, rng=0).x
+    array([0, 0, 0, 0, 0], dtype=int8)
+    """
 
     n: int
     p: float | Sequence[float] = 0.5
@@ -88,9 +114,26 @@ class Binary:
 
 @dataclass(frozen=True, init=False, eq=False)
 class Choice:
-    """One of several options of any type. `p` is the prior; with `n`, an array of n such choices.
+    """One of several options.
 
-    An option is handed out as it is, not copied: a list that the objective writes into stays written.
+    Parameters
+    ----------
+    *options
+        At least two different values of any type.
+    p : sequence of float, optional
+        Prior probability of each option; uniform by default.
+    n : int, optional
+        Length of an array of choices; a scalar by default.
+
+    Notes
+    -----
+    A point contains the option itself and not a copy, so the objective must not modify it.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> kl.Choice("relu", "tanh", p=[0.9, 0.1])
+    Choice('relu', 'tanh', p=[0.9, 0.1])
     """
 
     options: tuple[Any, ...]
@@ -131,7 +174,7 @@ class Choice:
         if len({type(option) for option in self.options}) == 1 and isinstance(self.options[0], (bool, int, float, str)):
             return np.array(self.options)
         array = np.empty(len(self.options), dtype=object)
-        for i, option in enumerate(self.options):  # one by one: an option may itself be a sequence
+        for i, option in enumerate(self.options):  # one by one, because an option may itself be a sequence
             array[i] = option
         return array
 
@@ -173,7 +216,25 @@ class Choice:
 
 @dataclass(frozen=True, repr=False)
 class Integer:
-    """A whole number from `low` to `high`, both included, in steps, or in log scale; with `n`, an array of n."""
+    """Integer from `low` to `high`, both included.
+
+    Parameters
+    ----------
+    low, high : int
+        Bounds.
+    step : int
+        Distance between values, starting at `low`.
+    log : bool
+        Whether to search on a log scale; needs a positive `low` and a step of 1.
+    n : int, optional
+        Length of an array of integers; a scalar by default.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> kl.Integer(8, 256, log=True)
+    Integer(8, 256, log=True)
+    """
 
     low: int
     high: int
@@ -188,7 +249,7 @@ class Integer:
         step = positive_int("Integer: step", self.step)
         if low >= high:
             raise ValueError(f"Integer: expected low < high, got low = {low} and high = {high}")
-        bound = 10**14 if self.log else 2**50  # beyond, a float does not tell neighbours apart
+        bound = 10**14 if self.log else 2**50  # larger neighbors are not different floats
         if max(abs(low), abs(high)) > bound:
             raise ValueError(f"Integer: expected bounds of at most {bound:.6g}, got {low} to {high}")
         if step > high - low:
@@ -241,7 +302,25 @@ class Integer:
 
 @dataclass(frozen=True, repr=False)
 class Float:
-    """A number from `low` to `high`, in steps if given, or in log scale; with `n`, an array of n."""
+    """Real number from `low` to `high`.
+
+    Parameters
+    ----------
+    low, high : float
+        Bounds.
+    step : float, optional
+        Distance between values, starting at `low`; any number within the bounds by default.
+    log : bool
+        Whether to search on a log scale; needs a positive `low` and no `step`.
+    n : int, optional
+        Length of an array of numbers; a scalar by default.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> kl.Float(1e-4, 1e-1, log=True)
+    Float(0.0001, 0.1, log=True)
+    """
 
     low: float
     high: float
@@ -276,13 +355,13 @@ class Float:
     def count(self) -> float:
         if self.step is None:
             return math.inf
-        # In decimals, as people write them: (0.3 − 0.0)/0.1 is 2.9999999999999996 in binary.
+        # In decimals: (0.3 − 0.0)/0.1 is 2.9999999999999996 in binary.
         low, high, step = (Decimal(repr(v)) for v in (self.low, self.high, self.step))
         return int((high - low) / step) + 1
 
     @cached_property
     def _decimals(self) -> int:
-        """Of the grid's values: −0.3 + 3·0.1 should be 0, not 5.6e-17."""
+        """Decimal places of the values on the grid: −0.3 + 3·0.1 is 0, not 5.6e-17."""
         exponents = [Decimal(repr(v)).as_tuple().exponent for v in (self.low, self.step)]
         return max(-int(e) for e in exponents)
 
@@ -301,7 +380,7 @@ class Float:
         else:
             value = self.low + (self.high - self.low) * z
         value = bounded(value, self.low, self.high)
-        value = np.where(z == 0.0, self.low, value)  # rounding must not keep the bounds out of reach
+        value = np.where(z == 0.0, self.low, value)  # exact bounds despite rounding
         return np.where(z == 1.0, self.high, value)
 
     def code(self, value: Any, name: str) -> float:
@@ -330,7 +409,7 @@ class Float:
 
 
 def _grid_axis(count: int) -> Axis:
-    """`count` equal cells; the mean stays between the middles of the outer ones."""
+    """Return the axis of `count` equal cells; the mean stays between the centers of the outer ones."""
     return Axis(low=0.5 / count, high=1.0 - 0.5 / count, cell=max(1.0 / count, RESOLUTION))
 
 

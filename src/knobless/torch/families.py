@@ -1,7 +1,7 @@
-"""Bits and choices in tensors: the families of the core again, with independent trials along the first dimension.
+"""Families of bits and choices in tensors, with independent trials along the first dimension.
 
-Parameters have the shape [trials, parameters], points [trials, points, variables]; layouts, margins and thresholds
-are the core's. There are no branches on data, so that everything can be recorded in a CUDA graph.
+Parameters have the shape [trials, parameters], points [trials, points, variables]; layouts, margins and thresholds are
+those of `knobless.core.families`. There are no branches on data, so all operations can be recorded in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from knobless.core.families import Bernoulli, Categorical, Family, Product
 
 
 class TensorFamily(Protocol):
-    """What `Search` needs to know of a distribution, as in `knobless.core.families.Family`."""
+    """Protocol of families in tensors, as `knobless.core.families.Family` in arrays."""
 
     def draw(self, theta: Tensor, u: Tensor) -> Tensor:
-        """The points that the 32-bit uniforms u stand for under θ."""
+        """Return the points under θ for the 32-bit uniforms u."""
 
     def average(self, share: Tensor, x: Tensor) -> Tensor:
-        """Σ share_i T(x_i) over the points of a trial."""
+        """Return Σ share_i T(x_i) over the points of each trial."""
 
     def whiten(self, theta: Tensor, v: Tensor) -> Tensor:
-        """Some G(θ)^½ v."""
+        """Return G(θ)^½ v for a square root of the Fisher matrix."""
 
     def move(self, theta: Tensor, step: Tensor) -> Tensor:
-        """Towards θ + step, inside the margins."""
+        """Return θ + step, projected into the margins."""
 
     def mode(self, theta: Tensor) -> Tensor:
-        """The most probable point of each trial."""
+        """Return the most probable point of each trial."""
 
 
 class Bits:
@@ -75,7 +75,7 @@ class Choices:
     def whiten(self, theta: Tensor, v: Tensor) -> Tensor:
         root = self._each(theta).sqrt()
         u = self._each(v) / root
-        normal = root + self.k**-0.5  # of the reflection, as in the core
+        normal = root + self.k**-0.5  # of the Householder reflection
         scale = (normal * u).sum(-1, keepdim=True) * self.k**0.5 / normal.sum(-1, keepdim=True)
         return (u - scale * normal).flatten(1)
 
@@ -125,7 +125,18 @@ class SideBySide:
 
 
 def in_tensors(family: Family) -> TensorFamily:
-    """The family of the core, in tensors."""
+    """Return the family in tensors.
+
+    Parameters
+    ----------
+    family : Family
+        A family of bits and choices of fewer than 2**15 options.
+
+    Raises
+    ------
+    TypeError
+        If the family contains anything else.
+    """
     if isinstance(family, Bernoulli):
         return Bits(family)
     if isinstance(family, Categorical) and family.k < 2**15:
@@ -136,5 +147,5 @@ def in_tensors(family: Family) -> TensorFamily:
 
 
 def threshold(p: Tensor) -> Tensor:
-    """The 32-bit integer that a uniform one falls below with probability p."""
+    """Return the 32-bit threshold below which a uniform integer falls with probability p."""
     return (p.double() * 4294967296.0).to(torch.int64)
