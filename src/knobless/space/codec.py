@@ -32,6 +32,7 @@ from .variables import Binary, Choice, Float, Integer
 Generator = np.random.Generator
 
 PARAMETERS = 10**7  # of a distribution that a file may ask for
+CLIMBERS = 2**20  # of a P3 that a file may ask for
 DEPTH = 50  # of a space within a space
 LONG = 200  # characters of a name
 
@@ -213,7 +214,7 @@ def algorithm_of(data: Any, family: Family, depth: int = DEPTH) -> Algorithm | N
         case {"preference": preference, "adaptation": adaptation, **rest} if rest.keys() <= {"elitism"}:
             parts = [_part_of(each) for each in (preference, adaptation, *rest.values())]
             return None if None in parts else IGO(family, *parts)
-        case {"p3": {"climbers": int() as climbers}} if 0 < climbers <= PARAMETERS and type(climbers) is int:
+        case {"p3": {"climbers": int() as climbers}} if 0 < climbers <= CLIMBERS and type(climbers) is int:
             return P3(family, climbers)
         case {"portfolio": [_, *_] as each} if depth:
             members = [algorithm_of(member, family, depth - 1) for member in each]
