@@ -6,12 +6,15 @@ import math
 import multiprocessing
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -25,6 +28,9 @@ from knobless.journal.events import Event
 from knobless.journal.records import read
 from knobless.journal.sqlite import Writer
 from knobless.parallel.pool import Outcome
+from knobless.report.summary import summary
+from knobless.report.trace import Trace
+from knobless.run.candidates import RETURNED_NAN as NAN
 from knobless.space.codec import space_data, space_of
 
 BITS = kl.Binary(10)
@@ -831,7 +837,7 @@ def test_files_that_are_no_journals(tmp_path):
         ("PRAGMA user_version = 99", "cannot resume: expected journal format 2, got format 99"),
         ("CREATE TABLE more (id)", "it has other tables"),
         ("CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END", "it has other tables"),
-        ("UPDATE events SET value = 'drop table' WHERE number = 2", "row 2 is not an evaluation"),
+        ("UPDATE events SET value = 'drop table' WHERE number = 2", "row 2 has values of other types"),
         ("UPDATE header SET json = '[]' WHERE name = 'identity'", "identity: expected a dict"),
     ):
         path = tmp_path / "changed"
@@ -1113,3 +1119,203 @@ def test_a_file_without_its_log_still_says_whose_it_is(tmp_path):
     with read(alone) as record:
         assert space_data(record.space) == space_data(kl.Space.of(BITS))
         assert record.seed == 0
+
+
+# What must not happen to a journal.
+
+
+@pytest.mark.parametrize("part", [slice(None, None, -1), slice(None, None, 2), slice(2, None, -1), slice(5, 0, -3)])
+@pytest.mark.parametrize("end", ["tell", "cancel"])
+def test_any_slice_of_a_batch_is_recorded_as_it_was_told(part, end, tmp_path):
+    opt = kl.Optimizer(BITS, rng=1, batch=6, journal=tmp_path / "a")
+    some = opt.ask()[part]
+    opt.tell(some, some.x.sum(axis=1)) if end == "tell" else opt.cancel(some)
+    opt.close()
+    with read(tmp_path / "a") as record:
+        assert [record.point(event).tolist() for event in record] == some.x.tolist()
+        assert all(event.value in (None, record.point(event).sum()) for event in record)
+    resumed = kl.Optimizer(BITS, batch=6, journal=tmp_path / "a")
+    assert look(resumed) == look(opt)
+    resumed.close()
+
+
+def test_telling_nothing_changes_nothing(tmp_path):
+    opt = kl.Optimizer(BITS, rng=1, batch=6, journal=tmp_path / "a")
+    batch, before = opt.ask(), look(opt)
+    opt.tell([], [])
+    opt.tell(batch[:0], np.empty(0))
+    opt.cancel([])
+    assert look(opt) == before
+    opt.close()
+    with read(tmp_path / "a") as record:
+        assert list(record) == []
+
+
+def test_of_two_threads_that_open_a_journal_one_is_refused(tmp_path):
+    for i in range(40):
+        path, both, opened, refused = tmp_path / f"{i}", threading.Barrier(2), [], []
+
+        def one(path=path, both=both, opened=opened, refused=refused):
+            both.wait()
+            try:
+                opened.append(kl.Optimizer(BITS, rng=0, journal=path))
+            except kl.JournalError as error:
+                refused.append(str(error))
+
+        threads = [threading.Thread(target=one) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(opened) == 1
+        assert "another run is writing to it" in refused[0]
+        opened[0].close()
+
+
+def opened_elsewhere(path):
+    """Return the error of another process that opens the journal."""
+    script = f"import knobless as kl; kl.Optimizer(kl.Binary(10), journal={str(path)!r}).close()"
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60).stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_copy_of_the_folder_made_by_the_process_does_not_release_the_lock(tmp_path):
+    (tmp_path / "run").mkdir()
+    opt = kl.Optimizer(BITS, rng=0, journal=tmp_path / "run" / "a")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    assert "another run is writing to it" in opened_elsewhere(tmp_path / "run" / "a")
+    opt.close()
+    assert opened_elsewhere(tmp_path / "run" / "a") == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_process_cannot_write_and_does_not_keep_the_lock(tmp_path):
+    opt = kl.Optimizer(BITS, rng=0, journal=tmp_path / "a")
+    batch = opt.ask()
+    there, here = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            opt.tell(batch, [1.0] * len(batch))
+            os._exit(1)
+        except kl.JournalError:
+            os.read(there, 1)  # outlives the lock of its parent
+            os._exit(0)
+    opt.tell(batch, [2.0] * len(batch))
+    opt.close()
+    assert opened_elsewhere(tmp_path / "a") == ""
+    os.write(here, b"x")
+    assert os.waitpid(child, 0)[1] == 0
+    with read(tmp_path / "a") as record:
+        assert [event.value for event in record] == [2.0] * len(batch)
+
+
+def test_sizes_of_hostile_journals_are_refused(tmp_path):
+    def refused(name, change, **options):
+        path = tmp_path / name
+        opt = kl.Optimizer(kl.Binary(2), rng=0, journal=path, **options)
+        while not opt.exhausted and opt.nfev < 4:
+            batch = opt.ask()
+            opt.tell(batch, [0.0] * len(batch))
+        opt.close()
+        with sqlite3.connect(path) as connection:
+            change(connection)
+        with read(path) as record, pytest.raises(kl.JournalError, match="not a valid journal"):
+            kl.Optimizer.from_journal(record)
+
+    def batch(connection):
+        connection.execute("UPDATE header SET json = json_set(json, '$.batch', 20000000) WHERE name = 'identity'")
+
+    row = "INSERT INTO events SELECT ?, ?, fate, id + ?, code, value, failure, iteration, position, 0.0, 0.0, NULL "
+    row += "FROM events WHERE number = 1"
+    refused("batch", batch, deterministic=True)
+    refused("batch of PBIL", batch)
+    refused("known points", lambda c: c.execute(row, (99, 2**62, 3)), deterministic=True)
+    refused("one row", lambda c: c.execute(row, (99, 2**62, 3)))
+    refused("growing", lambda c: c.executemany(row, [(99 + i, i * 2**19, i * 2**19 - 1) for i in range(1, 20)]))
+    refused("header", lambda c: c.execute("INSERT INTO header VALUES ('drawn', ?)", (str(2**60),)))
+    with pytest.raises(ValueError, match="batch: expected at most"):
+        kl.Optimizer(BITS, batch=2**40, algorithm=kl.pbil_lambda(BITS), journal=tmp_path / "mine")
+
+
+def test_the_journal_of_a_converged_run_leads_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("knobless.run.run_state.STALE", 60)
+    algorithm = kl.pbil_lambda(BITS)
+    result = kl.minimize(
+        ones, BITS, budget=10**4, algorithm=algorithm, deterministic=True, journal=tmp_path / "a", rng=0
+    )
+    assert result.status == "converged"
+    with read(tmp_path / "a") as record:
+        opt, shown = kl.Optimizer.from_journal(record), summary(record)
+        seen = Trace(record)
+    assert (opt.nit, shown.nit, seen.steps[-1].iteration) == (result.nit,) * 3
+    assert opt.mode.tolist() == shown.mode.tolist() == result.mode.tolist()
+    again = kl.minimize(ones, BITS, budget=10**4, algorithm=algorithm, deterministic=True, journal=tmp_path / "a")
+    assert look_at(again) == look_at(result)
+
+
+def test_an_exhausted_optimizer_is_resumed_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("knobless.run.run_state.STALE", 60)
+    opt = kl.Optimizer(BITS, kl.pbil_lambda(BITS), rng=3, deterministic=True, journal=tmp_path / "a")
+    while len(batch := opt.ask()):
+        opt.tell(batch, [ones(c.x) for c in batch])
+    opt.close()
+    resumed = kl.Optimizer(BITS, kl.pbil_lambda(BITS), deterministic=True, journal=tmp_path / "a")
+    assert look(resumed) == look(opt)
+    resumed.close()
+
+
+@given(st.permutations(range(8)), st.integers(1, 8), st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_best_and_the_first_failure_do_not_depend_on_the_order_of_tells(order, size, data):
+    values = data.draw(st.lists(st.sampled_from([0.0, -0.0, 1.0, math.nan, "raises"]), min_size=8, max_size=8))
+    values = [ValueError(f"{i}") if value == "raises" else value for i, value in enumerate(values)]
+    with tempfile.TemporaryDirectory() as folder:
+        opt = kl.Optimizer(kl.Binary(12), rng=1, batch=2, journal=f"{folder}/a")
+        batch = opt.ask(8)
+        for start in range(0, 8, size):
+            some = order[start : start + size]
+            opt.tell([batch[i] for i in some], [values[i] for i in some])
+        opt.close()
+        with read(f"{folder}/a") as record:
+            shown, replayed, seen = summary(record), kl.Optimizer.from_journal(record), Trace(record)
+    numbers = [math.nan if isinstance(value, ValueError) else value for value in values]
+    failed = [i for i, value in enumerate(numbers) if value != value]
+    lowest = min([value for value in numbers if value == value], default=math.nan)
+    if len(failed) < 8:
+        first = next(i for i, value in enumerate(numbers) if value == lowest)
+        for x, fun in ((opt.best.x, opt.best.fun), (replayed.best.x, replayed.best.fun), (shown.x, shown.fun)):
+            assert (x.tolist(), repr(fun)) == (batch[first].x.tolist(), repr(numbers[first]))
+        assert opt.space.decode(seen.best[2]).tolist() == batch[first].x.tolist()
+    if failed:
+        text = "".join(traceback.format_exception(e)) if isinstance(e := values[failed[0]], ValueError) else NAN
+        assert opt.failure == replayed.failure == shown.failure == text
+
+
+def test_zero_keeps_its_sign_and_the_largest_values_their_mean(tmp_path):
+    opt = kl.Optimizer(kl.Choice("a", "b"), rng=0, batch=8, journal=tmp_path / "a")
+    values = [-0.0, 0.0, 1.7e308, -1.7e308, 1.7e308, 1.7e308, 5e-324, -math.inf]
+    opt.tell(opt.ask(), values)
+    opt.close()
+    with read(tmp_path / "a") as record:
+        assert [repr(event.value) for event in record] == [repr(value) for value in values]
+    opt = kl.Optimizer(kl.Choice("a", "b"), rng=0, batch=8)
+    opt.tell(opt.ask(), [1.7e308] * 8)
+    assert opt.mode_fun == pytest.approx(1.7e308)
+
+
+def test_odd_paths_are_journal_errors(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    kl.Optimizer(BITS, rng=0, journal=tmp_path / "one").close()
+    os.link(tmp_path / "one", tmp_path / "two")
+    for path in (tmp_path / "nul\0", tmp_path / "loop", tmp_path / "two"):
+        with pytest.raises(kl.JournalError):
+            kl.Optimizer(BITS, journal=path)
+    for path in (tmp_path / "nul\0", tmp_path / "loop"):
+        with pytest.raises(kl.JournalError):
+            read(path)
+    odd = os.fsdecode(bytes(tmp_path) + b"/\xff?#%41")
+    kl.minimize(ones, BITS, budget=5, journal=odd, rng=0)
+    with read(odd) as record:
+        assert record.counts().evaluations == 5

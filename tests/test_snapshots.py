@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -136,7 +137,7 @@ def test_files_that_are_no_snapshots(tmp_path):
         ("[]", "it is a file of another kind"),
         (json.dumps(good | {"version": 1}), "cannot resume: expected snapshot format 3, got format 1"),
         (json.dumps(good)[:-40], "not a valid snapshot"),
-        (json.dumps(good | {"identity": None}), "there is no identity"),
+        (json.dumps(good | {"identity": None}), "identity: expected an object"),
         ("[" * 100_000, "nested too deeply"),
         (
             json.dumps(good | {"state": state | {"algorithm": loop | {"theta": ""}}}),
@@ -154,5 +155,29 @@ def test_files_that_are_no_snapshots(tmp_path):
         path.write_text(text)
         with pytest.raises(kl.SnapshotError, match=message):
             kl.Optimizer.load(path, BITS)
-    with pytest.raises(kl.SnapshotError, match="there is no such file"):
+    with pytest.raises(kl.SnapshotError, match="no such file"):
         kl.Optimizer.load(tmp_path, BITS)
+
+
+def test_threads_that_save_to_one_path_replace_each_other_as_a_whole(tmp_path):
+    path, errors = tmp_path / "run.json", []
+    opts = [kl.Optimizer(kl.Binary(200), rng=seed, batch=50) for seed in range(2)]
+
+    def save(opt):
+        try:
+            for _ in range(20):
+                opt.save(path)
+        except kl.SnapshotError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=save, args=(opt,)) for opt in opts]
+    for thread in threads:
+        thread.start()
+    for _ in range(10):
+        if path.exists():
+            kl.Optimizer.load(path, kl.Binary(200))
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert kl.Optimizer.load(path, kl.Binary(200)).run.streams.seed in (0, 1)
+    assert [each.name for each in tmp_path.iterdir()] == ["run.json"]

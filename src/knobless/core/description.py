@@ -21,7 +21,7 @@ from .portfolio import Portfolio
 from .preferences import Quartiles, Truncation, Values
 from .rng import Stream
 
-CLIMBERS = 10**7  # of P3, at most, in a file
+CLIMBERS = 2**20  # of P3, at most, in a file
 DEPTH = 50  # of portfolios in portfolios
 
 COMPONENTS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}

@@ -164,7 +164,7 @@ def _tail(text: str) -> str:
 
 def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
     fates = np.array(trace.fates[since:], dtype=np.uint8)
-    said = np.array(trace.said[since:], dtype=np.int64)
+    said = np.array(trace.failure_index[since:], dtype=np.int64)
     started, ended = np.array(trace.started[since:]), np.array(trace.ended[since:])
     last = [saying.text.strip().rpartition("\n")[2][-300:] for saying in trace.failure_messages]
     codes = trace.codes(since)

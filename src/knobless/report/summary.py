@@ -1,7 +1,7 @@
-"""What there is to see in a journal, as plain data: `knobless show` prints it, as a table or as JSON.
+"""The summary of a journal as plain data, which `knobless show` prints as a table or as JSON.
 
-Some of it is counted row by row. The rest, λ, ε and the distribution, is where the fold of the journal leads. The
-journal may be in use meanwhile.
+Evaluations, failures and times are counted row by row; λ, ε and the distribution come from replaying the journal, which
+may be in use meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .marginals import VariableSummary, variable_summaries
 
 @dataclass(frozen=True)
 class Summary:
-    """A run as its journal has it. Values have the sign that the user knows. Names are those of a `Result`."""
+    """The summary of a run. Values have the user's sign, and the names are those of a `Result`."""
 
     objective: str | None
     direction: str
@@ -52,7 +52,7 @@ class Summary:
 
 
 def summary(record: Record) -> Summary:
-    """Of a journal that is open for reading."""
+    """Return the summary of a journal that is open for reading."""
     nfev = failures = 0
     failure: FirstFailure | None = None
     best: Best | None = None

@@ -1,8 +1,8 @@
-"""Traces: a run as pictures show it, which `plots.py` draws and the page of `report/` carries.
+"""Traces: the data of a journal as `knobless.plots` and the page of `knobless.report` show them.
 
-A `Trace` reads a journal once, row by row: the evaluations become columns, all of them; the iterations, which are
-folded on the way, are thinned out evenly, and so are the rows of θ where there are more than one can see. It can
-`follow` the same journal later and takes in only what is new by then. Values have the user's sign.
+A `Trace` reads a journal once: all evaluations become columns; the iterations, which are replayed, are thinned out
+evenly, and so are the rows of θ. It can `follow` the same journal later and then reads only what is new. Values have
+the user's sign.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Bands(NamedTuple):
 
 
 class FailureMessage(NamedTuple):
-    """What failures said, how many said it, and the row of the first of them."""
+    """A message of failed evaluations, their number, and the row of the first of them."""
 
     text: str
     times: int
@@ -66,10 +66,18 @@ class FailureMessage(NamedTuple):
 
 
 class Trace:
-    """A run as it is in its journal.
+    """The data of a journal.
 
-    Columns, one entry a row of the journal: fates, values (NaN for none), iterations, positions, started, ended,
-    workers, said (which of `failure_messages`, −1 for none). Their number is `len(trace)`.
+    Parameters
+    ----------
+    record : Record
+        The journal, opened for reading. `Trace.of` also takes a path.
+
+    Attributes
+    ----------
+    fates, values, iterations, positions, started, ended, workers, failure_index : list
+        Columns with one entry per row of the journal, `len(trace)` of them. A value is NaN if there is none; a worker
+        is a number of `worker_names`; a failure is an index of `failure_messages`, −1 for none.
     """
 
     def __init__(self, record: Record) -> None:
@@ -83,7 +91,7 @@ class Trace:
         self.started: list[float] = []
         self.ended: list[float] = []
         self.workers: list[int] = []
-        self.said: list[int] = []
+        self.failure_index: list[int] = []
         self.worker_names: dict[str, int] = {"": 0}
         self._codes, self._family = bytearray(), record.space.family
         self._failure_messages: dict[str, list[int]] = {}
@@ -97,7 +105,7 @@ class Trace:
 
     @classmethod
     def of(cls, run: Any) -> Self:
-        """`run` as a trace: one already, a record, or the path of a journal."""
+        """Return `run`, which is a trace, a record, or the path of a journal, as a trace."""
         if isinstance(run, cls):
             return run
         if isinstance(run, Record):
@@ -127,7 +135,7 @@ class Trace:
         return np.clip(run.search.theta[self._heat[1]], 0.0, 1.0)
 
     def follow(self, record: Record) -> bool:
-        """Takes in what has been recorded since; False if this is not the run it was, or not with the same past."""
+        """Read what has been recorded since; return False if this is another run, or its rows were changed."""
         self.meta, self.seed = record.meta, record.seed
         if record.identity != self.identity or (self._last and record.since(self._last[0], 1) != [self._last]):
             return False
@@ -150,7 +158,7 @@ class Trace:
             f = self.sign * value
             if event.fate != CANCELLED and is_better(f, event.id, self._best):
                 self._best = Best(f, event.id, row)
-            self.said.append(self._failure_message(event, row) if event.failed else -1)
+            self.failure_index.append(self._failure_message(event, row) if event.failed else -1)
             self.workers.append(self.worker_names.setdefault(event.worker or "", len(self.worker_names)))
             self.values.append(value)
         self.fates += [event.fate for event in chunk]
@@ -180,7 +188,7 @@ class Trace:
 
     @property
     def failure_messages(self) -> list[FailureMessage]:
-        """What failures said, each once."""
+        """The messages of failed evaluations, each once."""
         return [FailureMessage(text, times, first) for text, (_, times, first) in self._failure_messages.items()]
 
     @property

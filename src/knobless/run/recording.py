@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[
         adjacent = range(ids[0], ids[0] + len(ids))
         codes = family.unpack(b"".join([event.code for event in each]))
         f = sign * np.array([event.value for event in each], dtype=float)  # None becomes NaN
-        failures = {i: event.failure for i, event in enumerate(each) if event.failure}
+        failures = {i: event.failure for i, event in enumerate(each) if event.failure is not None}
         yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, codes, f, failures)
 
 
@@ -156,11 +156,10 @@ class Recording:
             return {}
         with self.explained():
             self._run.confirm(rows.ids, rows.codes)
-        self._advance()
-        found = dict(zip(rows.ids, rows.f.tolist(), strict=True))
-        if len(found) < len(rows.ids):
+            self._next = next(self._rows, None)
+        values: dict[int, Value] = dict(zip(rows.ids, rows.f.tolist(), strict=True))
+        if len(values) < len(rows.ids):
             raise JournalError(f"{self._writer.path}: cannot resume: duplicate candidate in journal")
-        values: dict[int, Value] = dict(found)
         values |= {rows.ids[i]: Failure(text) for i, text in rows.failures.items()}
         return values if len(values) == len(ids) else {id: values[id] for id in ids if id in values}
 
@@ -189,20 +188,20 @@ class Recording:
 
     def record(self, id: int, value: Value, started: float, ended: float, worker: str | None = None) -> None:
         """Commit a value as soon as it is known."""
-        self.record_all((id,), (value,), started, ended, worker)
+        self._writer.append([self._row(id, value, started, ended, worker or self._here)])
 
-    def record_all(
-        self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float, worker: str | None = None
-    ) -> None:
+    def record_all(self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float) -> None:
         """Commit values that became known together."""
-        failures = {i: traceback_of(value) for i, value in enumerate(values) if isinstance(value, Exception)}
-        f = [math.nan if isinstance(value, Exception) else value for value in values]
-        self._append(ids, f, failures, started, ended, worker or self._here)
+        each = zip(ids, values, strict=True)
+        self._writer.append([self._row(id, value, started, ended, self._here) for id, value in each])
 
     def told(self, ids: Sequence[int], fate: int, f: Array, failures: Mapping[int, str]) -> None:
         """Commit what became of candidates of which the times are not known."""
         self.expect(ids, fate)
-        self._append(ids, f.tolist(), failures, None, time.time(), None)
+        now, values = time.time(), cast("list[Value]", f.tolist())
+        for i, text in failures.items():
+            values[i] = Failure(text)
+        self._writer.append([self._row(id, value, None, now, None) for id, value in zip(ids, values, strict=True)])
 
     def added(self, code: Points, value: float) -> None:
         """Commit a point that was evaluated elsewhere."""
@@ -217,22 +216,13 @@ class Recording:
         """Delete the first evaluation, which failed: its error is raised, and the user starts again."""
         self._writer.clear()
 
-    def _append(
-        self,
-        ids: Sequence[int],
-        f: Sequence[float],
-        failures: Mapping[int, str],
-        started: float | None,
-        ended: float,
-        worker: str | None,
-    ) -> None:
-        rows = []
-        for i, (id, value) in enumerate(zip(ids, f, strict=True)):
-            drawn, fate, _, code, iteration, position = self._places[id]
-            failure = _shortened(failures[i]) if i in failures else None
-            stored = self._stored(value)
-            rows.append(Event(drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker))
-        self._writer.append(rows)
+    def _row(self, id: int, value: Value, started: float | None, ended: float, worker: str | None) -> Event:
+        drawn, fate, id, code, iteration, position = self._places[id]
+        failure = None
+        if isinstance(value, Exception):
+            failure, value = _shortened(traceback_of(value)), math.nan
+        stored = self._stored(value)
+        return Event(drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker)
 
     def _added(self, code: Points, value: float) -> Event:
         run, packed = self._run, self._family.pack(code[None])
