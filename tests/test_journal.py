@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import knobless as kl
 from knobless.journal.records import read
-from knobless.parallel.pool import Outcome
+from knobless.parallel.evaluation import Outcome
 from knobless.space.codec import difference, generator_data, generator_of, space_data, space_of
 from knobless.space.packing import Packing
 
