@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from knobless._checks import boolean, count, objective_value, positive_real, real
-from knobless.core.types import Points
-from knobless.journal.records import Journal
+from knobless._checks import count, positive_real, real
 
 from .candidates import Batch
 from .optimizer import Info, Optimizer
 from .progress import Bar
 from .recording import Log
 from .result import MESSAGES, History, Result, Status
-from .sources import Objective, Source, Value
+from .sources import Source, Value
 
 if TYPE_CHECKING:
     from knobless.fast import Run
@@ -46,40 +44,6 @@ class StoppingRules(NamedTuple):
             math.inf if timeout is None else positive_real("timeout", timeout),
             math.inf if stall is None else count("stall", stall),
         )
-
-
-def optimize(
-    sign: float,
-    objective: Objective,
-    opt: Optimizer,
-    rules: StoppingRules,
-    known: Iterable[tuple[Any, float]],
-    journal: Any,
-    adopt_seed: bool,
-    callback: Callable[[Info], object] | None,
-    progress: bool,
-) -> Result:
-    """Minimize an objective if `sign` is 1, or maximize it if `sign` is -1."""
-    if not callable(objective.fun):
-        raise TypeError(f"fun: expected a function, got {objective.fun!r}")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback: expected a function, got {callback!r}")
-    pairs = _encoded(known, opt)
-    loop = Loop(sign, opt, rules, callback)
-    with ExitStack() as resources:
-        if boolean("progress", progress):
-            loop.bar = resources.enter_context(Bar(rules.budget))
-        loop.source = objective.source(resources)
-        if journal is not None:
-            loop.log = Log(Journal.of(journal), opt, sign, adopt_seed)
-            resources.callback(loop.log.close)
-            pairs = loop.log.known(pairs)
-            loop.log.note({"fun": objective.name, "budget": rules.budget})
-        elif objective.in_this_process:
-            loop.compiled = _compiled(objective.fun, opt, sign)
-        for code, value in pairs:
-            opt._add(code, sign * value)
-        return loop.result(loop.run())
 
 
 class Loop:
@@ -284,27 +248,3 @@ def _merged(
             if value is None:  # the time is up
                 return
             yield value
-
-
-def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer) -> list[tuple[Points, float]]:
-    """Return the known points encoded, with their values as the user has given them."""
-    if not isinstance(known, Iterable):
-        raise TypeError(f"known: expected pairs (point, value), got {known!r}")
-    pairs = []
-    for i, pair in enumerate(known):
-        name = f"known[{i}]"
-        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-            raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
-        pairs.append((opt.space.encode(pair[0], name), objective_value(pair[1], name)))
-    return pairs
-
-
-def _compiled(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | None:
-    """Return what starts the compiled engine, if the objective is compiled and the engine supports the run."""
-    if not hasattr(fun, "__knobless_compiled__"):
-        return None
-    try:
-        from knobless.fast import successor
-    except ImportError:  # numba is an extra: without it the same run is just slower
-        return None
-    return successor(fun, opt, sign)

@@ -7,7 +7,8 @@ from typing import Any
 
 from knobless.core.algorithm import Algorithm
 
-from .loop import StoppingRules, optimize
+from .loop import StoppingRules
+from .optimize import optimize
 from .optimizer import Info, Optimizer
 from .result import Result
 from .sources import Objective
