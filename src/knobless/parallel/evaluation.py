@@ -132,11 +132,12 @@ class Failure:
         self.error = error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        try:
-            data = pickle.dumps(self.error)
-        except Exception:
-            data = b""
-        return _restored, (data, "".join(format_exception(self.error)))
+        data = io.BytesIO()
+        pickler = pickle.Pickler(data)
+        pickler.dispatch_table = {}  # what libraries such as tblib register for exceptions would not be restored
+        with suppress(Exception):  # a pickle that is not complete is not restored
+            pickler.dump(self.error)
+        return _restored, (data.getvalue(), "".join(format_exception(self.error)))
 
 
 def _restored(data: bytes, text: str) -> Failure:
