@@ -91,6 +91,9 @@ anonymous = lambda c: value(c)
 def raises(c):
     raise ValueError("no such luck")
 
+def exits(c):
+    sys.exit(0)
+
 def nans(c):
     return math.nan
 
@@ -746,6 +749,15 @@ def test_an_error_of_the_function_is_shown_from_where_it_begins(folder, workers)
     assert 'raise ValueError("no such luck")' in done.stderr
     assert workers > 1 or "knobless" not in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_exit_of_the_function_is_an_error(folder, workers):
+    done = shell(*run("--workers", workers, objective="sim:exits"), code=1)
+    last = ["RuntimeError: objective: raised SystemExit(0)", "sim:exits: the run ends with this error."]
+    assert done.stderr.splitlines()[-2:] == last
+    assert "sys.exit(0)" in done.stderr
+    assert workers > 1 or "knobless" not in done.stderr
 
 
 def test_errors_of_the_user(folder):

@@ -13,7 +13,8 @@ import pytest
 from dask.distributed import Client, LocalCluster
 
 import knobless as kl
-from knobless.parallel.pool import MANY, pool_of
+from knobless.parallel.maps import UNLIMITED
+from knobless.parallel.pool import pool_of
 
 PATIENCE = 300  # seconds after which something that must happen is taken not to; only a guard against a deadlock
 ALLOWED = 3  # deaths that Dask forgives a task, by its own default
@@ -77,7 +78,7 @@ def blocked(x):
 )
 def test_a_client_and_its_executor_are_workers(client, by, limit):
     with pool_of(by(client), lambda x: 2 * x["a"], limit) as pool:
-        assert pool.capacity == MANY
+        assert pool.capacity == UNLIMITED
         for id in range(20):
             pool.submit(id, {"a": id})
         found = collect(pool, 20)

@@ -27,7 +27,7 @@ from knobless.core.data import difference
 from knobless.journal.events import Event
 from knobless.journal.records import read
 from knobless.journal.sqlite import Writer
-from knobless.parallel.pool import Outcome
+from knobless.parallel.evaluation import Outcome
 from knobless.report.summary import summary
 from knobless.report.trace import Trace
 from knobless.run.candidates import RETURNED_NAN as NAN

@@ -3,6 +3,7 @@
 import io
 import itertools
 import math
+import os
 import subprocess
 import sys
 import textwrap
@@ -819,6 +820,60 @@ def test_workers_that_cannot_be():
         with pytest.raises((TypeError, ValueError), match=message):
             kl.minimize(fun, BITS, budget=10, rng=0, **given)
         assert len(fun) == 0
+
+
+class Exits:
+    """An objective that calls sys.exit, always or at some points."""
+
+    def __init__(self, always):
+        self.always = always
+
+    def __call__(self, x):
+        if self.always or x[..., 0].any():
+            sys.exit(0)
+        return x.sum(axis=-1)
+
+
+EXITS = WORKERS | {"serial": lambda: nullcontext(1), "vectorized": lambda: nullcontext(1)}
+
+
+@pytest.mark.parametrize("journaled", [False, True])
+@pytest.mark.parametrize("kind", EXITS)
+def test_exit_in_an_objective_is_a_failed_evaluation_everywhere(kind, journaled, tmp_path):
+    given = {"budget": 60, "vectorized": kind == "vectorized", "batch": 2, "rng": 2}
+    if journaled:
+        given["journal"] = tmp_path / "journal"
+    with EXITS[kind]() as workers:
+        with pytest.raises(RuntimeError, match=r"^objective: raised SystemExit\(0\)$"):
+            kl.minimize(Exits(True), BITS, workers=workers, **given)
+        result = kl.minimize(Exits(False), BITS, workers=workers, **given)
+    assert (result.status, result.nfev) == ("budget", 60)
+    assert 0 < result.failures < 60
+    assert result.failure.strip().endswith("RuntimeError: objective: raised SystemExit(0)")
+    assert "sys.exit(0)" in result.failure
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_that_the_objective_forks_does_not_go_on_with_the_run(tmp_path):
+    def forks(x):
+        if os.fork() == 0:
+            sys.exit(0)
+        os.wait()
+        with open(tmp_path / "calls", "a") as file:
+            file.write("x")
+        return ones(x)
+
+    assert kl.minimize(forks, BITS, budget=8, rng=0).failures == 0
+    assert (tmp_path / "calls").read_text() == "x" * 8
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad")
+def test_torch_scalars_are_values():
+    torch = pytest.importorskip("torch")
+    for value in (torch.tensor(1.5, requires_grad=True), torch.tensor(1.5, dtype=torch.bfloat16), torch.tensor(1.5)):
+        assert kl.minimize(lambda x, value=value: value, BITS, budget=4, rng=0).fun == 1.5
+    with pytest.raises(TypeError, match=r"expected one number, got an array of shape torch.Size\(\[1\]\)"):
+        kl.minimize(lambda x: torch.ones(1), BITS, budget=4, rng=0)
 
 
 # The core needs NumPy alone.

@@ -18,7 +18,10 @@ from traceback import format_exception
 import numpy as np
 import pytest
 
-from knobless.parallel.pool import MANY, TRIES, RemoteError, WorkerLostError, pool_of
+from knobless.parallel.evaluation import RemoteError, WorkerLostError
+from knobless.parallel.maps import UNLIMITED
+from knobless.parallel.pool import pool_of
+from knobless.parallel.processes import MAX_TRIES
 
 SPAWN = multiprocessing.get_context("spawn")
 PATIENCE = 300  # seconds after which something that must happen is taken not to; only a guard against a deadlock
@@ -127,7 +130,7 @@ KINDS = [1, 3, np.int64(2), "map", "backwards", "threads", "threads' map", *SLOW
 def test_each_point_gets_its_value_whatever_the_order(kind, limit):
     before = time.time()
     with kinds(kind) as workers, pool_of(workers, double, limit) as pool:
-        assert pool.capacity == {1: 1, 3: 3, 2: 2, "threads": 3, "executor of processes": 2}.get(kind, MANY)
+        assert pool.capacity == {1: 1, 3: 3, 2: 2, "threads": 3, "executor of processes": 2}.get(kind, UNLIMITED)
         assert pool.wait() == []  # nothing is out
         for id in (10, 11, 12):
             pool.submit(id, id)
@@ -149,10 +152,10 @@ def test_where_it_ran():
         return run(workers, double, [1], limit)[0].worker
 
     here = f"pid {os.getpid()}@"
-    assert at(1).startswith(here)
-    assert " " not in at(1).removeprefix("pid ")
+    assert at(map).startswith(here)
+    assert " " not in at(map).removeprefix("pid ")
     assert not at(2).startswith(here)
-    assert not at(1, 1000.0).startswith(here)  # only another process can be killed
+    assert not at(1).startswith(here)
     with ThreadPoolExecutor(1, thread_name_prefix="crew") as executor:
         assert at(executor).startswith(here)
         assert at(executor).endswith(" crew_0")
@@ -207,14 +210,14 @@ def test_discarded_ones_do_not_begin_and_those_that_have_are_dropped(kind, tmp_p
     with kinds(kind) as workers, pool_of(workers, blocked) as pool:
         for id in range(12):
             pool.submit(id, (tmp_path, id))
-        if kind not in (1, "map"):  # these begin when they are waited for
+        if kind != "map":  # it begins when it is waited for
             assert pool.wait(0.0) == []
             until(lambda: pool.wait(0.0) == [] and len(lines(tmp_path / "begun")) == pool.capacity)
         pool.discard(range(11))
         (tmp_path / "go").touch()
         assert values(pool, 1) == {11: 11}
         assert pool.wait() == []
-        assert len(lines(tmp_path / "begun")) <= (1 if kind in (1, "map") else pool.capacity + 1)
+        assert len(lines(tmp_path / "begun")) <= (1 if kind == "map" else pool.capacity + 1)
         pool.submit(12, (tmp_path, 12))
         pool.discard([12, 99])
         assert pool.wait() == []
@@ -222,10 +225,10 @@ def test_discarded_ones_do_not_begin_and_those_that_have_are_dropped(kind, tmp_p
         assert values(pool, 1) == {13: 13}
 
 
-@pytest.mark.parametrize("kind", ["1", "map", "backwards"])
+@pytest.mark.parametrize("kind", ["map", "backwards"])
 def test_a_look_begins_nothing(kind):
     calls = []
-    with kinds({"1": 1}.get(kind, kind)) as workers, pool_of(workers, lambda x: calls.append(x) or 0.0) as pool:
+    with kinds(kind) as workers, pool_of(workers, lambda x: calls.append(x) or 0.0) as pool:
         for id in range(3):
             pool.submit(id, id)
         assert pool.wait(0.0) == []
@@ -299,7 +302,7 @@ def test_failures_come_back_with_their_tracebacks(kind):
         "raises": (KeyError, "KeyError: 'no such thing'", 'raise KeyError("no such thing")'),
         "needs two": (NeedsTwoError, "NeedsTwoError: 1 and 2", "raise NeedsTwoError(1, 2)"),
         "holds a lock": (HoldsLockError, "HoldsLockError: locked in", "raise HoldsLockError"),
-        "stops": (StopIteration, "StopIteration", "raise StopIteration"),
+        "stops": (RuntimeError, "RuntimeError: objective: raised StopIteration()", "raise StopIteration"),
         "exits": (RuntimeError, "RuntimeError: objective: raised SystemExit(3)", "sys.exit(3)"),
         "nothing": (TypeError, "TypeError: objective: expected one number, got None of type NoneType", ""),
         "lock": (TypeError, "of type lock", ""),
@@ -309,12 +312,82 @@ def test_failures_come_back_with_their_tracebacks(kind):
         found = [outcome.value for _, outcome in sorted(run(workers, troubled, [*cases, "nan", "four"]).items())]
     assert np.isnan(found[-2])
     assert found[-1] == 4.0
-    travels = kind not in (1, "threads")
+    travels = kind != "threads"
     for value, (name, (error, last, line)) in zip(found[:-2], cases.items(), strict=True):
         assert type(value) is (RemoteError if travels and name in ("needs two", "holds a lock") else error)
         text = "".join(format_exception(value))
         assert text.rstrip().endswith(last)
         assert line in text
+
+
+class PretendsError(Exception):
+    """It unpickles as something else than an exception."""
+
+    def __init__(self, *pickled):
+        self.pickled = pickled
+
+    def __reduce__(self):
+        return self.pickled
+
+
+class HangsError(Exception):
+    """Its state cannot be restored in time."""
+
+    def __setstate__(self, state):
+        time.sleep(600)
+
+
+def deceptive(x):
+    match x:
+        case "number":
+            raise PretendsError(float, (7.0,))
+        case "class with __float__":
+            raise PretendsError(np.float64, (7.0,))
+        case "call":
+            raise PretendsError(time.sleep, (600,))
+        case "argument":
+            raise ValueError(PretendsError(time.sleep, (600,)))
+    error = HangsError()
+    error.state = 1
+    raise error
+
+
+@pytest.mark.parametrize("kind", [2, "executor of processes"], ids=str)
+def test_unpickling_an_exception_runs_no_other_code(kind):
+    cases = ["number", "class with __float__", "call", "argument", "state"]
+    with kinds(kind) as workers:
+        found = run(workers, deceptive, cases)
+    for id, _ in enumerate(cases):
+        assert type(found[id].value) is RemoteError
+        assert "Error" in str(found[id].value).splitlines()[-1]
+
+
+def forks(x):
+    """A child process returns, raises or exits as if it were its parent."""
+    if os.fork() == 0:
+        if x % 3 == 0:
+            raise RuntimeError("in the child")
+        if x % 3 == 1:
+            sys.exit(0)
+        return -1.0
+    time.sleep(0.05)  # the child comes first
+    return float(x)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("kind", [1, 2, "map"], ids=str)
+def test_a_forked_child_sends_no_reply(kind):
+    with kinds(kind) as workers:
+        found = run(workers, forks, range(9))
+    assert {id: outcome.value for id, outcome in found.items()} == {id: float(id) for id in range(9)}
+
+
+def test_a_clock_that_is_set_back_does_not_shorten_an_evaluation(monkeypatch):
+    wall = iter(range(1000, 0, -1))
+    monkeypatch.setattr(time, "time", lambda: float(next(wall)))
+    for outcome in run(map, nap, [0.01, 0.02]).values():
+        assert outcome.ended - outcome.started >= 0.01
 
 
 def test_an_exception_whose_class_is_unknown_here(tmp_path, monkeypatch):
@@ -392,14 +465,14 @@ def crash(x):
 @pytest.mark.slow
 @pytest.mark.parametrize(("way", "how"), [("signal", "was ended by signal 11, "), ("exit", "left with exit code 7")])
 def test_a_crash_is_tried_again_and_harms_no_other(way, how, tmp_path):
-    points = [(tmp_path / str(id), times, way) for id, times in enumerate([0, 1, TRIES - 1, TRIES, 0, 600, 0])]
+    points = [(tmp_path / str(id), times, way) for id, times in enumerate([0, 1, MAX_TRIES - 1, MAX_TRIES, 0, 600, 0])]
     found = run(2, crash, points)
     assert [found[id].value for id in (0, 1, 2, 4, 6)] == [5.0] * 5
-    assert [len(lines(path)) for path, *_ in points] == [1, 2, TRIES, TRIES, 1, TRIES, 1]
+    assert [len(lines(path)) for path, *_ in points] == [1, 2, MAX_TRIES, MAX_TRIES, 1, MAX_TRIES, 1]
     for id in (3, 5):
         assert type(found[id].value) is WorkerLostError
         assert str(found[id].value).startswith(f"objective: its process {how}")
-        assert str(found[id].value).endswith(f", the last of {TRIES} times it was tried")
+        assert str(found[id].value).endswith(f", the last of {MAX_TRIES} times it was tried")
         assert found[id].worker.startswith(f"pid {lines(points[id][0])[-1]}@")
 
 
@@ -423,7 +496,7 @@ def test_a_discarded_crash_is_not_tried_again(tmp_path):
         (tmp_path / "go").touch()
         pool.submit(1, (tmp_path, 1))
         assert type(values(pool, 1)[1]) is WorkerLostError
-    assert lines(tmp_path / "begun") == ["0", *["1"] * TRIES]
+    assert lines(tmp_path / "begun") == ["0", *["1"] * MAX_TRIES]
 
 
 def test_processes_that_no_longer_start_end_the_run(tmp_path, monkeypatch):
@@ -441,7 +514,7 @@ def test_processes_that_no_longer_start_end_the_run(tmp_path, monkeypatch):
         for _ in range(2):
             with pytest.raises(RuntimeError, match=r"^workers: a process left with exit code 9 before it could eval"):
                 pool.wait()
-    assert len(lines(tmp_path / "log")) == TRIES
+    assert len(lines(tmp_path / "log")) == MAX_TRIES
 
 
 @pytest.mark.slow
@@ -607,7 +680,6 @@ def test_functions_that_do_not_pickle_are_refused_before_anything_runs():
                 for word in (repr(fun), "top level of a module", "functools.partial", "ThreadPoolExecutor"):
                     assert word in str(info.value)
         assert children() == before
-    assert run(1, local, [0])[0].value == 0.0
     with ThreadPoolExecutor(1) as executor:
         assert run(executor, local, [0])[0].value == 0.0
 
@@ -732,7 +804,7 @@ class ByHand(ThreadPoolExecutor):
 def test_what_came_back_before_it_broke_is_not_lost():
     executor = ByHand()
     with pool_of(executor, double) as pool:
-        assert pool.capacity == MANY
+        assert pool.capacity == UNLIMITED
         for id in range(4):
             pool.submit(id, id)
         executor.futures[2][0].cancel()
@@ -833,7 +905,7 @@ def test_other_arguments():
 def test_callables_that_are_no_map():
     with pytest.raises(RuntimeError, match=r"^workers: expected a result for each point, got 2 too few$"):
         run(lambda fun, items: [fun(item) for item in items[1:-1]], double, [1, 2, 3])
-    with pytest.raises(TypeError, match=r"^workers: expected a callable like map, got .*, which gave 7$"):
+    with pytest.raises(TypeError, match=r"^workers: expected a callable like map, got .*, which returned 7$"):
         run(lambda fun, items: [7 for _ in items], double, [1])
     with pytest.raises(TypeError, match=r"not iterable"):
         run(lambda fun, items: None, double, [1])

@@ -1,1 +1,1 @@
-"""Where evaluations run."""
+"""Where evaluations run: in this process, in worker processes, on an executor or through a map."""

@@ -1,11 +1,13 @@
-"""One evaluation, at the far end of whatever pool runs it, and its way back.
+"""One evaluation of the objective, wherever it runs, and the way of its result back to the run.
 
-`evaluate` times it and catches its errors where it happens; a `Reply` carries what it gave, a failure as far as that
-pickles; and `outcome` is what the pools of `workers` hand on to `minimize`.
+`evaluate` is the only place that calls an objective. A serial run calls it directly; the workers of a pool call
+`evaluate_timed`, whose `Reply` can be pickled even where the exception of a failed evaluation cannot. A pool passes
+replies on to the run as `Outcome`.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import socket
@@ -15,63 +17,71 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from traceback import format_exception
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from knobless._checks import objective_value
 
-REMEDY = (
-    "Other processes get it by pickle: define it with def at the top level of a module (not a lambda, nor inside a "
-    "function), bind data with functools.partial, or use workers=concurrent.futures.ThreadPoolExecutor(n)."
-)
+T = TypeVar("T")
 
 
 class Outcome(NamedTuple):
-    """What became of one evaluation: a number or an exception, when (`time.time()`) and where."""
+    """The result of one evaluation: a number or an exception, when it ran (`time.time()`) and where."""
 
     id: int
-    value: Any
+    value: float | Exception
     started: float
     ended: float
     worker: str
 
 
 class WorkerLostError(RuntimeError):
-    """An evaluation whose process died, each time it was tried."""
+    """An evaluation failed because its worker process ended each time it was tried.
+
+    The message has the signal or the exit code of the last process. A crash of the interpreter (a segmentation
+    fault, the out-of-memory killer, `os._exit`) is such a failure; an exception of the objective is not.
+    """
 
 
 class RemoteError(RuntimeError):
-    """An exception of a worker, as text: the cause of the one that came back, or all there is of one that cannot."""
+    """An exception of a worker process, as text.
+
+    It is the `__cause__` of an exception that could be sent back, with the traceback of the worker. An exception that
+    could not be sent back is replaced by it.
+    """
 
     def __str__(self) -> str:
         return "\n" + str(self.args[0]).rstrip()
 
 
-class Failure:
-    """An exception on its way back. Of one that does not pickle, only the text of its traceback arrives."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        try:
-            data = pickle.dumps(self.error)
-        except Exception:
-            data = b""
-        return _revived, (data, "".join(format_exception(self.error)))
+_forks = 0  # between this process and the first one; to compare it costs less than os.getpid()
 
 
-def _revived(data: bytes, text: str) -> Failure:
-    cause = RemoteError(text)
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], T]) -> T | Exception:
+    """Evaluate `fun` at `x` and return its checked value, or the exception that was raised."""
+    forks = _forks
+    result: T | Exception
     try:
-        error = pickle.loads(data)
-        error.__cause__ = cause
-    except Exception:  # many that can be written cannot be read
-        return Failure(cause)
-    return Failure(error)
+        result = checked(fun(x))
+    except (SystemExit, StopIteration) as error:  # either would end more than this evaluation
+        result = RuntimeError(f"objective: raised {error!r}").with_traceback(error.__traceback__)
+    except Exception as error:
+        result = error
+    if _forks != forks:  # a child process that the objective has forked must not go on with the run
+        os._exit(1)
+    return result
 
 
 class Reply(NamedTuple):
-    """What an evaluation gave, seen from where it ran."""
+    """The result of one evaluation as a worker sends it back."""
 
     value: float | Failure
     started: float
@@ -79,49 +89,76 @@ class Reply(NamedTuple):
     worker: str
 
 
-def evaluate(fun: Callable[[Any], Any], limit: float | None, x: Any) -> Reply:
-    """One evaluation; whatever it raises is part of the reply, so that no pool has to carry an exception."""
+def evaluate_timed(fun: Callable[[Any], Any], limit: float | None, x: Any) -> Reply:
+    """Evaluate `fun` at `x` in a worker; an evaluation that takes longer than `limit` seconds has failed."""
     started, clock = time.time(), time.monotonic()
-    value: float | Failure
-    try:
-        value = objective_value(fun(x))
-    except Exception as error:
-        value = Failure(error)
-    except SystemExit as error:  # would end the worker
-        failure = RuntimeError(f"objective: raised {error!r}")
-        failure.__cause__ = error
-        value = Failure(failure)
-    took = time.monotonic() - clock
-    if limit is not None and took > limit:
-        value = Failure(late(limit))
-    return Reply(value, started, started + took, _place())
+    value = evaluate(fun, x, objective_value)
+    seconds = time.monotonic() - clock
+    if limit is not None and seconds > limit:
+        value = timeout_error(limit)
+    return Reply(Failure(value) if isinstance(value, Exception) else value, started, started + seconds, _worker_name())
 
 
-def _place() -> str:
-    """Who runs this: a Dask worker's address, or the process and, unless it is the main one, the thread."""
+def _worker_name() -> str:
+    """Return the address of a Dask worker, or the process and, unless it is the main one, the thread."""
     distributed = sys.modules.get("distributed")
     if distributed is not None:
         with suppress(ValueError):  # this is no Dask worker
             return str(distributed.get_worker().address)
     thread = threading.current_thread()
-    name = "" if thread is threading.main_thread() else f" {thread.name}"
-    return f"pid {os.getpid()}@{socket.gethostname()}{name}"
+    return process_name(os.getpid()) + ("" if thread is threading.main_thread() else f" {thread.name}")
 
 
-def outcome(id: int, reply: Reply) -> Outcome:
-    """The reply, of which candidate."""
+def process_name(pid: int) -> str:
+    """Return the name of a process as it is recorded."""
+    return f"pid {pid}@{socket.gethostname()}"
+
+
+def outcome_of(id: int, reply: Reply) -> Outcome:
+    """Return the outcome of the candidate `id` that a reply contains."""
     value = reply.value.error if isinstance(reply.value, Failure) else reply.value
     return Outcome(id, value, reply.started, reply.ended, reply.worker)
 
 
-def late(limit: float) -> TimeoutError:
-    """What becomes of an evaluation that takes too long."""
+def timeout_error(limit: float) -> TimeoutError:
+    """Return the failure of an evaluation that takes too long."""
     return TimeoutError(f"objective: took longer than evaluation_timeout={limit:g} seconds")
 
 
-def pickled(name: str, value: Any) -> bytes:
-    """`value` for other processes, or a TypeError with the remedy."""
+class Failure:
+    """An exception that can be pickled: with its traceback as text, and alone as text if it cannot be restored."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        data = io.BytesIO()
+        pickler = pickle.Pickler(data)
+        pickler.dispatch_table = {}  # what libraries such as tblib register for exceptions would not be restored
+        with suppress(Exception):  # a pickle that is not complete is not restored
+            pickler.dump(self.error)
+        return _restored, (data.getvalue(), "".join(format_exception(self.error)))
+
+
+def _restored(data: bytes, text: str) -> Failure:
+    """Return the failure of another process; its exception if that is safe to unpickle."""
+    cause = RemoteError(text)
     try:
-        return pickle.dumps(value)
-    except Exception as error:
-        raise TypeError(f"{name}: expected something that pickles, got {value!r} ({error}). {REMEDY}") from None
+        error = _ExceptionUnpickler(io.BytesIO(data)).load()
+    except Exception:  # many exceptions can be pickled but not unpickled
+        error = None
+    if not isinstance(error, Exception):
+        return Failure(cause)
+    error.__cause__ = cause
+    return Failure(error)
+
+
+class _ExceptionUnpickler(pickle.Unpickler):
+    """Restores exceptions and plain data only, because unpickling anything else runs arbitrary code in the run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name) if module in sys.modules else None
+        # A class that is loaded here and has no __setstate__ of its own runs nothing but its constructor.
+        if isinstance(found, type) and issubclass(found, Exception) and found.__setstate__ is Exception.__setstate__:
+            return found
+        raise pickle.UnpicklingError(f"expected an exception class, got {module}.{name}")

@@ -1,4 +1,4 @@
-"""Processes of our own: one pipe each, so that one which is late or dies takes nothing else with it."""
+"""Worker processes: one pipe each, so that one that is late or dies affects no other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import socket
 import sys
 import threading
 import time
@@ -17,60 +16,82 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.connection import wait as any_of
+from multiprocessing.connection import wait as wait_for_any
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Self
 
-from .evaluation import REMEDY, Failure, Outcome, Reply, WorkerLostError, evaluate, late, outcome, pickled
+from .evaluation import (
+    Failure,
+    Outcome,
+    Reply,
+    WorkerLostError,
+    evaluate_timed,
+    outcome_of,
+    process_name,
+    timeout_error,
+)
 
-TRIES = 3  # an evaluation that ends its process so many times has failed
-GRACE = 1.0  # seconds an idle process gets to leave by itself
-TICK = 0.1  # seconds between two looks at what does not call by itself
+MAX_TRIES = 3  # an evaluation that ends its process so many times has failed
+GRACE = 1.0  # seconds that an idle process has to end by itself
+POLL_INTERVAL = 0.1  # seconds between two looks for what causes no event
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork would copy locks and open files, the journal's among them
 
-GUARD = (
+PICKLING_HELP = (
+    "Other processes get it by pickle: define it with def at the top level of a module (not a lambda, nor inside a "
+    "function), bind data with functools.partial, or use workers=concurrent.futures.ThreadPoolExecutor(n)."
+)
+MAIN_GUARD_HELP = (
     "Each process imports the main script again: let it start the run under if __name__ == '__main__'. From an "
     "interactive session, import the function from a module."
 )
 
 
-# At the far end.
+def pickled(name: str, value: Any) -> bytes:
+    """Return `value` pickled for other processes; a TypeError that helps if that is impossible."""
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        raise TypeError(f"{name}: expected something that pickles, got {value!r} ({error}). {PICKLING_HELP}") from None
+
+
+# In the worker process.
 
 
 def _serve(pipe: Connection, limit: float | None) -> None:
-    """A process of our own: gets the function, then point after point; an empty message bids it leave."""
+    """Receive the objective, then tasks (number, point) until None, and send back (number, reply)."""
     if sys.platform != "win32":
-        os.setsid()  # Ctrl-C is the parent's business, and what an evaluation starts can be ended with it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # forgets one that came while Python was starting
+        os.setsid()  # Ctrl-C is for the parent, and what an evaluation starts can be ended with it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # discards one that came while Python was starting
     if sys.platform != "win32":
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # what `fun` starts should not ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that `fun` starts should not ignore it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    inbox: SimpleQueue[bytes] = SimpleQueue()
+    inbox: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
     with suppress(ConnectionError):
-        pipe.send("up")
+        pipe.send("started")
         try:
             fun = pickle.loads(inbox.get())
         except Exception as error:
             pipe.send(Failure(error))
             return
         pipe.send("ready")
-        while point := inbox.get():
-            pipe.send(evaluate(lambda point: fun(pickle.loads(point)), limit, point))
+        while task := inbox.get():
+            number, point = task
+            pipe.send((number, evaluate_timed(lambda point: fun(pickle.loads(point)), limit, point)))
 
 
-def _listen(pipe: Connection, inbox: SimpleQueue[bytes]) -> None:
-    """Hears of the parent's death, during an evaluation too, and ends this process with all it has started."""
+def _listen(pipe: Connection, inbox: SimpleQueue[Any]) -> None:
+    """Receive messages, during an evaluation too; end this process with all it has started if the parent dies."""
     with suppress(EOFError, OSError):
         while True:
-            inbox.put(pipe.recv_bytes())
+            inbox.put(pipe.recv())
     if sys.platform != "win32":
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
 
-# At this end.
+# In the process of the run.
 
 
 class _Task(NamedTuple):
@@ -80,15 +101,15 @@ class _Task(NamedTuple):
 
 
 class _Worker:
-    """A process of our own, seen from here."""
+    """A worker process."""
 
     def __init__(self, limit: float | None) -> None:
-        self.pipe, far = SPAWN.Pipe()
-        self.process = SPAWN.Process(target=_serve, args=(far, limit))
+        self.pipe, remote = SPAWN.Pipe()
+        self.process = SPAWN.Process(target=_serve, args=(remote, limit))
         self.task: _Task | None = None
         self.ready = False
-        self.began = (0.0, 0.0)
-        with far, _interrupts_held():
+        self._started = self._clock = 0.0
+        with remote, _interrupts_blocked():
             self.process.start()
         self.pid: int = self.process.pid  # type: ignore[assignment]
 
@@ -97,20 +118,25 @@ class _Worker:
         return self.ready and self.task is None
 
     @property
-    def name(self) -> str:
-        return f"pid {self.pid}@{socket.gethostname()}"
+    def seconds(self) -> float:
+        """Seconds since the current task began."""
+        return time.monotonic() - self._clock
 
     def run(self, task: _Task) -> None:
         self.task = task
-        self.began = time.time(), time.monotonic()
-        self.send(task.point)
+        self._started, self._clock = time.time(), time.monotonic()
+        self.send((task.id, task.point))
 
-    def send(self, message: bytes) -> None:
-        with suppress(OSError):  # it has died, which will be noticed at the next look
-            self.pipe.send_bytes(message)
+    def send(self, message: Any) -> None:
+        with suppress(OSError):  # the process has died, which the next look will show
+            self.pipe.send(message)
+
+    def failed(self, task: _Task, error: Exception) -> Outcome:
+        """Return the outcome of a task that this process has not finished."""
+        return Outcome(task.id, error, self._started, self._started + self.seconds, process_name(self.pid))
 
     def end(self) -> str:
-        """Ends it at once, with what it has started; how it ended, if it did so by itself before."""
+        """End the process at once, with what it has started; return how it ended, for a message."""
         if sys.platform != "win32":
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -118,19 +144,19 @@ class _Worker:
         self.process.join(GRACE)
         self.pipe.close()
         code = self.process.exitcode
-        if code is None:  # not even a kill ends what hangs in a driver
+        if code is None:  # not even a kill ends a process that hangs in a driver
             return "could not be ended"
         self.process.close()
         return f"was ended by signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"left with exit code {code}"
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """A process started meanwhile does not hear a Ctrl-C until `_serve` has left the terminal."""
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C for a process that is started meanwhile, until `_serve` has left the terminal."""
     if sys.platform == "win32":
         yield
         return
-    resource_tracker.ensure_running()  # or `start` would start it, which lets interrupts through
+    resource_tracker.ensure_running()  # or `start` would start it, which unblocks interrupts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -139,7 +165,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 class Processes:
-    """Processes of our own, started when there is something to do; the next one takes the place of one that ended."""
+    """Worker processes, started when there are evaluations to run; one that ends is replaced."""
 
     def __init__(self, n: int, fun: bytes, limit: float | None) -> None:
         self.capacity = n
@@ -147,34 +173,34 @@ class Processes:
         self._limit = limit
         self._waiting: deque[_Task] = deque()
         self._workers: dict[Any, _Worker] = {}  # by their pipes
-        self._out: set[int] = set()  # what is wanted
-        self._failed_starts = TRIES - 1  # in a row; the first one is a mistake in the program
+        self._pending: set[int] = set()  # candidates whose outcomes are expected
+        self._failed_starts = MAX_TRIES - 1  # in a row; if the first process fails, the program is wrong
         self._broken: Exception | None = None
 
     def submit(self, id: int, x: Any) -> None:
         self._waiting.append(_Task(id, pickled("x", x)))
-        self._out.add(id)
+        self._pending.add(id)
         self._feed()
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         end = math.inf if timeout is None else time.monotonic() + timeout
         arrived: list[Outcome] = []
-        while self._out and not arrived:
+        while self._pending and not arrived:
             left = 0.0 if self._broken else max(end - time.monotonic(), 0.0)
-            for worker in self._ready_workers(min(left, TICK)):
+            for worker in self._ready_workers(min(left, POLL_INTERVAL)):
                 arrived += self._receive(worker)
             if self._limit:
                 arrived += self._overdue(self._limit)
             self._feed()
-            if self._broken and not arrived:  # after all that had come before
+            if self._broken and not arrived:  # after all that arrived before
                 raise self._broken
             if not left:
                 break
         return arrived
 
     def discard(self, ids: Iterable[int]) -> None:
-        self._out.difference_update(ids)
-        self._waiting = deque(task for task in self._waiting if task.id in self._out)
+        self._pending.difference_update(ids)
+        self._waiting = deque(task for task in self._waiting if task.id in self._pending)
 
     def __enter__(self) -> Self:
         atexit.register(self._end)  # a daemon thread does not leave its contexts
@@ -194,12 +220,12 @@ class Processes:
             self._workers[worker.pipe] = worker
             starting += 1
 
-    def _ready_workers(self, patience: float) -> list[_Worker]:
-        """Those that have said something or are gone.
+    def _ready_workers(self, timeout: float) -> list[_Worker]:
+        """Return the workers that have sent a message or died.
 
-        A death is heard at once as the end of the pipe, unless a process that `fun` has forked keeps it open.
+        A death is seen at once as the end of the pipe, unless a process that `fun` has forked keeps it open.
         """
-        if pipes := any_of(self._workers, patience):
+        if pipes := wait_for_any(self._workers, timeout):
             return [self._workers[pipe] for pipe in pipes]
         return [worker for worker in self._workers.values() if not worker.process.is_alive()]
 
@@ -209,61 +235,63 @@ class Processes:
         except (EOFError, OSError):
             message = None
         match message:
-            case "up":
+            case "started":
                 worker.send(self._fun)
             case "ready":
                 worker.ready = True
                 self._failed_starts = 0
-            case Reply() as reply:
-                task, worker.task = worker.task, None
-                if task and task.id in self._out:
-                    self._out.remove(task.id)
-                    yield outcome(task.id, reply)
+            case (int(number), Reply() as reply):
+                if worker.task is not None and worker.task.id == number:
+                    worker.task = None
+                    if number in self._pending:
+                        self._pending.remove(number)
+                        yield outcome_of(number, reply)
             case Failure(error=error):
                 self._broken = TypeError(
-                    f"fun: expected something that a new process can load, got {error!r}. {REMEDY}"
+                    f"fun: expected something that a new process can load, got {error!r}. {PICKLING_HELP}"
                 )
                 self._broken.__cause__ = error
             case _:
                 yield from self._on_worker_exit(worker)
 
     def _on_worker_exit(self, worker: _Worker) -> Iterator[Outcome]:
-        """It has died. What it had under way is tried again, but not for ever."""
+        """Try the task of a process that has died again, at most `MAX_TRIES` times."""
         del self._workers[worker.pipe]
         task, how = worker.task, worker.end()
         if not worker.ready:
             self._failed_starts += 1
-            if self._failed_starts >= TRIES:
-                self._broken = RuntimeError(f"workers: a process {how} before it could evaluate anything. {GUARD}")
-        elif task and task.id in self._out:
-            if task.tries + 1 < TRIES:
+            if self._failed_starts >= MAX_TRIES:
+                what = f"a process {how} before it could evaluate anything"
+                self._broken = RuntimeError(f"workers: {what}. {MAIN_GUARD_HELP}")
+        elif task and task.id in self._pending:
+            if task.tries + 1 < MAX_TRIES:
                 self._waiting.appendleft(task._replace(tries=task.tries + 1))
             else:
-                self._out.remove(task.id)
-                lost = WorkerLostError(f"objective: its process {how}, the last of {TRIES} times it was tried")
-                yield Outcome(task.id, lost, worker.began[0], time.time(), worker.name)
+                self._pending.remove(task.id)
+                lost = WorkerLostError(f"objective: its process {how}, the last of {MAX_TRIES} times it was tried")
+                yield worker.failed(task, lost)
 
     def _overdue(self, limit: float) -> Iterator[Outcome]:
         for worker in [*self._workers.values()]:
-            task, (started, begun) = worker.task, worker.began
-            if task and time.monotonic() - begun > limit and not worker.pipe.poll():
+            task = worker.task
+            if task and worker.seconds > limit and not worker.pipe.poll():
                 del self._workers[worker.pipe]
                 worker.end()
-                if task.id in self._out:
-                    self._out.remove(task.id)
-                    yield Outcome(task.id, late(limit), started, time.time(), worker.name)
+                if task.id in self._pending:
+                    self._pending.remove(task.id)
+                    yield worker.failed(task, timeout_error(limit))
 
     def _end(self) -> None:
-        """Idle processes may leave by themselves, so that they can tidy up; the others are ended."""
+        """End all processes; idle ones may end by themselves, so that they can tidy up."""
         try:
             idle = [worker for worker in self._workers.values() if worker.idle]
             for worker in idle:
-                worker.send(b"")
+                worker.send(None)
             for worker in [worker for worker in self._workers.values() if not worker.idle]:
                 self._workers.pop(worker.pipe).end()
             end = time.monotonic() + GRACE
             for worker in idle:
-                any_of([worker.process.sentinel], max(end - time.monotonic(), 0.0))
+                wait_for_any([worker.process.sentinel], max(end - time.monotonic(), 0.0))
         finally:
             while self._workers:
                 self._workers.popitem()[1].end()

@@ -1,0 +1,80 @@
+"""Set up a run from the arguments of `minimize` or `maximize`, run its loop and close what was opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from knobless._checks import boolean, objective_value
+from knobless.core.types import Points
+
+from .iteration import Info
+from .loop import Loop, StoppingRules
+from .optimizer import Optimizer
+from .progress import Bar
+from .recording import Recording
+from .result import Result
+from .sources import Objective
+
+if TYPE_CHECKING:
+    from knobless.fast import Run
+
+
+def optimize(
+    sign: float,
+    objective: Objective,
+    opt: Optimizer,
+    rules: StoppingRules,
+    known: Iterable[tuple[Any, float]],
+    journal: Any,
+    adopt_seed: bool,
+    callback: Callable[[Info], object] | None,
+    progress: bool,
+) -> Result:
+    """Minimize an objective if `sign` is 1, or maximize it if `sign` is -1."""
+    if not callable(objective.fun):
+        raise TypeError(f"fun: expected a function, got {objective.fun!r}")
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback: expected a function, got {callback!r}")
+    pairs = _encoded(known, opt, sign)
+    loop = Loop(sign, opt, rules, callback)
+    with ExitStack() as resources:
+        if boolean("progress", progress):
+            loop.bar = resources.enter_context(Bar(rules.budget))
+        loop.source = objective.source(resources)
+        if journal is not None:
+            identity = opt.identity("minimize" if sign > 0 else "maximize")
+            loop.journal = Recording(journal, opt.run, identity, adopt_seed)
+            resources.callback(loop.journal.close)
+            pairs = loop.journal.known(pairs)
+            loop.journal.note({"fun": objective.name, "budget": rules.budget})
+        elif objective.in_this_process:
+            loop.compiled = _compiled(objective.fun, opt, sign)
+        for code, value in pairs:
+            opt.run.add(code, value)
+        return loop.result(loop.run())
+
+
+def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) -> list[tuple[Points, float]]:
+    """Return the known points encoded, with their values to be minimized."""
+    if not isinstance(known, Iterable):
+        raise TypeError(f"known: expected pairs (point, value), got {known!r}")
+    pairs = []
+    for i, pair in enumerate(known):
+        name = f"known[{i}]"
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+            raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
+        pairs.append((opt.space.encode(pair[0], name), sign * objective_value(pair[1], name)))
+    return pairs
+
+
+def _compiled(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | None:
+    """Return what starts the compiled engine, if the objective is compiled and the engine supports the run."""
+    if not hasattr(fun, "__knobless_compiled__"):
+        return None
+    try:
+        from knobless.fast import successor
+    except ImportError:  # numba is an extra: without it the same run is just slower
+        return None
+    return successor(fun, opt, sign)

@@ -1,0 +1,155 @@
+"""Where a run gets its values from: evaluations one by one, all in one call, or in a pool of workers.
+
+A source is a generator function over the candidates of an iteration. It records each value when the evaluation ends,
+and yields the values in the order of the candidates, negated if the run maximizes. It ends early when the time is up.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from knobless._checks import boolean, objective_value, objective_values
+from knobless.parallel.evaluation import evaluate
+
+from .candidates import Batch
+
+if TYPE_CHECKING:
+    from knobless.parallel.pool import Pool
+
+Value = float | Exception
+
+
+class Context(Protocol):
+    """What a source needs of the run."""
+
+    sign: float
+    deadline: float  # by time.monotonic()
+    arrived: dict[int, Value]  # values that are known before they can be yielded
+
+    @property
+    def target(self) -> float:
+        """The target, or NaN."""
+
+    @property
+    def recording(self) -> bool:
+        """Whether there is a journal."""
+
+    def record(
+        self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float, worker: str | None = None
+    ) -> None:
+        """Record values in the journal."""
+
+
+Source = Callable[[Batch, Context], Generator[Value, None, None]]
+
+
+class Objective(NamedTuple):
+    """An objective function and how it is to be evaluated, as the user has given it."""
+
+    fun: Callable[[Any], Any]
+    workers: Any
+    vectorized: bool
+    evaluation_timeout: float | None
+
+    @property
+    def name(self) -> str:
+        """The name of the function, for people to read."""
+        named: Any = self.fun if hasattr(self.fun, "__qualname__") else type(self.fun)
+        return f"{named.__module__}:{named.__qualname__}"
+
+    @property
+    def in_this_process(self) -> bool:
+        """Whether no pool is needed."""
+        one = isinstance(self.workers, Integral) and not isinstance(self.workers, bool) and self.workers == 1
+        return one and self.evaluation_timeout is None
+
+    def source(self, resources: ExitStack) -> Source:
+        """Return the source of its values; `resources` closes it."""
+        vectorized = boolean("vectorized", self.vectorized)
+        if self.in_this_process:
+            return partial(_in_one_call if vectorized else _one_by_one, self.fun)
+        if vectorized:
+            given = "evaluation_timeout" if self.evaluation_timeout is not None else "workers"
+            raise ValueError(f"{given}: expected none with vectorized=True, where one call evaluates all")
+        from knobless.parallel import pool  # only here, because multiprocessing takes long to import
+
+        return partial(_in_pool, resources.enter_context(pool.pool_of(self.workers, self.fun, self.evaluation_timeout)))
+
+
+def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> Generator[Value, None, None]:
+    """Evaluate serially."""
+    maximizing, recording, deadline = run.sign < 0, run.recording, run.deadline
+    started = clock = 0.0
+    for id, x in candidates:
+        if recording:
+            started, clock = time.time(), time.monotonic()
+        value = evaluate(fun, x, objective_value)
+        now = time.monotonic()
+        if maximizing:
+            value = _negated(value)
+        if recording:
+            run.record((id,), (value,), started, started + now - clock)
+        yield value
+        if now >= deadline:
+            return
+
+
+def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> Generator[Value, None, None]:
+    """Evaluate all candidates in one call of a vectorized objective."""
+    started, clock = time.time(), time.monotonic()
+    found = evaluate(fun, candidates.x, partial(objective_values, n=len(candidates)))
+    values: list[Any] = [found] * len(candidates) if isinstance(found, Exception) else found
+    if run.sign < 0:
+        values = [_negated(value) for value in values]
+    if run.recording:
+        run.record(candidates.ids, values, started, started + time.monotonic() - clock)
+    yield from values
+
+
+def _in_pool(pool: Pool, candidates: Batch, run: Context) -> Generator[Value, None, None]:
+    """Evaluate as many candidates at once as the pool takes."""
+    waiting, pending = deque(candidates), set[int]()
+    last = math.inf  # the first candidate that reaches the target: later ones are not begun
+
+    def receive(timeout: float | None) -> None:
+        nonlocal last
+        for id, value, started, ended, worker in pool.wait(timeout):
+            pending.discard(id)
+            value = _negated(value) if run.sign < 0 else value
+            run.arrived[id] = value
+            run.record((id,), (value,), started, ended, worker)
+            if isinstance(value, float) and value <= run.target:
+                last = min(last, id)
+
+    try:
+        for id in candidates.ids:
+            while id not in run.arrived:
+                while waiting and len(pending) < pool.capacity and waiting[0].id < last and not _passed(run.deadline):
+                    candidate = waiting.popleft()
+                    pool.submit(candidate.id, candidate.x)
+                    pending.add(candidate.id)
+                if not pending:
+                    return
+                left = run.deadline - time.monotonic()
+                receive(left if 0.0 < left < math.inf and waiting else None)
+            yield run.arrived[id]
+    finally:
+        if pending:  # whatever has ended the iteration: values that have arrived are kept, the others are dropped
+            with suppress(Exception):
+                receive(0.0)
+            pool.discard(pending)
+
+
+def _negated(value: Value) -> Value:
+    return value if isinstance(value, Exception) else -value
+
+
+def _passed(deadline: float) -> bool:
+    return time.monotonic() >= deadline
