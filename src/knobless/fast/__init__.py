@@ -13,8 +13,7 @@
 `minimize` finds by itself that an objective is compiled: one that `objective` has made, or one of
 `knobless.problems`. Below it lies `Run`, which takes a run further iteration by iteration; `trials` runs many at
 once, in threads, for compiled code holds no interpreter lock. The algorithms are the core's: the loop, P3, and the
-portfolio of both. P3 takes the core's way; the loop draws from streams of its own, so that a seed gives another run
-than there.
+portfolio of both. A seed gives the same run compiled or not.
 """
 
 from __future__ import annotations

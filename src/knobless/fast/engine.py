@@ -75,6 +75,7 @@ NO_ELITISM, LAST_BEST, BEST_SO_FAR = range(3)
 
 # Where a `Loop` keeps its scalars.
 GAMMA, LAM_R, KEPT = range(3)  # KEPT is the value of the survivor, inf if there is none
+LAST = 0  # rows of x in the last iteration
 KEY, COUNT = range(2)
 
 
@@ -122,7 +123,7 @@ class Loop(NamedTuple):
     theta: Array
     s: Array
     scalars: Array
-    last: NDArray[np.int64]  # rows of x in the last iteration
+    counts: NDArray[np.int64]
     kept: NDArray[np.int8]  # the survivor
     stream: LongWords  # key and counter
     words: LongWords  # random numbers of one point, or of a part of it
@@ -184,22 +185,27 @@ def _thresholds(t, theta):
 @njit(error_model="numpy")
 def _draw(x, t, stream, words, u):
     """Draw one point as `Stream.uniforms` and `Bernoulli.draw` do: two bits from each word, the lower half first."""
-    if x.size <= u.size:
-        _draw_bits(x, t, stream, words, u)
+    key, count = stream[KEY], stream[COUNT]
+    stream[COUNT] = count + np.uint64((x.size + 1) >> 1)
+    if x.size > u.size:
+        _draw_long(x, t, key, count, words, u)
         return
-    for begin in range(0, x.size, u.size):
-        end = min(begin + u.size, x.size)
-        _draw_bits(x[begin:end], t[begin:end], stream, words, u)
+    for j in range(words.size):
+        words[j] = word(key, count + np.uint64(j + 1))
+    for i in range(x.size):
+        x[i] = np.int8(u[i] < t[i])
 
 
 @njit(error_model="numpy")
-def _draw_bits(x, t, stream, words, u):
-    key, count, size = stream[KEY], stream[COUNT], (x.size + 1) // 2
-    for j in range(size):
-        words[j] = word(key, count + np.uint64(j + 1))
-    stream[COUNT] = count + np.uint64(size)
-    for i in range(x.size):
-        x[i] = np.int8(u[i] < t[i])
+def _draw_long(x, t, key, count, words, u):
+    """Draw a point with more bits than the buffer of random numbers has, part by part."""
+    for begin in range(0, x.size, u.size):
+        for j in range(words.size):
+            words[j] = word(key, count + np.uint64(j + 1))
+        count += np.uint64(words.size)
+        part, thresholds = x[begin : begin + u.size], t[begin : begin + u.size]
+        for i in range(part.size):
+            part[i] = np.int8(u[i] < thresholds[i])
 
 
 @njit(error_model="numpy")
@@ -301,11 +307,11 @@ def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
         squares += each * each
         if each != 0.0:
             _add_row(gradient, x[k], each)
-    if not adaptive:
-        _move(theta, gradient, total, kept, own, eps, margin)
-        return
     if not on_samples:
         eps *= lam_min / scalars[LAM_R]
+    if not adaptive or not squares:  # if the elite alone has a weight, nothing is known of the signal
+        _move(theta, gradient, total, kept, own, eps, margin)
+        return
     beta = eps
     gain = beta * (2.0 - beta)
     noise = math.sqrt(theta.size * squares)
@@ -338,7 +344,7 @@ def _run(f, ints, reals, books, memory, loop, limits):
     All that lasts is in the arrays, so that a run goes on where it stopped between two iterations.
     """
     counts, shared, idle, best_x, _ = books
-    plan, theta, s, scalars, last, kept, stream, words, u, t, gradient, x, values, w, order = loop
+    plan, theta, s, scalars, own, kept, stream, words, u, t, gradient, x, values, w, order = loop
     table, codes = memory
     remembers, together = table.size > 0, plan.elitism or idle[PYRAMID] < NEVER
     key = place = np.uint64(0)
@@ -389,7 +395,7 @@ def _run(f, ints, reals, books, memory, loop, limits):
                 why = STALL
             if why == GOING and nfev >= budget:
                 why = BUDGET
-        last[0] = k
+        own[LAST] = k
         if k == lam:
             _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1

@@ -464,11 +464,11 @@ def _run(f, ints, reals, books, memory, p, limits):
                 continue
             counts[ANSWERED] = 0
             counts[WANTS] = 1
+        if counts[RESTS] and idle[PYRAMID] > idle[LOOP]:
+            return TURN
         why = met(spent, shared, limits)
         if why != GOING or spent[NIT] >= limits.iterations or answers >= ANSWERS:
             return why
-        if counts[RESTS] and idle[PYRAMID] > idle[LOOP]:
-            return TURN
         why = emptied(spent, p.x.size)
         if why != GOING:
             return why

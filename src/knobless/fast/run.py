@@ -128,8 +128,10 @@ class Run:
     def hand_over(self, opt: Optimizer) -> None:
         """Brings the optimizer to where this run is, as far as can be looked at between iterations."""
         last = Iteration(self.nfev, 0)
+        if self._igo is not None:
+            opt.rng.count = int(self._loop.stream[engine.COUNT])
         if not opt.deterministic:
-            rows = int(self._loop.last[0])
+            rows = int(self._loop.counts[engine.LAST])
             last = Iteration(self.nfev, rows)
             last.settle(last.extend(self.x[:rows].copy()), self._loop.values[:rows].copy(), TOLD)
         opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last)
@@ -230,18 +232,19 @@ class Run:
         """One call of whose turn it is; makes room where there was none."""
         limits = shared.Limits(float(budget), float(until), float(target), float(stall))
         on = self.objective.address, self.objective.ints, self.objective.reals, self._books, self._cache
-        if self._turn == PYRAMID:
+        turn = self._turn
+        if turn == PYRAMID:
             why: int = pyramid.run()(*on, self._pyramid, limits)
         else:
             why = engine.run()(*on, self._loop, limits)
+        if turn == LOOP or why == shared.TURN:
+            self._turn = int(self._books.idle.argmin())
         match why:
-            case shared.TURN:
-                self._turn = int(self._books.idle.argmin())
             case shared.MEMORY:
                 self._grow()
             case shared.TERMS:
                 self._pyramid = pyramid.with_terms(self._pyramid)
-            case shared.GROW_BUFFERS if self._turn == PYRAMID:
+            case shared.GROW_BUFFERS if turn == PYRAMID:
                 self._pyramid = pyramid.roomier(self._pyramid)
             case shared.GROW_BUFFERS:
                 self._loop = engine.roomier(self._loop)
