@@ -37,7 +37,7 @@ from knobless.core.types import Array
 from knobless.run.optimizer import Optimizer
 from knobless.space.variables import Binary
 
-from .books import BITS, OBJECTIVE
+from .books import BITS, OBJECTIVE, READ_ONLY_BITS, cached
 from .engine import plan_of
 from .kernels import KERNELS
 from .run import Run, members_of
@@ -96,35 +96,76 @@ class Objective:
 
 
 def objective(function: Callable[..., float]) -> Objective:
-    """Compiles a function of an int8 array of bits that returns a number, to be minimized.
+    """Compile an objective function of binary points.
 
-    What numba cannot compile is a TypeError that says why. One that raises gives NaN, a failed evaluation. The
-    code is cached on disk where the function has a file and refers to no data of its module: numba would take
-    these from the cache too, as they once were.
+    Parameters
+    ----------
+    function : callable
+        Takes a point, an int8 array of zeros and ones, and returns the objective value, which is minimized. Arrays and
+        numbers that it refers to are fixed when it is compiled.
+
+    Returns
+    -------
+    Objective
+        Callable like the function, for one point or rows of them.
+
+    Raises
+    ------
+    TypeError
+        If numba cannot compile the function.
+
+    Notes
+    -----
+    An evaluation that raises gives NaN, a failed evaluation. A function that writes into its argument gets a copy. The
+    machine code is cached on disk if the function has a file and refers to nothing but NumPy and `math`: numba's cache
+    does not notice when other functions or data have changed.
+
+    Examples
+    --------
+    >>> @fast.objective
+    ... def changes(x):
+    ...     return np.abs(x[1:] - x[:-1]).sum()
     """
     if not callable(function):
         raise TypeError(f"objective: expected a function, got {function!r}")
-    count = len(inspect.signature(function).parameters)
-    if count != 1:
-        raise TypeError(f"objective: expected a function of one argument, the bits, got one of {count}")
-    used = inspect.getclosurevars(function)
-    plain = all(inspect.ismodule(v) or callable(v) for v in (*used.globals.values(), *used.nonlocals.values()))
-    inner = _compiled(function, types.float64(BITS), cached=plain)
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
+    if len(parameters) != 1 or any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
+        raise TypeError(f"objective: expected a function of one argument, the bits, got {function.__name__}{signature}")
+    keep = _is_self_contained(function)
+    try:
+        inner, copies = _compiled(function, types.float64(READ_ONLY_BITS), keep), False
+    except TypeError:  # perhaps because it writes into its argument
+        inner, copies = _compiled(function, types.float64(BITS), keep), True
 
     def outer(x, ints, reals):  # type: ignore[no-untyped-def]
         try:
-            return inner(x)
+            return inner(x.copy() if copies else x)
         except Exception:  # called by address, an error would be printed and the value be 0
             return np.nan
 
     outer.__name__, outer.__doc__ = function.__name__, function.__doc__
-    return Objective(njit(OBJECTIVE, nogil=True)(outer))
+    return Objective(_compiled(outer, OBJECTIVE, keep=False))
 
 
-def _compiled(function: Callable[..., float], signature: Any, cached: bool = True) -> Any:
+def _is_self_contained(function: Callable[..., float]) -> bool:
+    """Return whether all that the function is compiled from is in its own code, in NumPy or in `math`."""
+    if not inspect.isfunction(function) or any(inspect.iscode(each) for each in function.__code__.co_consts):
+        return False
+    used = inspect.getclosurevars(function)
+    for value in (*used.globals.values(), *used.nonlocals.values()):
+        if not (inspect.ismodule(value) or inspect.isroutine(value) or inspect.isclass(value)):
+            return False
+        name = value.__name__ if inspect.ismodule(value) else value.__module__
+        if str(name).partition(".")[0] not in ("numpy", "math"):
+            return False
+    return True
+
+
+def _compiled(function: Callable[..., float], signature: Any, keep: bool) -> Any:
     try:
         try:
-            return njit(signature, cache=cached, nogil=True)(function)
+            return njit(signature, cache=keep, nogil=True)(function)
         except RuntimeError:  # no file to cache it beside, as in an interactive session
             return njit(signature, nogil=True)(function)
     except NumbaError as error:
@@ -133,7 +174,7 @@ def _compiled(function: Callable[..., float], signature: Any, cached: bool = Tru
 
 @cache
 def _kernel(name: str) -> Any:
-    return _compiled(KERNELS[name], OBJECTIVE)
+    return cached(OBJECTIVE)(KERNELS[name])
 
 
 def compiled(fun: Any) -> Objective | None:

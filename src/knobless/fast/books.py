@@ -6,19 +6,25 @@ All that lasts is in arrays, and arrays that belong together are a named tuple, 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import from_dtype, njit, types
 from numpy.typing import NDArray
 
+from knobless.core import linkage, p3, rng
 from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
 from knobless.core.types import Array
+from knobless.run import optimizer
 from knobless.run.optimizer import STALE as TOO_STALE
 
 BITS = types.int8[::1]
+READ_ONLY_BITS = types.Array(types.int8, 1, "C", readonly=True)
 INTS = types.int64[::1]
 REALS = types.float64[::1]
 WORDS = types.uint32[::1]
@@ -97,10 +103,35 @@ TABLE = from_dtype(ENTRY)[::1]
 MEMORY_TYPE = types.NamedTuple((TABLE, LONG_WORDS), Cache)
 
 
+def sources() -> list[Path]:
+    """Return the files that the engine is compiled from: its own, and those that it takes constants from."""
+    return sorted(Path(__file__).parent.glob("*.py")) + [
+        Path(str(each.__file__)) for each in (rng, linkage, p3, optimizer)
+    ]
+
+
+@cache
+def source_hash() -> str:
+    """Return a hash of all that the engine is compiled from."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources())).hexdigest()[:16]
+
+
+def cached(signature: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function of the engine, or take it from the cache on disk if no source of the engine has changed.
+
+    numba looks at the file of the function itself alone. Its cache files have the function's qualified name.
+    """
+
+    def decorator(function: Callable[..., Any]) -> Any:
+        function.__qualname__ = f"{function.__name__}-{source_hash()}"
+        return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+
+    return decorator
+
+
 def compiled(function: Callable[..., int], state: Any) -> Any:
-    """An engine with this type of state, compiled or taken from the cache on disk."""
-    signature = types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, BOOKS, MEMORY_TYPE, state, LIMITS)
-    return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+    """Compile an engine with this type of state."""
+    return cached(types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, BOOKS, MEMORY_TYPE, state, LIMITS))(function)
 
 
 @njit(error_model="numpy")
@@ -131,7 +162,7 @@ def find(table, key):
     return place
 
 
-@njit(types.void(TABLE, TABLE), cache=True, error_model="numpy")
+@cached(types.void(TABLE, TABLE))
 def move(table, larger):
     """All that is in a table to a larger one."""
     for i in range(table.size):
@@ -142,7 +173,7 @@ def move(table, larger):
             larger[place].seen = table[i].seen
 
 
-@njit(types.float64(MEMORY_TYPE, BITS), cache=True, error_model="numpy")
+@cached(types.float64(MEMORY_TYPE, BITS))
 def recall(memory, x):
     """The value of a point; inf where there is none."""
     entry = memory.table[find(memory.table, key_of(x, memory.codes))]
@@ -175,7 +206,7 @@ def keep(table, place, key, value, counts):
     counts[KNOWN] += 1
 
 
-@njit(types.void(MEMORY_TYPE, BITS, types.float64, INTS), cache=True, error_model="numpy")
+@cached(types.void(MEMORY_TYPE, BITS, types.float64, INTS))
 def store(memory, x, value, counts):
     """Remembers what was paid for elsewhere."""
     key = key_of(x, memory.codes)
