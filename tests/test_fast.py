@@ -19,8 +19,7 @@ from knobless.core.rng import Stream
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
 
 from knobless import fast  # noqa: E402
-from knobless.fast import books as shared  # noqa: E402
-from knobless.fast import engine, pyramid  # noqa: E402
+from knobless.fast import engine, pyramid, shared  # noqa: E402
 
 CONFIGURATIONS = 120
 

@@ -209,7 +209,7 @@ class _Run:
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         if self.engine is not None:
-            self.engine.leave(self.opt)
+            self.engine.finish(self.opt)
         return status
 
     def _iterate(self) -> Status | None:
@@ -238,7 +238,7 @@ class _Run:
             math.nan if self.target is None else self.target,
             self.stall,
         )
-        engine.hand_over(opt)
+        engine.update(opt)
         if opt.nit > nit:
             self._report()
         if opt.failures == opt.nfev >= HOPELESS:

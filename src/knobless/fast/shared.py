@@ -1,7 +1,7 @@
-"""What the compiled engines share: the books of a run, and the memory of points that were paid for.
+"""What the compiled engines share: counts and best points of a run, the cache of evaluated points, and compilation.
 
-`engine.py` is the loop of `igo.py`, `pyramid.py` is P3; in a portfolio they take turns on the same books and memory.
-All that lasts is in arrays, and arrays that belong together are a named tuple, which compiled code knows by its types.
+`engine.py` is the loop of `igo.py`, `pyramid.py` is P3; in a portfolio they take turns on the same progress and cache.
+All state is in arrays, and arrays that belong together are a named tuple, because compiled code is typed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from knobless.core import linkage, p3, rng
 from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
 from knobless.core.types import Array
 from knobless.run import optimizer
-from knobless.run.optimizer import STALE as TOO_STALE
+from knobless.run.optimizer import STALE as MAX_STALE
 
 BITS = types.int8[::1]
 READ_ONLY_BITS = types.Array(types.int8, 1, "C", readonly=True)
@@ -31,30 +31,30 @@ WORDS = types.uint32[::1]
 LONG_WORDS = types.uint64[::1]
 OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that belong to it
 
-# Why an engine returned: the run is over, it is another member's turn, or something is too small.
-GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, MEMORY, TERMS = range(10)
+# Why an engine returned: the run has ended, another member has the turn, or an array is too small.
+GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, GROW_CACHE, GROW_TERMS = range(10)
 
 # Members of a portfolio.
 PYRAMID, LOOP = range(2)
-NEVER = 2**62  # what one has spent who is not there
+ABSENT = 2**62  # idle count of a member that is not in the portfolio
 
-# Where the books keep what.
+# Indices into the arrays of `Progress`.
 NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER = range(7)
-BEST, SIGN, LEAD = range(3)
+BEST, SIGN, LEADER_FUN = range(3)
 
 
-class Books(NamedTuple):
-    """What was spent and found. The lead is the best that the members themselves have found, as in `portfolio.py`."""
+class Progress(NamedTuple):
+    """Counts and best points of a run; the leader's point is the best of the members' own, as in `portfolio.py`."""
 
     counts: NDArray[np.int64]
     reals: Array
-    idle: NDArray[np.int64]  # what each member has spent since it led
+    idle: NDArray[np.int64]  # evaluations of each member since it last improved the best value
     best_x: NDArray[np.int8]
-    lead_x: NDArray[np.int8]
+    leader_x: NDArray[np.int8]
 
 
 class Limits(NamedTuple):
-    """Evaluations, iterations, a value as good as which ends the run, and evaluations without improvement."""
+    """Limits of a run: evaluations, iterations, target value, and evaluations without improvement."""
 
     budget: float
     iterations: float
@@ -63,15 +63,15 @@ class Limits(NamedTuple):
 
 
 ENTRY = np.dtype([("key", np.uint64), ("value", np.float64), ("seen", np.int64)])
-# What a point was, added up.
-PAID, ASKED, MEMBER = 1, 2, 4  # has a value; P3 has asked for it; is a member of the pyramid
+# Flags of a point.
+EVALUATED, ASKED, MEMBER = 1, 2, 4  # has a value; P3 has asked for it; is a member of the pyramid
 
 
 class Cache(NamedTuple):
-    """Values by points: open addressing with at most half of the places taken. Without places, there is no memory.
+    """Values by points: a hash table with open addressing, at most half full. One of size zero stores nothing.
 
-    A point is known by a key: the exclusive or of the codes of its ones. Up to 64 bits it is the point itself. Beyond,
-    codes are random words, and two points have the same key by chance: with m points evaluated, the probability that
+    A point is identified by a key: the exclusive or of the codes of its ones. Up to 64 bits it is the point itself.
+    Beyond, codes are random words, and two points may have the same key: with m points evaluated, the probability that
     any two have is m²/2⁶⁵, 3·10⁻⁸ for a million. One of them would then not be evaluated but take the other's value.
     """
 
@@ -79,28 +79,28 @@ class Cache(NamedTuple):
     codes: LongWords
 
 
-def no_memory() -> Cache:
-    """Of a run that pays for every point."""
+def no_cache() -> Cache:
+    """Return the cache of a run that evaluates every point."""
     return Cache(np.empty(0, dtype=ENTRY), np.empty(0, dtype=np.uint64))
 
 
-def memory(n: int) -> Cache:
-    """An empty one for n bits."""
+def empty_cache(n: int) -> Cache:
+    """Return an empty cache for n bits."""
     codes = np.uint64(1) << np.arange(n, dtype=np.uint64) if n <= 64 else Stream(0).words(n).copy()
     return Cache(np.zeros(1024, dtype=ENTRY), codes)
 
 
-def books(n: int, sign: float) -> Books:
-    """Those of a run that has not begun."""
-    best_x, lead_x = np.zeros((2, n), dtype=np.int8)
+def progress(n: int, sign: float) -> Progress:
+    """Return the progress of a run that has not begun."""
+    best_x, leader_x = np.zeros((2, n), dtype=np.int8)
     reals = np.array([math.inf, sign, math.inf])
-    return Books(np.zeros(7, dtype=np.int64), reals, np.array([NEVER, NEVER]), best_x, lead_x)
+    return Progress(np.zeros(7, dtype=np.int64), reals, np.array([ABSENT, ABSENT]), best_x, leader_x)
 
 
-BOOKS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS), Books)
+PROGRESS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS), Progress)
 LIMITS = types.NamedUniTuple(types.float64, 4, Limits)
 TABLE = from_dtype(ENTRY)[::1]
-MEMORY_TYPE = types.NamedTuple((TABLE, LONG_WORDS), Cache)
+CACHE = types.NamedTuple((TABLE, LONG_WORDS), Cache)
 
 
 def sources() -> list[Path]:
@@ -131,12 +131,12 @@ def cached(signature: Any) -> Callable[[Callable[..., Any]], Any]:
 
 def compiled(function: Callable[..., int], state: Any) -> Any:
     """Compile an engine with this type of state."""
-    return cached(types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, BOOKS, MEMORY_TYPE, state, LIMITS))(function)
+    return cached(types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, PROGRESS, CACHE, state, LIMITS))(function)
 
 
 @njit(error_model="numpy")
 def word(key, count):
-    """Word number `count`, from 1 on, of a `Stream`."""
+    """Return word number `count`, from 1 on, of a `Stream`."""
     z = np.uint64(count) * GOLDEN + key
     z = (z ^ (z >> np.uint64(30))) * FIRST
     z = (z ^ (z >> np.uint64(27))) * SECOND
@@ -145,7 +145,7 @@ def word(key, count):
 
 @njit(error_model="numpy")
 def key_of(x, codes):
-    """By which a point is known."""
+    """Return the key of a point."""
     key = np.uint64(0)
     for i in range(x.size):
         key ^= codes[i] & (np.uint64(0) - np.uint64(x[i]))
@@ -154,7 +154,7 @@ def key_of(x, codes):
 
 @njit(error_model="numpy")
 def find(table, key):
-    """Where the point with this key is, or would be."""
+    """Return the index of the point with this key, or the free one where it belongs."""
     last = np.uint64(table.size - 1)
     place = word(key, 0) & last
     while table[place].seen and table[place].key != key:
@@ -164,7 +164,7 @@ def find(table, key):
 
 @cached(types.void(TABLE, TABLE))
 def move(table, larger):
-    """All that is in a table to a larger one."""
+    """Copy all entries of a table to a larger one."""
     for i in range(table.size):
         if table[i].seen:
             place = find(larger, table[i].key)
@@ -173,19 +173,19 @@ def move(table, larger):
             larger[place].seen = table[i].seen
 
 
-@cached(types.float64(MEMORY_TYPE, BITS))
-def recall(memory, x):
-    """The value of a point; inf where there is none."""
-    entry = memory.table[find(memory.table, key_of(x, memory.codes))]
+@cached(types.float64(CACHE, BITS))
+def recall(cache, x):
+    """Return the value of a point; inf if there is none."""
+    entry = cache.table[find(cache.table, key_of(x, cache.codes))]
     return entry.value if entry.seen else math.inf
 
 
-# These take arrays rather than the books: numba counts references whenever an array is taken out of a tuple.
+# These take arrays rather than named tuples: numba counts references whenever an array is taken out of a tuple.
 
 
 @njit(error_model="numpy")
-def pay(f, ints, data, x, counts, reals, best_x):
-    """Evaluates; NaN is a failure."""
+def evaluate(f, ints, data, x, counts, reals, best_x):
+    """Evaluate a point; NaN is a failure."""
     value = reals[SIGN] * f(x, ints, data)
     counts[NFEV] += 1
     if value != value:
@@ -199,23 +199,23 @@ def pay(f, ints, data, x, counts, reals, best_x):
 
 @njit(error_model="numpy")
 def keep(table, place, key, value, counts):
-    """Remembers what was paid for."""
+    """Store a value at a place of the table."""
     table[place].key = key
     table[place].value = value
-    table[place].seen = PAID
+    table[place].seen = EVALUATED
     counts[KNOWN] += 1
 
 
-@cached(types.void(MEMORY_TYPE, BITS, types.float64, INTS))
-def store(memory, x, value, counts):
-    """Remembers what was paid for elsewhere."""
-    key = key_of(x, memory.codes)
-    keep(memory.table, find(memory.table, key), key, value, counts)
+@cached(types.void(CACHE, BITS, types.float64, INTS))
+def store(cache, x, value, counts):
+    """Store the value of a point that was evaluated elsewhere."""
+    key = key_of(x, cache.codes)
+    keep(cache.table, find(cache.table, key), key, value, counts)
 
 
 @njit(error_model="numpy")
-def met(counts, reals, limits):
-    """Which limit is met, if any."""
+def limit_reached(counts, reals, limits):
+    """Which limit is limit_reached, if any."""
     if reals[BEST] <= limits.target:  # with NaN for no target, never
         return TARGET
     if counts[NFEV] - counts[BEST_AT] >= limits.stall:
@@ -224,18 +224,18 @@ def met(counts, reals, limits):
 
 
 @njit(error_model="numpy")
-def emptied(counts, n):
-    """Whether there is nothing left to look at, or nothing that comes up."""
+def search_ended(counts, n):
+    """Return whether all points are evaluated, or sampling yields no new ones."""
     if n < 62 and counts[KNOWN] >> n:
         return EXHAUSTED
-    return CONVERGED if counts[STALE] >= TOO_STALE else GOING
+    return CONVERGED if counts[STALE] >= MAX_STALE else GOING
 
 
 @njit(error_model="numpy")
-def credit(counts, reals, idle, lead_x, member, x, value, later):
-    """The best point that a member was told, and how many it was told after it: who is better than all leads."""
-    if value < reals[LEAD]:
-        reals[LEAD] = value
-        lead_x[:] = x
+def update_leader(counts, reals, idle, leader_x, member, x, value, later):
+    """Record a member's best new point, told `later` evaluations before the last, if it improves the best value."""
+    if value < reals[LEADER_FUN]:
+        reals[LEADER_FUN] = value
+        leader_x[:] = x
         idle[member] = later
         counts[OWNER] = member
