@@ -6,18 +6,20 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import knobless as kl
 from knobless import problems
+from knobless.core import linkage, p3, rng
 from knobless.core.rng import Stream
 
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
 
 from knobless import fast  # noqa: E402
-from knobless.fast import engine  # noqa: E402
+from knobless.fast import engine, pyramid, shared  # noqa: E402
 
 CONFIGURATIONS = 120
 
@@ -244,8 +246,20 @@ def test_the_interpreter_goes_on_beside_a_compiled_run():
 
 
 def test_what_cannot_be_compiled_says_why():
-    with pytest.raises(TypeError, match=r"^objective: expected a function of one argument, the bits, got one of 2"):
+    with pytest.raises(
+        TypeError, match=r"^objective: expected a function of one argument, the bits, got <lambda>\(x, y\)"
+    ):
         fast.objective(lambda x, y: 0.0)
+    with pytest.raises(
+        TypeError, match=r"^objective: expected a function of one argument, the bits, got <lambda>\(\*x\)"
+    ):
+        fast.objective(lambda *x: 0.0)
+    with pytest.raises(TypeError, match=r"^objective: numba cannot compile always"):
+
+        @fast.objective
+        def always(x):
+            raise ValueError("always")
+
     with pytest.raises(TypeError, match=r"^objective: numba cannot compile undefined"):
 
         @fast.objective
@@ -334,16 +348,61 @@ def test_priors_are_no_reason_to_leave_the_engine():
     assert Watched.calls < 5
 
 
-@pytest.mark.slow
-def test_the_cache_does_not_remember_data(tmp_path):
-    script = tmp_path / "weights.py"
+HELPER = (
+    "import sys\nfrom numba import njit\nK = float(sys.argv[1])\n\n\n@njit\ndef times(x):\n    return K * x.sum()\n"
+)
+CACHED = {
+    "data": ("K = np.full(5, float(sys.argv[1]))", "(K * x).sum()"),
+    "data of a helper": (HELPER, "times(x)"),
+    "another module": ("import config", "config.K * x.sum()"),
+    "a helper in another module": ("from config import times", "times(x)"),
+}
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_the_cache_does_not_remember_what_may_change(name, tmp_path):
+    before, body = CACHED[name]
+    (tmp_path / "config.py").write_text(HELPER)
+    script = tmp_path / "script.py"
     script.write_text(
-        "import sys\nimport numpy as np\nfrom knobless import fast\nW = np.full(5, float(sys.argv[1]))\n\n\n"
-        "@fast.objective\ndef weighed(x):\n    return (W * x).sum()\n\n\nprint(weighed(np.ones(5, dtype=np.int8)))\n"
+        f"import sys\nimport numpy as np\nfrom knobless import fast\n{before}\n\n\n"
+        f"@fast.objective\ndef weighed(x):\n    return {body}\n\n\nprint(weighed(np.ones(5, dtype=np.int8)))\n"
     )
     for weight, printed in (("1", "5.0"), ("2", "10.0")):
         done = subprocess.run([sys.executable, script, weight], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == printed
+
+
+def test_the_cache_of_the_engine_belongs_to_all_its_sources(tmp_path, monkeypatch):
+    files = {path.resolve() for path in shared.sources()}
+    assert {path.resolve() for path in Path(fast.__file__).parent.glob("*.py")} < files
+    assert {Path(each.__file__).resolve() for each in (rng, linkage, p3)} < files  # whose constants are compiled in
+    for function in (engine.run(), pyramid.run(), shared.move, shared.recall, shared.store):
+        assert function.py_func.__qualname__.endswith(shared.source_hash())
+    copies = [tmp_path / f"{i}.py" for i in range(len(files))]
+    for copy, path in zip(copies, shared.sources(), strict=True):
+        copy.write_bytes(path.read_bytes())
+    monkeypatch.setattr(shared, "sources", lambda: copies)
+    found = {shared.source_hash.__wrapped__()}
+    for copy in copies:
+        copy.write_bytes(copy.read_bytes() + b"#")
+        found.add(shared.source_hash.__wrapped__())
+    assert shared.source_hash() in found
+    assert len(found) == len(files) + 1
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_an_objective_that_writes_into_its_argument_gets_a_copy(deterministic):
+    def spoil(x):
+        value = x.sum()
+        x[:] = 1
+        return value
+
+    given = {"budget": 2000, "rng": 0, "deterministic": deterministic}
+    result = kl.minimize(fast.objective(spoil), kl.Binary(30), **given)
+    assert result.fun == result.x.sum()
+    other = kl.minimize(lambda x: float(x.sum()), kl.Binary(30), **given)
+    assert (result.fun, result.nfev, result.x.tolist()) == (other.fun, other.nfev, other.x.tolist())
 
 
 def test_ctrl_c_is_heard_in_a_compiled_run():

@@ -18,7 +18,7 @@ numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pi
 
 from knobless import fast  # noqa: E402
 from knobless.fast import pyramid  # noqa: E402
-from knobless.fast.books import OBJECTIVE  # noqa: E402
+from knobless.fast.shared import OBJECTIVE  # noqa: E402
 
 
 @numba.njit(OBJECTIVE)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import math
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
+from knobless.core.rng import Stream
 
 torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip install 'knobless[torch]'")
 
@@ -206,6 +209,34 @@ def test_the_generator_is_splitmix64_by_counter(each, k, words):
         half = (words + 1) // 2
         rows = [[splitmix64(key, (start + i) * half + j + 1) for j in range(half)] for i in range(k)]
         assert u[trial].tolist() == [[z for word in row for z in (word % 2**32, word >> 32)][:words] for row in rows]
+
+
+def accepted(space):
+    """Return every combination of preference, adaptation and elitism that `Search` accepts."""
+    family = kl.Space.of(space).family
+    preferences = (kl.Quartiles(), kl.Truncation(1), kl.Truncation(3), kl.Values())
+    adaptations = (kl.Fixed(5, 0.3), kl.SNR(eps=0.4, lam_max=12), kl.SNR(eps=0.3, lam_max=9, lam_min=3, spend=kl.steps))
+    for parts in product(preferences, adaptations, (kl.NoElitism(), kl.LastBest(), kl.BestSoFar())):
+        algorithm = kl.IGO(family, *parts)
+        with contextlib.suppress(TypeError):
+            Search(space, algorithm)
+            yield algorithm
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_seed_gives_the_run_of_the_core(name):
+    algorithms = list(accepted(SPACES[name]))
+    assert len(algorithms) == 3 * 3
+    for seed, algorithm in enumerate(algorithms):
+        search, stream, state = Search(SPACES[name], algorithm, rng=seed), Stream.of(seed), algorithm.init()
+        for _ in range(12):
+            x = algorithm.ask(state, stream)
+            drawn = search.ask(algorithm.lam(state))
+            np.testing.assert_array_equal(drawn, x)
+            f = (x * np.arange(3, 3 + x.shape[1]) ** 2).sum(axis=1) % 7.0
+            state = algorithm.tell(state, x, f)
+            search.tell(drawn, torch.tensor(f))
+            np.testing.assert_allclose(search.theta[0], state.theta, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", SPACES)

@@ -10,11 +10,9 @@
 
     minimize(changes, Binary(1000), budget=1_000_000)
 
-`minimize` finds by itself that an objective is compiled: one that `objective` has made, or one of
-`knobless.problems`. Below it lies `Run`, which takes a run further iteration by iteration; `trials` runs many at
-once, in threads, for compiled code holds no interpreter lock. The algorithms are the core's: the loop, P3, and the
-portfolio of both. P3 takes the core's way; the loop draws from streams of its own, so that a seed gives another run
-than there.
+`minimize` detects compiled objectives: those made by `objective`, and `knobless.problems`. `Run` advances a run
+iteration by iteration; `trials` runs many at once in threads, because compiled code releases the interpreter lock.
+The algorithms are the core's: the loop, P3, and the portfolio of both. A seed gives the same run compiled or not.
 """
 
 from __future__ import annotations
@@ -38,10 +36,10 @@ from knobless.core.types import Array
 from knobless.run.optimizer import Optimizer
 from knobless.space.variables import Binary
 
-from .books import BITS, OBJECTIVE
 from .engine import plan_of
 from .kernels import KERNELS
 from .run import Run, members_of
+from .shared import BITS, OBJECTIVE, READ_ONLY_BITS, cached
 
 __all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", "successor", "trials"]
 
@@ -50,7 +48,7 @@ NO_REALS = np.empty(0)
 
 
 class Address(types.WrapperAddressProtocol):
-    """A compiled function as the engine takes it. Looking the address up takes numba longer than a short run."""
+    """The address of a compiled function, looked up once: that takes numba longer than a short run."""
 
     def __init__(self, function: Any) -> None:
         self._function = function  # kept alive with its code
@@ -64,7 +62,10 @@ class Address(types.WrapperAddressProtocol):
 
 
 class Objective:
-    """A compiled function of bits, with the data it works on; called from Python, for one point or rows of them."""
+    """A compiled objective function of binary points, with its data.
+
+    It can be called from Python, for one point or rows of them.
+    """
 
     def __init__(
         self, function: Any, ints: NDArray[np.int64] = NO_INTS, reals: Array = NO_REALS, n: int | None = None
@@ -74,10 +75,10 @@ class Objective:
         # As the engine is typed: writeable and contiguous.
         self.ints = np.require(ints, np.int64, ["C", "W"])
         self.reals = np.require(reals, np.float64, ["C", "W"])
-        self.n = n  # bits, where the data are for so many; compiled code does not look
+        self.n = n  # number of bits if the data require one; compiled code has no such check
 
     def check(self, n: int) -> None:
-        """ValueError if it is not for n bits."""
+        """Raise ValueError if it is not for n bits."""
         if self.n is not None and n != self.n:
             raise ValueError(f"objective: expected {self.n} bits, got {n}")
 
@@ -97,35 +98,76 @@ class Objective:
 
 
 def objective(function: Callable[..., float]) -> Objective:
-    """Compiles a function of an int8 array of bits that returns a number, to be minimized.
+    """Compile an objective function of binary points.
 
-    What numba cannot compile is a TypeError that says why. One that raises gives NaN, a failed evaluation. The
-    code is cached on disk where the function has a file and refers to no data of its module: numba would take
-    these from the cache too, as they once were.
+    Parameters
+    ----------
+    function : callable
+        Takes a point, an int8 array of zeros and ones, and returns the objective value, which is minimized. Arrays and
+        numbers that it refers to are fixed when it is compiled.
+
+    Returns
+    -------
+    Objective
+        Callable like the function, for one point or rows of them.
+
+    Raises
+    ------
+    TypeError
+        If numba cannot compile the function.
+
+    Notes
+    -----
+    An evaluation that raises gives NaN, a failed evaluation. A function that writes into its argument gets a copy. The
+    machine code is cached on disk if the function has a file and refers to nothing but NumPy and `math`: numba's cache
+    does not notice when other functions or data have changed.
+
+    Examples
+    --------
+    >>> @fast.objective
+    ... def changes(x):
+    ...     return np.abs(x[1:] - x[:-1]).sum()
     """
     if not callable(function):
         raise TypeError(f"objective: expected a function, got {function!r}")
-    count = len(inspect.signature(function).parameters)
-    if count != 1:
-        raise TypeError(f"objective: expected a function of one argument, the bits, got one of {count}")
-    used = inspect.getclosurevars(function)
-    plain = all(inspect.ismodule(v) or callable(v) for v in (*used.globals.values(), *used.nonlocals.values()))
-    inner = _compiled(function, types.float64(BITS), cached=plain)
+    signature = inspect.signature(function)
+    parameters = signature.parameters.values()
+    if len(parameters) != 1 or any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
+        raise TypeError(f"objective: expected a function of one argument, the bits, got {function.__name__}{signature}")
+    keep = _is_self_contained(function)
+    try:
+        inner, copies = _compiled(function, types.float64(READ_ONLY_BITS), keep), False
+    except TypeError:  # perhaps because it writes into its argument
+        inner, copies = _compiled(function, types.float64(BITS), keep), True
 
     def outer(x, ints, reals):  # type: ignore[no-untyped-def]
         try:
-            return inner(x)
+            return inner(x.copy() if copies else x)
         except Exception:  # called by address, an error would be printed and the value be 0
             return np.nan
 
     outer.__name__, outer.__doc__ = function.__name__, function.__doc__
-    return Objective(njit(OBJECTIVE, nogil=True)(outer))
+    return Objective(_compiled(outer, OBJECTIVE, keep=False))
 
 
-def _compiled(function: Callable[..., float], signature: Any, cached: bool = True) -> Any:
+def _is_self_contained(function: Callable[..., float]) -> bool:
+    """Return whether all that the function is compiled from is in its own code, in NumPy or in `math`."""
+    if not inspect.isfunction(function) or any(inspect.iscode(each) for each in function.__code__.co_consts):
+        return False
+    used = inspect.getclosurevars(function)
+    for value in (*used.globals.values(), *used.nonlocals.values()):
+        if not (inspect.ismodule(value) or inspect.isroutine(value) or inspect.isclass(value)):
+            return False
+        name = value.__name__ if inspect.ismodule(value) else value.__module__
+        if str(name).partition(".")[0] not in ("numpy", "math"):
+            return False
+    return True
+
+
+def _compiled(function: Callable[..., float], signature: Any, keep: bool) -> Any:
     try:
         try:
-            return njit(signature, cache=cached, nogil=True)(function)
+            return njit(signature, cache=keep, nogil=True)(function)
         except RuntimeError:  # no file to cache it beside, as in an interactive session
             return njit(signature, nogil=True)(function)
     except NumbaError as error:
@@ -134,34 +176,40 @@ def _compiled(function: Callable[..., float], signature: Any, cached: bool = Tru
 
 @cache
 def _kernel(name: str) -> Any:
-    return _compiled(KERNELS[name], OBJECTIVE)
+    return cached(OBJECTIVE)(KERNELS[name])
 
 
 def compiled(fun: Any) -> Objective | None:
-    """`fun` as a compiled objective, if it is one.
+    """Return the compiled objective of `fun`, or None if it has none.
 
-    The mark of one is a method `__knobless_compiled__` that returns an `Objective`, or None. What `objective`
-    makes has it, and so have `knobless.problems`.
+    Parameters
+    ----------
+    fun : object
+        An objective. If it is compiled it has a method `__knobless_compiled__`, which returns an `Objective` or None.
+
+    Returns
+    -------
+    Objective or None
     """
     marked = getattr(fun, "__knobless_compiled__", None)
     return None if marked is None else marked()
 
 
 def of_kernel(n: int, name: str, ints: NDArray[np.int64], reals: Array) -> Objective:
-    """One of our own kernels on its data, for n bits."""
+    """Return the kernel of this name with its data as an objective of n bits."""
     return Objective(_kernel(name), ints, reals, n)
 
 
 def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | None:
-    """What takes a run over from an optimizer, if `fun` is compiled and the run of the kind that the engine knows.
+    """Return a function that continues an optimizer's run in compiled code, or None if it cannot be compiled.
 
-    It is called with the number of evaluations at which there was the last improvement.
+    Its argument is the number of evaluations at the last improvement.
     """
     made = compiled(fun)
     if made is None or not isinstance(opt.space.sole, Binary) or members_of(opt.algorithm, opt.deterministic) is None:
         return None
     made.check(opt.space.sole.n)
-    return lambda improved_at: Run.after(made, opt, sign, improved_at)
+    return lambda improved_at: Run.resumed(made, opt, sign, improved_at)
 
 
 def trials(
@@ -173,7 +221,33 @@ def trials(
     target: float = math.nan,
     jobs: int | None = None,
 ) -> Iterator[Run]:
-    """Runs to the target or the end of the budget, one a seed, in parallel threads; in the order of the seeds."""
+    """Run an algorithm once per seed, in parallel threads.
+
+    Parameters
+    ----------
+    fun : object
+        A compiled objective or a problem of `knobless.problems`.
+    algorithm : IGO
+        The algorithm.
+    seeds : iterable
+        One seed per run.
+    budget : float
+        Evaluations per run.
+    target : float
+        Objective value that ends a run; NaN for none.
+    jobs : int, optional
+        Threads; the number of cores by default.
+
+    Yields
+    ------
+    Run
+        The finished runs in the order of the seeds.
+
+    Raises
+    ------
+    TypeError
+        If the objective is not compiled.
+    """
     made = compiled(fun)
     if made is None:
         raise TypeError(f"fun: expected a compiled objective or a problem that has a kernel, got {fun!r}")

@@ -1,7 +1,7 @@
 """The loop on bits, compiled: Algorithm 1 again, in the order of `igo.py`, as plain loops for numba.
 
 One specification, two implementations: this one draws the core's samples and λ, and its θ differs by rounding alone.
-A `Plan` holds what the values of an `IGO` say in numbers, because compiled code must know its types.
+A `Plan` describes an `IGO` in numbers, because compiled code is typed.
 
 Speed comes from four things. Random numbers are computed from a counter, so that drawing a point is a loop without
 dependencies, which the compiler turns into vector instructions. Loops that divide use NumPy's error model, which has
@@ -27,7 +27,8 @@ from knobless.core.preferences import Quartiles, Truncation
 from knobless.core.rng import LongWords, Stream
 from knobless.core.types import Array, Words
 
-from .books import (
+from .shared import (
+    ABSENT,
     BEST,
     BEST_AT,
     BITS,
@@ -35,13 +36,12 @@ from .books import (
     FAILURES,
     GOING,
     GROW_BUFFERS,
+    GROW_CACHE,
     INTS,
     KNOWN,
-    LEAD,
+    LEADER_FUN,
     LONG_WORDS,
     LOOP,
-    MEMORY,
-    NEVER,
     NFEV,
     NIT,
     OBJECTIVE,
@@ -55,31 +55,32 @@ from .books import (
     TURN,
     WORDS,
     compiled,
-    credit,
-    emptied,
     find,
     keep,
     key_of,
-    met,
+    limit_reached,
+    search_ended,
+    update_leader,
     word,
 )
 
-__all__ = ["OBJECTIVE", "Loop", "Plan", "loop", "plan_of", "roomier", "run", "state_of"]
+__all__ = ["OBJECTIVE", "Loop", "Plan", "grown", "loop", "plan_of", "run", "state_of"]
 
 FEW = 32  # values whose ranks are counted rather than sorted
 WORDS_AT_ONCE = 512  # random numbers that stay in the fastest cache
 ROWS = 256  # of the sample buffer at first; it grows with λ
 
-# Rules of survivors.
+# Rules of elitism.
 NO_ELITISM, LAST_BEST, BEST_SO_FAR = range(3)
 
-# Where a `Loop` keeps its scalars.
-GAMMA, LAM_R, KEPT = range(3)  # KEPT is the value of the survivor, inf if there is none
+# Indices into the arrays of a `Loop`.
+GAMMA, LAM_R, ELITE = range(3)  # ELITE is the value of the elite, inf if there is none
+LAST = 0  # rows of x in the last iteration
 KEY, COUNT = range(2)
 
 
 class Plan(NamedTuple):
-    """An IGO over bits in numbers: what its preference, its adaptation and its family's margin say."""
+    """An IGO over bits in numbers: its preference, adaptation, margin and elitism."""
 
     mu: float  # of a truncation; 0 for quartiles
     adaptive: float
@@ -89,7 +90,7 @@ class Plan(NamedTuple):
     lam_min: float
     lam_max: float
     margin: float
-    elitism: float  # by the number of their rule
+    elitism: float  # one of the rules above
 
 
 def plan_of(algorithm: Any) -> Plan | None:
@@ -122,15 +123,15 @@ class Loop(NamedTuple):
     theta: Array
     s: Array
     scalars: Array
-    last: NDArray[np.int64]  # rows of x in the last iteration
-    kept: NDArray[np.int8]  # the survivor
+    counts: NDArray[np.int64]
+    kept: NDArray[np.int8]  # the elite
     stream: LongWords  # key and counter
     words: LongWords  # random numbers of one point, or of a part of it
     u: Words  # the same in 32 bits
     t: Words
     gradient: Array
     x: NDArray[np.int8]
-    values: Array  # these three with a place more, for the survivor
+    values: Array  # these three with one more entry, for the elite
     w: Array
     order: NDArray[np.int64]
 
@@ -156,7 +157,7 @@ def loop(plan: Plan, state: State, stream: Stream) -> Loop:
     )
 
 
-def roomier(loop: Loop) -> Loop:
+def grown(loop: Loop) -> Loop:
     """The same with buffers for as many samples as it is about to draw."""
     rows = max(2 * len(loop.x), round(loop.scalars[LAM_R]), int(loop.plan.lam_min))
     return Loop(*loop[:-4], *_buffers(rows, len(loop.theta)))
@@ -185,22 +186,27 @@ def _thresholds(t, theta):
 @njit(error_model="numpy")
 def _draw(x, t, stream, words, u):
     """Draw one point as `Stream.uniforms` and `Bernoulli.draw` do: two bits from each word, the lower half first."""
-    if x.size <= u.size:
-        _draw_bits(x, t, stream, words, u)
+    key, count = stream[KEY], stream[COUNT]
+    stream[COUNT] = count + np.uint64((x.size + 1) >> 1)
+    if x.size > u.size:
+        _draw_long(x, t, key, count, words, u)
         return
-    for begin in range(0, x.size, u.size):
-        end = min(begin + u.size, x.size)
-        _draw_bits(x[begin:end], t[begin:end], stream, words, u)
+    for j in range(words.size):
+        words[j] = word(key, count + np.uint64(j + 1))
+    for i in range(x.size):
+        x[i] = np.int8(u[i] < t[i])
 
 
 @njit(error_model="numpy")
-def _draw_bits(x, t, stream, words, u):
-    key, count, size = stream[KEY], stream[COUNT], (x.size + 1) // 2
-    for j in range(size):
-        words[j] = word(key, count + np.uint64(j + 1))
-    stream[COUNT] = count + np.uint64(size)
-    for i in range(x.size):
-        x[i] = np.int8(u[i] < t[i])
+def _draw_long(x, t, key, count, words, u):
+    """Draw a point with more bits than the buffer of random numbers has, part by part."""
+    for begin in range(0, x.size, u.size):
+        for j in range(words.size):
+            words[j] = word(key, count + np.uint64(j + 1))
+        count += np.uint64(words.size)
+        part, thresholds = x[begin : begin + u.size], t[begin : begin + u.size]
+        for i in range(part.size):
+            part[i] = np.int8(u[i] < thresholds[i])
 
 
 @njit(error_model="numpy")
@@ -252,7 +258,7 @@ def _add_row(gradient, x, w):
 
 @njit(error_model="numpy")
 def _learn(theta, s, gradient, total, kept, own, eps, beta, scale, margin):
-    """Lines 11 and 12: s with θ as it was, then θ; the survivor pulls θ by its `own` share and says nothing to s."""
+    """Lines 11 and 12: s with θ as it was, then θ; the elite moves θ by its `own` share, but not s."""
     top = 1.0 - margin
     for i in range(theta.size):
         p = theta[i]
@@ -284,11 +290,11 @@ def _squared(s):
 
 @njit(error_model="numpy")
 def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
-    """Lines 4 to 15: `IGO.tell`, but for the next survivor."""
+    """Lines 4 to 15: `IGO.tell`, except for the next elite."""
     mu, adaptive, on_samples, eps, alpha, lam_min, lam_max, margin, _ = plan
     ranked = lam
-    if scalars[KEPT] < math.inf:
-        f[lam] = scalars[KEPT]
+    if scalars[ELITE] < math.inf:
+        f[lam] = scalars[ELITE]
         ranked += 1
     if not _prefer(w, order, f, ranked, int(mu)):  # lines 7-9
         return
@@ -302,11 +308,11 @@ def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
         squares += each * each
         if each != 0.0:
             _add_row(gradient, x[k], each)
-    if not adaptive:
-        _move(theta, gradient, total, kept, own, eps, margin)
-        return
     if not on_samples:
         eps *= lam_min / scalars[LAM_R]
+    if not adaptive or not squares:  # if the elite alone has a weight, nothing is known of the signal
+        _move(theta, gradient, total, kept, own, eps, margin)
+        return
     beta = eps
     gain = beta * (2.0 - beta)
     noise = math.sqrt(theta.size * squares)
@@ -317,43 +323,43 @@ def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
 
 
 @njit(error_model="numpy")
-def _share(books, scalars, kept, x, f, lam, rule):
-    """Who survives, and what `Portfolio.tell` does: whoever led lately leads, and the loop hears of another's lead."""
-    counts, reals, idle, _, lead_x = books
+def _share(progress, scalars, kept, x, f, lam, rule):
+    """Choose the next elite, and do what `Portfolio.tell` does: update the leader, inject another member's best."""
+    counts, reals, idle, _, leader_x = progress
     best = 0
     for k in range(1, lam):
         best = k if f[k] < f[best] else best
-    if rule == LAST_BEST or (rule == BEST_SO_FAR and f[best] <= scalars[KEPT]):
-        scalars[KEPT] = f[best]  # inf is nobody
+    if rule == LAST_BEST or (rule == BEST_SO_FAR and f[best] <= scalars[ELITE]):
+        scalars[ELITE] = f[best]  # inf: none
         kept[:] = x[best]
     idle[LOOP] += lam
-    credit(counts, reals, idle, lead_x, LOOP, x[best], f[best], lam - 1 - best)
-    if rule and counts[OWNER] != LOOP and reals[LEAD] < math.inf:
-        scalars[KEPT] = reals[LEAD]
-        kept[:] = lead_x
+    update_leader(counts, reals, idle, leader_x, LOOP, x[best], f[best], lam - 1 - best)
+    if rule and counts[OWNER] != LOOP and reals[LEADER_FUN] < math.inf:
+        scalars[ELITE] = reals[LEADER_FUN]
+        kept[:] = leader_x
 
 
-def _run(f, ints, reals, books, memory, loop, limits):
-    """Iterations until one of the limits is met or it is another's turn; returns which.
+def _run(f, ints, reals, progress, cache, loop, limits):
+    """Run iterations until a limit is reached or the other member has the turn; return which.
 
-    All that lasts is in the arrays, so that a run goes on where it stopped between two iterations.
+    All state is in the arrays, so that a run continues where it stopped between two iterations.
     """
-    counts, shared, idle, best_x, _ = books
-    plan, theta, s, scalars, last, kept, stream, words, u, t, gradient, x, values, w, order = loop
-    table, codes = memory
-    remembers, together = table.size > 0, plan.elitism or idle[PYRAMID] < NEVER
+    counts, shared, idle, best_x, _ = progress
+    plan, theta, s, scalars, own, kept, stream, words, u, t, gradient, x, values, w, order = loop
+    table, codes = cache
+    remembers, together = table.size > 0, plan.elitism or idle[PYRAMID] < ABSENT
     key = place = np.uint64(0)
     # Not in the arrays, where each evaluation would wait for the last to be written.
     nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], shared[BEST], shared[SIGN]
     budget, iterations, target, stall = limits
-    why = met(counts, shared, limits)
+    why = limit_reached(counts, shared, limits)
     while why == GOING and counts[NIT] < iterations:
         lam = round(scalars[LAM_R]) if plan.on_samples else int(plan.lam_min)  # line 15
         if lam > x.shape[0]:
             why = GROW_BUFFERS
             break
         if remembers:
-            why = MEMORY if 2 * (counts[KNOWN] + lam) > table.size else emptied(counts, x.shape[1])
+            why = GROW_CACHE if 2 * (counts[KNOWN] + lam) > table.size else search_ended(counts, x.shape[1])
             if why != GOING:
                 break
         _thresholds(t, theta)
@@ -369,7 +375,7 @@ def _run(f, ints, reals, books, memory, loop, limits):
                     values[k] = value if value == value else math.inf
                     k += 1
                     continue
-                if why != GOING:  # but if all that is left of it is known, the iteration closes
+                if why != GOING:  # but if all that is left of the iteration is known, it closes
                     break
             value = sign * f(x[k], ints, reals)
             if remembers:
@@ -390,13 +396,13 @@ def _run(f, ints, reals, books, memory, loop, limits):
                 why = STALL
             if why == GOING and nfev >= budget:
                 why = BUDGET
-        last[0] = k
+        own[LAST] = k
         if k == lam:
             _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
             counts[STALE] = 0 if nfev > before else counts[STALE] + lam
-            if together:  # the paper's loop, alone, does not ask who was best
-                _share(books, scalars, kept, x, values, lam, plan.elitism)
+            if together:  # the paper's loop, alone, needs no best point
+                _share(progress, scalars, kept, x, values, lam, plan.elitism)
                 if why == GOING and idle[LOOP] >= idle[PYRAMID]:
                     why = TURN
     counts[NFEV], counts[BEST_AT], shared[BEST] = nfev, best_at, best

@@ -1,11 +1,11 @@
 """P3 on bits, compiled: `p3.py` and `linkage.py` again, with one climber, as plain loops for numba.
 
 One specification, two implementations: with the same key, this one asks for the same points in the same order. What is
-a coroutine there is a `PHASE` here: `_proceed` goes on to the next point that is wanted, `_answer` takes its value.
+a coroutine there is a `PHASE` here: `_proceed` computes the next point to evaluate, `_tell` takes its value.
 
-A level is kept by columns, one bit a member, in blocks of 64 members: a word of a block tells of one variable in all of
-them. So pairs are counted, and members that differ found, 64 at a time. A tree is an order of the variables in which
-each group is a stretch.
+A level is stored by columns, one bit per member, in blocks of 64 members: a word of a block holds one variable of all
+of them. So pairs are counted, and members that differ found, 64 at a time. A tree is an order of the variables in which
+each group is contiguous.
 """
 
 from __future__ import annotations
@@ -23,45 +23,59 @@ from knobless.core.linkage import MOST, UNIT, entropy_terms
 from knobless.core.p3 import P3, SKIPPED
 from knobless.core.types import Array, Words
 
-from .books import (
+from .kernels import _population
+from .shared import (
     ASKED,
     BITS,
     GOING,
     GROW_BUFFERS,
+    GROW_CACHE,
+    GROW_TERMS,
     INTS,
     KNOWN,
     LONG_WORDS,
     LOOP,
     MEMBER,
-    MEMORY,
     NIT,
     PYRAMID,
     REALS,
     STALE,
-    TERMS,
     TURN,
     WORDS,
     compiled,
-    credit,
-    emptied,
+    evaluate,
     find,
     keep,
     key_of,
-    met,
-    pay,
+    limit_reached,
+    search_ended,
+    update_leader,
     word,
 )
-from .kernels import _population
 
-ANSWERS = 2**16  # in one call, so that a Ctrl-C is heard
+MAX_TOLD = 2**16  # in one call, so that Ctrl-C is handled in time
 
 # Where an individual is: it begins, has begun, climbs, has climbed, enters a level, crosses there.
 BEGIN, BEGUN, CLIMB, CLIMBED, ENTER, CROSS = range(6)
 
-# Where a `Pyramid` keeps what.
-PHASE, COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS, WANTS, ANSWERED, RESTS, INDIVIDUALS = (
-    range(15)
-)
+# Indices into the arrays of a `Pyramid`.
+(
+    PHASE,
+    COUNT,
+    NEXT,
+    STEPS,
+    UP,
+    MOVED,
+    CHANGED,
+    LEVEL,
+    LEVELS,
+    BLOCKS,
+    MEMBERS,
+    PENDING,
+    ANSWERED,
+    CAN_YIELD,
+    INDIVIDUALS,
+) = range(15)
 F, BEFORE, PATIENCE = range(3)
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
@@ -92,7 +106,7 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> Pyramid:
     """One that has not begun, with the key of its random numbers."""
     n = algorithm.family.variables
     none = np.empty(0, dtype=np.int64)
-    return roomier(
+    return grown(
         Pyramid(
             np.zeros(15, dtype=np.int64),
             np.array([math.inf, math.inf, n * math.log(n) if n > 1 else 1.0]),
@@ -114,7 +128,7 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> Pyramid:
     )
 
 
-def roomier(pyramid: Pyramid) -> Pyramid:
+def grown(pyramid: Pyramid) -> Pyramid:
     """The same with room for twice as many levels and blocks."""
     growing = ("levels", "leaves", "spans", "columns", "chain", "masks")
     return pyramid._replace(**{name: _longer(getattr(pyramid, name)) for name in growing})
@@ -273,7 +287,7 @@ def _tree(p, level):
         row = distance[i]
         for k in range(n):
             row[k] = np.rint((length[a] * row[k] + length[b] * distance[j, k]) / (length[a] + length[b]))
-        row[i] = math.inf  # row j stands for nobody any more: it is infinitely far from everyone
+        row[i] = math.inf  # row j is merged; its distances are inf
         least[j] = math.inf
         for k in range(n):
             if least[k] == math.inf and k != i:
@@ -363,7 +377,7 @@ def _take_over(p, level, group, codes):
 
 @njit(error_model="numpy")
 def _proceed(p, codes, table):
-    """On to the next point that is wanted: x. At most one member joins on the way."""
+    """Compute the next point to evaluate, x; at most one member joins on the way."""
     counts, n = p.counts, p.x.size
     while True:
         if counts[PHASE] == CLIMB:
@@ -395,7 +409,7 @@ def _proceed(p, codes, table):
             level = counts[LEVEL]
             if p.levels[level, GROUPS] < 0:
                 if 2 * n <= MOST and p.terms.size != p.levels[level, SIZE] + 1:
-                    return TERMS
+                    return GROW_TERMS
                 _tree(p, level)
             _smallest_first(p, level)
             p.reals[BEFORE] = p.reals[F]
@@ -406,15 +420,15 @@ def _proceed(p, codes, table):
             counts[LEVEL] = 0
             counts[PHASE] = ENTER
         else:
-            counts[RESTS] = counts[INDIVIDUALS] > 0
+            counts[CAN_YIELD] = counts[INDIVIDUALS] > 0
             _begin(p, codes)
             counts[PHASE] = BEGUN
             return GOING
 
 
 @njit(error_model="numpy")
-def _answer(p, value, codes):
-    """The value of x: what was turned stays so if that is no worse."""
+def _tell(p, value, codes):
+    """Take the value of x: a change that is no worse is kept."""
     counts, reals = p.counts, p.reals
     if value != value:
         value = math.inf
@@ -440,17 +454,17 @@ def _answer(p, value, codes):
             counts[PHASE] = CLIMBED
 
 
-def _run(f, ints, reals, books, memory, p, limits):
-    """Points, each an iteration, until one of the limits is met or it is another's turn; returns which.
+def _run(f, ints, reals, progress, cache, p, limits):
+    """Run iterations of one point each until a limit is reached or the other member has the turn; return which.
 
-    What P3 has asked for before is answered at once, up to `SKIPPED` times in a row. What only others have asked for
-    costs nothing either, but is an iteration: as in the shell.
+    A point that P3 has asked for before is told at once, up to `SKIPPED` times in a row. A point that only the other
+    member has asked for is not evaluated again either, but counts as an iteration, as in `Optimizer`.
     """
-    counts, (table, codes) = p.counts, memory
-    spent, shared, idle, best_x, lead_x = books
+    counts, (table, codes) = p.counts, cache
+    spent, shared, idle, best_x, leader_x = progress
     answers = 0
     while True:
-        if not counts[WANTS]:
+        if not counts[PENDING]:
             if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
                 return GROW_BUFFERS
             why = _proceed(p, codes, table)
@@ -460,33 +474,33 @@ def _run(f, ints, reals, books, memory, p, limits):
             place = find(table, p.keys[POINT])
             if table[place].seen & ASKED and counts[ANSWERED] < SKIPPED - 1:
                 counts[ANSWERED] += 1
-                _answer(p, table[place].value, codes)
+                _tell(p, table[place].value, codes)
                 continue
             counts[ANSWERED] = 0
-            counts[WANTS] = 1
-        why = met(spent, shared, limits)
-        if why != GOING or spent[NIT] >= limits.iterations or answers >= ANSWERS:
-            return why
-        if counts[RESTS] and idle[PYRAMID] > idle[LOOP]:
+            counts[PENDING] = 1
+        if counts[CAN_YIELD] and idle[PYRAMID] > idle[LOOP]:
             return TURN
-        why = emptied(spent, p.x.size)
+        why = limit_reached(spent, shared, limits)
+        if why != GOING or spent[NIT] >= limits.iterations or answers >= MAX_TOLD:
+            return why
+        why = search_ended(spent, p.x.size)
         if why != GOING:
             return why
         if 2 * (spent[KNOWN] + 1) > table.size:
-            return MEMORY
+            return GROW_CACHE
         place = find(table, p.keys[POINT])
         if table[place].seen:
             spent[STALE] += 1
         else:
-            keep(table, place, p.keys[POINT], pay(f, ints, reals, p.x, spent, shared, best_x), spent)
+            keep(table, place, p.keys[POINT], evaluate(f, ints, reals, p.x, spent, shared, best_x), spent)
             spent[STALE] = 0
         table[place].seen |= ASKED
         value = table[place].value
         idle[PYRAMID] += 1
-        credit(spent, shared, idle, lead_x, PYRAMID, p.x, value, 0)
+        update_leader(spent, shared, idle, leader_x, PYRAMID, p.x, value, 0)
         spent[NIT] += 1
-        counts[WANTS] = counts[RESTS] = 0
-        _answer(p, value, codes)
+        counts[PENDING] = counts[CAN_YIELD] = 0
+        _tell(p, value, codes)
 
 
 _PYRAMID = types.NamedTuple(

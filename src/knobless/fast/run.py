@@ -1,6 +1,6 @@
-"""A compiled run: the loop, P3, or both in turns, between two looks at the interpreter.
+"""A compiled run: the loop, P3, or a portfolio of both.
 
-What is looked at or enlarged is done here; what is done for every point is in `engine.py` and `pyramid.py`.
+This module grows arrays and exposes results; what is done for every point is in `engine.py` and `pyramid.py`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from knobless.run.iteration import Iteration
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Status
 
-from . import books as shared
-from . import engine, pyramid
-from .books import LOOP, PYRAMID
+from . import engine, pyramid, shared
+from .shared import LOOP, PYRAMID
 
 if TYPE_CHECKING:
     from . import Objective
@@ -38,11 +37,11 @@ ENDS = {
     shared.EXHAUSTED: Status.EXHAUSTED,
     shared.CONVERGED: Status.CONVERGED,
 }
-SLICE = 4096  # iterations between two looks at the interpreter
+SLICE = 4096  # iterations of one compiled call, so that Ctrl-C is handled in time
 
 
 def members_of(algorithm: Any, deterministic: bool) -> tuple[P3 | None, IGO | None] | None:
-    """The algorithm as what can be compiled of it; None if that is not all."""
+    """Return P3 and the loop of an algorithm that can be compiled; None for any other."""
     match algorithm:
         case IGO() if engine.plan_of(algorithm):
             return None, algorithm
@@ -53,20 +52,39 @@ def members_of(algorithm: Any, deterministic: bool) -> tuple[P3 | None, IGO | No
     return None
 
 
-class Seen(NamedTuple):
-    """What one may look at in the state of a compiled P3, which only its run can go on from."""
+class PyramidView(NamedTuple):
+    """The visible part of a compiled P3's state, from which only its own run can continue."""
 
     theta: Array
 
-    def copy(self) -> Seen:
+    def copy(self) -> PyramidView:
         return self
 
 
 class Run:
-    """A run of an algorithm over bits on a compiled objective.
+    """A run of an algorithm over binary variables on a compiled objective.
 
-    `go` takes it further; between two calls everything may be looked at. It begins where `state` is, and
-    maximizes where `sign` is −1. With `deterministic`, no point is paid for twice.
+    It is the run of the same seed that the core computes, between two calls of `go` all of it can be inspected.
+
+    Parameters
+    ----------
+    objective : Objective
+        The compiled objective.
+    algorithm : Algorithm
+        An `IGO` with a ranking preference, `P3`, or a portfolio of both.
+    rng : seed, numpy.random.Generator or Stream, optional
+        Source of the random numbers.
+    state : optional
+        State of the algorithm to begin with.
+    sign : {1.0, -1.0}
+        -1.0 to maximize.
+    deterministic : bool
+        Whether equal points have equal values: each point is then evaluated at most once.
+
+    Raises
+    ------
+    TypeError
+        If the algorithm cannot be compiled.
     """
 
     def __init__(
@@ -87,8 +105,8 @@ class Run:
         n = self._family.variables
         objective.check(n)
         self.objective = objective
-        self._books = shared.books(n, sign)
-        self._cache = shared.memory(n) if deterministic else shared.no_memory()
+        self._progress = shared.progress(n, sign)
+        self._cache = shared.empty_cache(n) if deterministic else shared.no_cache()
         state = algorithm.init() if state is None else state
         states = state.members if isinstance(state, PortfolioState) else (state, state)
         rng = Stream.of(rng)
@@ -97,23 +115,23 @@ class Run:
             stream = states[0].stream
             key = rng.word() if stream is None else stream.key
             self._pyramid = pyramid.pyramid(self._p3, key, states[0].x0)
-            self._books.idle[PYRAMID] = 0
+            self._progress.idle[PYRAMID] = 0
             self._turn = PYRAMID
         plan = None if self._igo is None else engine.plan_of(self._igo)
         if plan is not None:
             self._loop = engine.loop(plan, states[-1], rng)
-            self._books.idle[LOOP] = 0
+            self._progress.idle[LOOP] = 0
 
     @classmethod
-    def after(cls, objective: Objective, opt: Optimizer, sign: float, improved_at: int) -> Self:
-        """A run that goes on where an optimizer is, between two iterations."""
+    def resumed(cls, objective: Objective, opt: Optimizer, sign: float, improved_at: int) -> Self:
+        """Return a run that continues an optimizer's, between two iterations."""
         state = opt.state
         run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.deterministic)
-        counts, reals, idle, _, lead_x = run._books
+        counts, reals, idle, _, leader_x = run._progress
         if opt.run.cache is not None:
             run._remember(opt.run.cache.values)
         if run._p3 is not None:
-            # A pyramid is what it was told: asked again, it is where the optimizer's is.
+            # Told the same values again, the pyramid reaches the state of the optimizer's.
             told = state.members[0].told if isinstance(state, PortfolioState) else state.told
             run._step(math.inf, len(told), math.nan, math.inf)
         counts[shared.NFEV], counts[shared.NIT], counts[shared.FAILURES] = opt.nfev, opt.nit, opt.failures
@@ -122,29 +140,31 @@ class Run:
         if isinstance(state, PortfolioState):
             run._turn, idle[:], counts[shared.OWNER] = state.turn, state.idle, state.owner
             if len(state.best.f):
-                lead_x[:], reals[shared.LEAD] = state.best.x[0], state.best.f[0]
+                leader_x[:], reals[shared.LEADER_FUN] = state.best.x[0], state.best.f[0]
         return run
 
-    def hand_over(self, opt: Optimizer, mode_fun: float | None = None) -> None:
-        """Bring the optimizer to where this run is, as far as can be looked at between iterations."""
+    def update(self, opt: Optimizer, mode_fun: float | None = None) -> None:
+        """Copy the visible state of this run to the optimizer."""
         last = Iteration(self.nfev, 0)
+        if self._igo is not None:
+            opt.rng.count = int(self._loop.stream[engine.COUNT])
         if not opt.deterministic:
-            rows = int(self._loop.last[0])
+            rows = int(self._loop.counts[engine.LAST])
             last = Iteration(self.nfev, rows)
             last.settle(last.extend(self.x[:rows].copy()), self._loop.values[:rows].copy(), TOLD)
         opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last, mode_fun)
 
-    def leave(self, opt: Optimizer) -> None:
-        """The same at the end of the run, with the value of the most probable point, if it is known."""
+    def finish(self, opt: Optimizer) -> None:
+        """Do the same at the end of the run, with the value of the most probable point, if it is known."""
         value = shared.recall(self._cache, self._family.mode(self.theta)) if opt.deterministic else math.inf
-        self.hand_over(opt, value if value < math.inf else None)
+        self.update(opt, value if value < math.inf else None)
 
     def _remember(self, values: Mapping[bytes, float]) -> None:
         """What an optimizer knows."""
         for key, value in values.items():
-            if 2 * (self._books.counts[shared.KNOWN] + 1) > len(self._cache.table):
+            if 2 * (self._progress.counts[shared.KNOWN] + 1) > len(self._cache.table):
                 self._grow()
-            shared.store(self._cache, np.frombuffer(key, dtype=np.int8).copy(), value, self._books.counts)
+            shared.store(self._cache, np.frombuffer(key, dtype=np.int8).copy(), value, self._progress.counts)
 
     def _grow(self) -> None:
         larger = np.zeros(2 * len(self._cache.table), dtype=shared.ENTRY)
@@ -154,27 +174,27 @@ class Run:
     @property
     def nfev(self) -> int:
         """Evaluations so far."""
-        return int(self._books.counts[shared.NFEV])
+        return int(self._progress.counts[shared.NFEV])
 
     @property
     def nit(self) -> int:
         """Iterations so far."""
-        return int(self._books.counts[shared.NIT])
+        return int(self._progress.counts[shared.NIT])
 
     @property
     def best(self) -> float:
-        """The least value so far."""
-        return float(self._books.reals[shared.BEST])
+        """The lowest objective value so far."""
+        return float(self._progress.reals[shared.BEST])
 
     @property
     def best_x(self) -> NDArray[np.int8]:
-        """Where it was."""
-        return self._books.best_x
+        """The point with that value."""
+        return self._progress.best_x
 
     @property
     def failures(self) -> int:
         """Evaluations that gave NaN."""
-        return int(self._books.counts[shared.FAILURES])
+        return int(self._progress.counts[shared.FAILURES])
 
     @property
     def x(self) -> NDArray[np.int8]:
@@ -188,7 +208,7 @@ class Run:
 
     @property
     def theta(self) -> Array:
-        """The loop's; of P3 alone, how often each bit is one among its members."""
+        """θ of the loop; for P3 alone, how often each bit is one among its members."""
         if self._igo is not None:
             return self._loop.theta
         first, members = self._first, int(self._pyramid.counts[pyramid.MEMBERS])
@@ -198,24 +218,38 @@ class Run:
 
     @property
     def state(self) -> Any:
-        """As the core has it, but for a `Pyramid`, of which it is what one may look at."""
+        """The core's state; for P3 only its visible part."""
         if self._p3 is None:
             return engine.state_of(self._loop)
         if self._igo is None:
-            return Seen(self.theta)
-        counts, reals, idle, _, lead_x = self._books
-        lead = float(reals[shared.LEAD])
+            return PyramidView(self.theta)
+        counts, reals, idle, _, leader_x = self._progress
+        lead = float(reals[shared.LEADER_FUN])
         m = int(lead < math.inf)
-        best = Elite(np.tile(lead_x, (m, 1)), np.full(m, lead))
-        members = Seen(self._first), engine.state_of(self._loop)
+        best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
+        members = PyramidView(self._first), engine.state_of(self._loop)
         return PortfolioState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
 
     def go(
         self, budget: float = math.inf, iterations: float = math.inf, target: float = math.nan, stall: float = math.inf
     ) -> Status | None:
-        """Goes on until it has spent `budget` evaluations or done `iterations` more, or met target or stall.
+        """Continue the run.
 
-        In slices, so that a Ctrl-C is heard.
+        Parameters
+        ----------
+        budget : float
+            Evaluations of the whole run.
+        iterations : float
+            Iterations of this call.
+        target : float
+            Objective value that ends the run; NaN for none.
+        stall : float
+            Evaluations without improvement that end the run.
+
+        Returns
+        -------
+        Status or None
+            Why the run ended; None if it has only done its iterations.
         """
         until = self.nit + iterations
         while True:
@@ -224,22 +258,23 @@ class Run:
                 return ENDS.get(why)
 
     def _step(self, budget: float, until: float, target: float, stall: float) -> int:
-        """One call of whose turn it is; makes room where there was none."""
+        """Call the engine of the member that has the turn; grow arrays that are too small."""
         limits = shared.Limits(float(budget), float(until), float(target), float(stall))
-        on = self.objective.address, self.objective.ints, self.objective.reals, self._books, self._cache
-        if self._turn == PYRAMID:
+        on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
+        turn = self._turn
+        if turn == PYRAMID:
             why: int = pyramid.run()(*on, self._pyramid, limits)
         else:
             why = engine.run()(*on, self._loop, limits)
+        if turn == LOOP or why == shared.TURN:
+            self._turn = int(self._progress.idle.argmin())
         match why:
-            case shared.TURN:
-                self._turn = int(self._books.idle.argmin())
-            case shared.MEMORY:
+            case shared.GROW_CACHE:
                 self._grow()
-            case shared.TERMS:
+            case shared.GROW_TERMS:
                 self._pyramid = pyramid.with_terms(self._pyramid)
-            case shared.GROW_BUFFERS if self._turn == PYRAMID:
-                self._pyramid = pyramid.roomier(self._pyramid)
+            case shared.GROW_BUFFERS if turn == PYRAMID:
+                self._pyramid = pyramid.grown(self._pyramid)
             case shared.GROW_BUFFERS:
-                self._loop = engine.roomier(self._loop)
+                self._loop = engine.grown(self._loop)
         return why

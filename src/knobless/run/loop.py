@@ -97,7 +97,7 @@ class Loop:
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         if engine is not None:
-            engine.leave(self.opt)
+            engine.finish(self.opt)
         return status
 
     def _iterate(self) -> Status | None:
@@ -116,7 +116,7 @@ class Loop:
         nit = self.opt.nit
         budget, target, _, stall = self.rules
         status = engine.go(budget, 1 if self.callback else self.history.stride, target, stall)
-        engine.hand_over(self.opt)
+        engine.update(self.opt)
         if self.opt.nit > nit:
             self._report()
         return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)

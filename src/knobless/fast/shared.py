@@ -1,0 +1,241 @@
+"""What the compiled engines share: counts and best points of a run, the cache of evaluated points, and compilation.
+
+`engine.py` is the loop of `igo.py`, `pyramid.py` is P3; in a portfolio they take turns on the same progress and cache.
+All state is in arrays, and arrays that belong together are a named tuple, because compiled code is typed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import from_dtype, njit, types
+from numpy.typing import NDArray
+
+from knobless.core import linkage, p3, rng
+from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
+from knobless.core.types import Array
+from knobless.run import run_state
+from knobless.run.run_state import STALE as MAX_STALE
+
+BITS = types.int8[::1]
+READ_ONLY_BITS = types.Array(types.int8, 1, "C", readonly=True)
+INTS = types.int64[::1]
+REALS = types.float64[::1]
+WORDS = types.uint32[::1]
+LONG_WORDS = types.uint64[::1]
+OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that belong to it
+
+# Why an engine returned: the run has ended, another member has the turn, or an array is too small.
+GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, GROW_CACHE, GROW_TERMS = range(10)
+
+# Members of a portfolio.
+PYRAMID, LOOP = range(2)
+ABSENT = 2**62  # idle count of a member that is not in the portfolio
+
+# Indices into the arrays of `Progress`.
+NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER = range(7)
+BEST, SIGN, LEADER_FUN = range(3)
+
+
+class Progress(NamedTuple):
+    """Counts and best points of a run; the leader's point is the best of the members' own, as in `portfolio.py`."""
+
+    counts: NDArray[np.int64]
+    reals: Array
+    idle: NDArray[np.int64]  # evaluations of each member since it last improved the best value
+    best_x: NDArray[np.int8]
+    leader_x: NDArray[np.int8]
+
+
+class Limits(NamedTuple):
+    """Limits of a run: evaluations, iterations, target value, and evaluations without improvement."""
+
+    budget: float
+    iterations: float
+    target: float  # NaN for none
+    stall: float
+
+
+ENTRY = np.dtype([("key", np.uint64), ("value", np.float64), ("seen", np.int64)])
+# Flags of a point.
+EVALUATED, ASKED, MEMBER = 1, 2, 4  # has a value; P3 has asked for it; is a member of the pyramid
+
+
+class Cache(NamedTuple):
+    """Values by points: a hash table with open addressing, at most half full. One of size zero stores nothing.
+
+    A point is identified by a key: the exclusive or of the codes of its ones. Up to 64 bits it is the point itself.
+    Beyond, codes are random words, and two points may have the same key: with m points evaluated, the probability that
+    any two have is m²/2⁶⁵, 3·10⁻⁸ for a million. One of them would then not be evaluated but take the other's value.
+    """
+
+    table: NDArray[np.void]
+    codes: LongWords
+
+
+def no_cache() -> Cache:
+    """Return the cache of a run that evaluates every point."""
+    return Cache(np.empty(0, dtype=ENTRY), np.empty(0, dtype=np.uint64))
+
+
+def empty_cache(n: int) -> Cache:
+    """Return an empty cache for n bits."""
+    codes = np.uint64(1) << np.arange(n, dtype=np.uint64) if n <= 64 else Stream(0).words(n).copy()
+    return Cache(np.zeros(1024, dtype=ENTRY), codes)
+
+
+def progress(n: int, sign: float) -> Progress:
+    """Return the progress of a run that has not begun."""
+    best_x, leader_x = np.zeros((2, n), dtype=np.int8)
+    reals = np.array([math.inf, sign, math.inf])
+    return Progress(np.zeros(7, dtype=np.int64), reals, np.array([ABSENT, ABSENT]), best_x, leader_x)
+
+
+PROGRESS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS), Progress)
+LIMITS = types.NamedUniTuple(types.float64, 4, Limits)
+TABLE = from_dtype(ENTRY)[::1]
+CACHE = types.NamedTuple((TABLE, LONG_WORDS), Cache)
+
+
+def sources() -> list[Path]:
+    """Return the files that the engine is compiled from: its own, and those that it takes constants from."""
+    return sorted(Path(__file__).parent.glob("*.py")) + [
+        Path(str(each.__file__)) for each in (rng, linkage, p3, run_state)
+    ]
+
+
+@cache
+def source_hash() -> str:
+    """Return a hash of all that the engine is compiled from."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources())).hexdigest()[:16]
+
+
+def cached(signature: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function of the engine, or take it from the cache on disk if no source of the engine has changed.
+
+    numba looks at the file of the function itself alone. Its cache files have the function's qualified name.
+    """
+
+    def decorator(function: Callable[..., Any]) -> Any:
+        function.__qualname__ = f"{function.__name__}-{source_hash()}"
+        return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+
+    return decorator
+
+
+def compiled(function: Callable[..., int], state: Any) -> Any:
+    """Compile an engine with this type of state."""
+    return cached(types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, PROGRESS, CACHE, state, LIMITS))(function)
+
+
+@njit(error_model="numpy")
+def word(key, count):
+    """Return word number `count`, from 1 on, of a `Stream`."""
+    z = np.uint64(count) * GOLDEN + key
+    z = (z ^ (z >> np.uint64(30))) * FIRST
+    z = (z ^ (z >> np.uint64(27))) * SECOND
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(error_model="numpy")
+def key_of(x, codes):
+    """Return the key of a point."""
+    key = np.uint64(0)
+    for i in range(x.size):
+        key ^= codes[i] & (np.uint64(0) - np.uint64(x[i]))
+    return key
+
+
+@njit(error_model="numpy")
+def find(table, key):
+    """Return the index of the point with this key, or the free one where it belongs."""
+    last = np.uint64(table.size - 1)
+    place = word(key, 0) & last
+    while table[place].seen and table[place].key != key:
+        place = (place + np.uint64(1)) & last
+    return place
+
+
+@cached(types.void(TABLE, TABLE))
+def move(table, larger):
+    """Copy all entries of a table to a larger one."""
+    for i in range(table.size):
+        if table[i].seen:
+            place = find(larger, table[i].key)
+            larger[place].key = table[i].key
+            larger[place].value = table[i].value
+            larger[place].seen = table[i].seen
+
+
+@cached(types.float64(CACHE, BITS))
+def recall(cache, x):
+    """Return the value of a point; inf if there is none."""
+    entry = cache.table[find(cache.table, key_of(x, cache.codes))]
+    return entry.value if entry.seen else math.inf
+
+
+# These take arrays rather than named tuples: numba counts references whenever an array is taken out of a tuple.
+
+
+@njit(error_model="numpy")
+def evaluate(f, ints, data, x, counts, reals, best_x):
+    """Evaluate a point; NaN is a failure."""
+    value = reals[SIGN] * f(x, ints, data)
+    counts[NFEV] += 1
+    if value != value:
+        counts[FAILURES] += 1
+    if value < reals[BEST]:
+        reals[BEST] = value
+        counts[BEST_AT] = counts[NFEV]
+        best_x[:] = x
+    return value
+
+
+@njit(error_model="numpy")
+def keep(table, place, key, value, counts):
+    """Store a value at a place of the table."""
+    table[place].key = key
+    table[place].value = value
+    table[place].seen = EVALUATED
+    counts[KNOWN] += 1
+
+
+@cached(types.void(CACHE, BITS, types.float64, INTS))
+def store(cache, x, value, counts):
+    """Store the value of a point that was evaluated elsewhere."""
+    key = key_of(x, cache.codes)
+    keep(cache.table, find(cache.table, key), key, value, counts)
+
+
+@njit(error_model="numpy")
+def limit_reached(counts, reals, limits):
+    """Which limit is limit_reached, if any."""
+    if reals[BEST] <= limits.target:  # with NaN for no target, never
+        return TARGET
+    if counts[NFEV] - counts[BEST_AT] >= limits.stall:
+        return STALL
+    return BUDGET if counts[NFEV] >= limits.budget else GOING
+
+
+@njit(error_model="numpy")
+def search_ended(counts, n):
+    """Return whether all points are evaluated, or sampling yields no new ones."""
+    if n < 62 and counts[KNOWN] >> n:
+        return EXHAUSTED
+    return CONVERGED if counts[STALE] >= MAX_STALE else GOING
+
+
+@njit(error_model="numpy")
+def update_leader(counts, reals, idle, leader_x, member, x, value, later):
+    """Record a member's best new point, told `later` evaluations before the last, if it improves the best value."""
+    if value < reals[LEADER_FUN]:
+        reals[LEADER_FUN] = value
+        leader_x[:] = x
+        idle[member] = later
+        counts[OWNER] = member
