@@ -13,6 +13,7 @@ that it is given; look at the difference before committing it.
 
 import ast
 import contextlib
+import functools
 import importlib
 import inspect
 import io
@@ -21,8 +22,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import types
+from enum import Enum
 from pathlib import Path
 
+import griffe
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -185,6 +189,62 @@ def test_what_the_pages_import_is_in_the_reference():
                     imported |= {f"{node.module}.{each.name}" for each in node.names}
     assert imported
     assert [each for each in imported - set(MODULES) if not any(named(each) is one for one in listed)] == []
+
+
+# Docstrings.
+
+UNFINISHED = ROOT / "tests" / "data" / "not_numpydoc.txt"  # names whose docstrings are not numpydoc yet
+NOT_IMPERATIVE = re.compile(r"(?:A|An|The|Of|What|Where|Whether|How|As|If|With|[A-Z][a-z]*(?<!s)s)\b")
+ALIGNED = re.compile(r"^\S+(?:, \S+)* {2,}\S", re.MULTILINE)  # names and their meanings in columns
+Sections = griffe.DocstringSectionKind
+
+
+def documented(name: str) -> list[tuple[str, object]]:
+    """Return a public name and, of a class, its own public methods and properties that have docstrings."""
+    obj = named(name)
+    own = vars(obj) if inspect.isclass(obj) else {}
+    members = {key: getattr(each, "__func__", each) for key, each in own.items() if not key.startswith("_")}
+    kinds = (types.FunctionType, property, functools.cached_property)
+    found = [(f"{name}.{key}", each) for key, each in members.items() if isinstance(each, kinds) and each.__doc__]
+    return [(name, obj), *found]
+
+
+def parameters(obj: object) -> list[str]:
+    """Return the names that a docstring must document: parameters, and fields of dataclasses and named tuples."""
+    if inspect.isclass(obj) and (issubclass(obj, Enum) or not {"__init__", "__new__"} & vars(obj).keys()):
+        return []
+    try:
+        signature = inspect.signature(obj)
+    except (TypeError, ValueError):
+        return []
+    prefix = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return [prefix.get(each.kind, "") + each.name for each in signature.parameters.values() if each.name != "self"]
+
+
+def faults(obj: object) -> list[str]:
+    """Return how a docstring differs from numpydoc."""
+    text = inspect.cleandoc(obj.__doc__ or "")
+    summary, _, rest = text.partition("\n")
+    sections = griffe.parse_numpy(griffe.Docstring(text), warnings=False)
+    kinds = {section.kind: section.value for section in sections}
+    listed = [each.name for kind in (Sections.parameters, Sections.attributes) for each in kinds.get(kind, ())]
+    missing = [name for name in parameters(obj) if name not in listed and name != "cls"]
+    is_function = isinstance(obj, types.FunctionType)
+    returned = obj.__annotations__.get("return") if is_function else None
+    found = [f"{name}: not documented" for name in missing]
+    if not summary.endswith(".") or rest.partition("\n")[0]:
+        found.append("summary: expected one line that ends with a period")
+    if is_function and NOT_IMPERATIVE.match(summary):
+        found.append(f"summary: expected the imperative, got {summary.split()[0]!r}")
+    if returned not in (None, "None") and not {Sections.returns, Sections.yields} & set(kinds):
+        found.append("Returns: not documented")
+    return found + [f"aligned columns: {line!r}" for line in ALIGNED.findall(text)]
+
+
+def test_public_docstrings_are_numpydoc():
+    unfinished = set(text_of(UNFINISHED).split())
+    each = {name: faults(obj) for path in reference() for name, obj in documented(path) if name not in unfinished}
+    assert {name: found for name, found in each.items() if found} == {}
 
 
 # The comparison.

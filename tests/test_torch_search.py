@@ -295,7 +295,7 @@ def test_a_search_goes_on_exactly_from_what_was_saved(name, recipe):
 )
 def test_a_state_of_another_algorithm_or_space_is_refused(space, algorithm):
     search, other = Search(kl.Binary(5), kl.cga(kl.Binary(5))), Search(space, algorithm)
-    with pytest.raises(ValueError, match=r"^state_dict: one of another search, state_dict"):
+    with pytest.raises(ValueError, match=r"^state_dict does not match this search: state_dict"):
         search.load_state_dict(other.state_dict())
 
 
@@ -475,9 +475,9 @@ FIVE = kl.Bernoulli(5)
         (kl.IGO(FIVE, kl.Quartiles(), kl.SNR(0.5, math.inf)), TypeError, r"expected one with a bound on λ.* got SNR\("),
         (kl.pbil_elitist(FIVE), TypeError, r"expected one without elitism, got LastBest\(\)"),
         (kl.portfolio(FIVE), TypeError, r"expected a value such as pbil_lambda\(space\), got Portfolio"),
-        (kl.pbil_lambda(kl.Binary(6)), ValueError, r"expected one made for this very space"),
-        (kl.pbil_lambda(kl.Binary(5, p=0.1)), ValueError, r"expected one made for this very space"),
-        (kl.pbil_lambda(kl.Choice(*"abc", n=5)), ValueError, r"expected one made for this very space"),
+        (kl.pbil_lambda(kl.Binary(6)), ValueError, r"expected one made for this space"),
+        (kl.pbil_lambda(kl.Binary(5, p=0.1)), ValueError, r"expected one made for this space"),
+        (kl.pbil_lambda(kl.Choice(*"abc", n=5)), ValueError, r"expected one made for this space"),
         (kl.pbil_lambda, TypeError, r"expected a value such as pbil_lambda\(space\), got <function"),
         ("cga", TypeError, r"expected a value such as pbil_lambda\(space\), got 'cga'"),
     ],
@@ -500,7 +500,7 @@ def test_shapes_that_do_not_fit_are_refused(trials):
     before = copy.deepcopy(search)
     expected = re.escape(f"{[*lead, 'k', 5]}")
     for wrong in (masks[..., :4], masks[None], masks[..., 0, :], torch.cat([masks, masks]) if lead else masks[None]):
-        with pytest.raises(ValueError, match=rf"^masks: expected the shape {expected}, as asked for, got \["):
+        with pytest.raises(ValueError, match=rf"^masks: expected the shape {expected}, as returned by ask, got \["):
             search.tell(wrong, losses)
     for wrong in (losses[..., :1], losses[..., None], losses.sum(), losses[None]):
         with pytest.raises(ValueError, match=rf"^losses: expected the shape {re.escape(str([*lead, 2]))}, got \["):
@@ -533,7 +533,7 @@ def test_a_state_that_is_refused_changes_nothing():
     space = kl.Binary(5)
     source, target = Search(space, kl.pbil_epsilon(space), rng=0), Search(space, kl.cga(space), rng=0)
     source.theta.fill_(0.8)
-    with pytest.raises(ValueError, match="state_dict: one of another search"):
+    with pytest.raises(ValueError, match="state_dict does not match this search"):
         target.load_state_dict(source.state_dict())
     assert (target.theta == 0.5).all()
 
@@ -547,7 +547,7 @@ def test_an_adaptation_of_ones_own_is_refused_at_once():
 
 def test_a_state_of_the_same_choices_under_other_names_is_refused():
     source, target = (Search(kl.Space(op=kl.Choice(*options)), rng=0) for options in (("big", "id"), ("id", "big")))
-    with pytest.raises(ValueError, match="state_dict: one of another search"):
+    with pytest.raises(ValueError, match="state_dict does not match this search"):
         target.load_state_dict(source.state_dict())
 
 

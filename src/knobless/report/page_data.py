@@ -1,7 +1,7 @@
 """The contents of the page as plain data: the numbers of a `Trace`, packed to few bytes per row.
 
-An array is `{"f8": …}`, `{"i4": …}` or `{"u1": …}`: its little-endian bytes in base64, which are exact, short and fast to
-read in a browser. A column of the table has `per` entries per row. Text from the journal stays text.
+An array is `{"f8": …}`, `{"i4": …}` or `{"u1": …}`: its little-endian bytes in base64, which are exact, short and fast
+to read in a browser. A column of the table has `per` entries per row. Text from the journal stays text.
 """
 
 from __future__ import annotations
