@@ -1,4 +1,4 @@
-"""Ask and tell by hand: when evaluations are not yours to call, come late, fail, or never come back.
+"""The ask-and-tell interface, for evaluations that run elsewhere, arrive late, fail, or are lost.
 
 It prints:
 
@@ -14,7 +14,7 @@ PRICE = np.array([5, -1, 4, 3, -1, 6, 2, 4, 3, 5])
 
 
 def laboratory(x):
-    """What the plant costs a day; stands for something that a person measures."""
+    """Return the daily cost of a plant, in place of a manual measurement."""
     return 4.0 + PRICE @ x
 
 
@@ -24,7 +24,7 @@ batch = opt.ask()
 opt.tell(batch[5], laboratory(batch[5].x))  # in any order
 opt.tell(batch[:5], [laboratory(candidate.x) for candidate in batch[:5]])
 opt.tell(batch[6], RuntimeError("the pump broke"))  # ranks worst
-opt.cancel(batch[7])  # nobody will ever know: the iteration goes on without it
+opt.cancel(batch[7])  # no value will arrive: the iteration closes without it
 print(f"asked for {len(batch)}, told {opt.nfev - opt.failures}, one failed, one lost")
 
 while opt.nit < 60:

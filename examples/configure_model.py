@@ -1,4 +1,4 @@
-"""A mixed space: the columns, the kernel and the constants of a regression model. Needs scikit-learn.
+"""A mixed search space: the columns, kernel and hyperparameters of a regression model. Needs scikit-learn.
 
 It prints:
 

@@ -1,8 +1,8 @@
-"""A minimization on a Dask cluster: a scheduler and four worker processes that talk over TCP, here on one machine.
+"""Minimization on a Dask cluster: a scheduler and four worker processes connected by TCP, here on one machine.
 
-One worker is killed on the way. That costs a retry of the evaluation it had under way, and the result is the one
-that the same seed gives without any workers. For a cluster that runs elsewhere, take
-`Client("tcp://scheduler:8786")` instead. Needs Dask: pip install 'dask[distributed]'.
+One worker is killed during the run. Its current evaluation is repeated, and the result is that of the same seed without
+workers. For a cluster on other machines, use `Client("tcp://scheduler:8786")` instead. Needs Dask:
+pip install 'dask[distributed]'.
 """
 
 import logging
@@ -25,7 +25,7 @@ DELAY = {"first come": 9.0, "shortest job": 4.0, "due date": 6.0}
 
 
 def cost(x, seconds=0.05):
-    """What a day in a workshop costs; the pause stands for a simulation."""
+    """Return the daily cost of a workshop. The pause is in place of a simulation."""
     time.sleep(seconds)
     running = [power for power, on in zip(POWER, x["machines"], strict=True) if on]
     speed = sum(power**0.8 for power in running)
@@ -34,19 +34,19 @@ def cost(x, seconds=0.05):
 
 
 def without_pause(x):
-    """The same function, for a comparison that need not take long."""
+    """Return the same cost without the pause."""
     return cost(x, 0)
 
 
 def kill_one(client):
-    """Ends a worker process, as a machine that loses power would."""
+    """Kill a worker process."""
     pid = next(iter(client.run(os.getpid).values()))
     print(f"killing worker process {pid}")
     os.kill(pid, signal.SIGKILL)
 
 
 def main():
-    """Runs it, and compares."""
+    """Run the minimization on the cluster and compare."""
     given = {"space": SPACE, "budget": 400, "batch": 8, "rng": 0}
     cluster = LocalCluster(
         n_workers=4, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=logging.CRITICAL

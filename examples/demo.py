@@ -1,8 +1,8 @@
-"""Three small problems, solved without a parameter to set, and a picture of how it went: out/demo.png.
+"""Three small problems, solved without setting a parameter, and a figure of the runs: out/demo.png.
 
-1. bits: which of 22 depots to open. All 4,194,304 answers are looked at, to know the best one for sure.
-2. a mixed space: which inputs, which kernel and which constants a regression model should have.
-3. noise: which of 40 switches of a process to turn on, when every measurement is off by a lot.
+1. bits: which of 22 depots to open. All 4,194,304 subsets are evaluated, to know the optimum.
+2. a mixed space: the inputs, kernel and hyperparameters of a regression model.
+3. noise: which of 40 switches of a process to turn on, by very noisy measurements.
 """
 
 # ruff: noqa: E402
@@ -26,36 +26,36 @@ THETA_HISTORY = LinearSegmentedColormap.from_list("theta_history", ["#fbfcfe", "
 
 
 class Trace:
-    """A callback that keeps what each iteration looked like."""
+    """A callback that records the infos of all iterations."""
 
     def __init__(self):
-        """Starts empty."""
+        """Start with an empty record."""
         self.infos = []
 
     def __call__(self, info):
-        """One iteration more."""
+        """Add an iteration."""
         self.infos.append(info)
 
     def column(self, name):
-        """One field of all iterations, as an array."""
+        """Return one field of all iterations as an array."""
         return np.array([getattr(info, name) for info in self.infos])
 
     def first_hit(self, result):
-        """Evaluations after which the best value was reached; the last, unfinished iteration is not among the infos."""
+        """Return the evaluations after which the best value was reached; an incomplete last iteration has no info."""
         return next((info.nfev for info in self.infos if info.best == result.fun), result.nfev)
 
 
 class Panel(NamedTuple):
-    """What the picture shows of one problem."""
+    """The contents of the figure for one problem."""
 
     title: str
     trace: Trace
     evaluations: int
     value_label: str
     value_range: tuple
-    curves: list  # (label, values over iterations, colour)
+    curves: list  # (label, values over iterations, color)
     levels: list  # (label, value, "top" or "bottom": the side of its label) of reference lines
-    theta: np.ndarray  # one row an iteration, one column a row of the heat map
+    theta: np.ndarray  # one row per iteration, one column per row of the heat map
     rows: dict  # row of the heat map: its name
     rows_label: str
     shade_label: str
@@ -65,7 +65,7 @@ class Panel(NamedTuple):
 
 
 def depots(sites=22, shops=60, seed=1):
-    """What it costs to open a set of depots and to serve every shop from the nearest open one."""
+    """The cost of opening a set of depots and serving every shop from the nearest open one."""
     rng = np.random.default_rng(seed)
     where, shop = rng.random((sites, 2)), rng.random((shops, 2))
     demand = rng.uniform(1, 3, shops)
@@ -80,7 +80,7 @@ def depots(sites=22, shops=60, seed=1):
 
 
 def cheapest_of_all(rent, haul):
-    """The least cost over all subsets, by doubling: bit i of a subset's number says whether depot i is open."""
+    """Return the lowest cost over all subsets, by doubling: depot i is open if bit i of the subset's number is 1."""
     total = np.zeros(1)
     for r in rent:
         total = np.concatenate([total, total + r])
@@ -93,7 +93,7 @@ def cheapest_of_all(rent, haul):
 
 
 def greedy(cost, n):
-    """Opens the depot that saves most, again and again."""
+    """Repeatedly open the depot that saves most."""
     x = np.zeros(n, dtype=int)
     while True:
         better = min((np.maximum(x, one) for one in np.eye(n, dtype=int)), key=cost)
@@ -103,7 +103,7 @@ def greedy(cost, n):
 
 
 def solve_depots():
-    """Problem 1."""
+    """Solve problem 1."""
     cost, rent, haul = depots()
     n = len(rent)
     print(f"1. Bits: which of {n} depots to open, so that rent and transport cost least")
@@ -140,7 +140,7 @@ def friedman(rows, rng, inputs=12, noise=1.0):
 
 
 def kernel_matrix(model, a, b):
-    """How alike the rows of a and b are, under the kernel that the model names."""
+    """Return the kernel matrix of the rows of a and b, for the kernel of the model."""
     a, b = (2 * (data[:, model["inputs"] == 1] - 0.5) / model["width"] for data in (a, b))
     if model["kernel"] == "linear":
         return a @ b.T
@@ -151,7 +151,7 @@ def kernel_matrix(model, a, b):
 
 
 def prediction_error(model, x, y, x_new, y_new):
-    """Root mean squared error of kernel ridge regression on new data."""
+    """Return the root mean squared error of kernel ridge regression on new data."""
     mean = y.mean()
     k = kernel_matrix(model, x, x)
     coefficients = np.linalg.solve(k + model["ridge"] * np.eye(len(y)), y - mean)
@@ -159,7 +159,7 @@ def prediction_error(model, x, y, x_new, y_new):
 
 
 def cross_validation(x, y, folds=5):
-    """The objective: a model's error on folds of the data it was not fitted to, averaged."""
+    """The objective: the cross-validated error of a model."""
     fold = np.arange(len(y)) % folds
 
     def error(model):
@@ -171,7 +171,7 @@ def cross_validation(x, y, folds=5):
 
 
 def solve_model():
-    """Problem 2."""
+    """Solve problem 2."""
     rng = np.random.default_rng(7)
     x, y = friedman(200, rng)
     error = cross_validation(x, y)
@@ -230,7 +230,7 @@ def process(switches=40, noise=6.0, seed=3):
 
 
 def solve_process():
-    """Problem 3."""
+    """Solve problem 3."""
     gain, measure, effect = process()
     n = len(effect)
     print(f"3. Noise: which of {n} switches to turn on, measured with an error of deviation 6")
@@ -261,11 +261,11 @@ def solve_process():
     )
 
 
-# The picture
+# The figure
 
 
 def draw(panels, path):
-    """Best value, λ and θ over evaluations, a column a problem."""
+    """Draw the best value, λ and θ over evaluations, with one column per problem."""
     figure = Figure(figsize=(15, 9.6), dpi=100, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.14, h_pad=0.08)
     axes = figure.subplots(3, len(panels), sharex="col", height_ratios=[3, 1.4, 4.4])
@@ -287,7 +287,7 @@ def draw(panels, path):
 
 
 def draw_values(ax, panel, evaluations):
-    """What was found, over evaluations, with lines to compare with."""
+    """Draw the best value over evaluations, with reference lines."""
     for name, level, side in panel.levels:
         ax.axhline(level, color=GREY, linewidth=1, linestyle=(0, (4, 3)))
         at = (0.99, level + (0.01 if side == "bottom" else -0.01) * np.ptp(panel.value_range))
@@ -301,7 +301,7 @@ def draw_values(ax, panel, evaluations):
 
 
 def draw_lam(ax, panel, evaluations):
-    """The number of samples an iteration takes, as it adapts itself."""
+    """Draw the adapted number of samples per iteration."""
     lam = panel.trace.column("lam")
     ax.fill_between(evaluations, lam, step="post", color=BLUE, alpha=0.2, linewidth=0)
     ax.step(evaluations, lam, where="post", color=BLUE, linewidth=0.8)
@@ -311,7 +311,7 @@ def draw_lam(ax, panel, evaluations):
 
 
 def draw_theta(ax, panel, evaluations):
-    """A heat map: a row per parameter, shaded by what it was after so many evaluations."""
+    """Draw a heat map of the parameters over evaluations, with one row per parameter."""
     grid = np.linspace(0, panel.evaluations, 400)
     at = np.maximum(np.searchsorted(evaluations, grid, side="right") - 1, 0)
     edges = (0, panel.evaluations, panel.theta.shape[1] - 0.5, -0.5)
@@ -328,7 +328,7 @@ def draw_theta(ax, panel, evaluations):
 
 
 def main():
-    """Solves the three and draws them."""
+    """Solve the three problems and draw the figure."""
     panels = [solve_depots(), solve_model(), solve_process()]
     picture = Path("out") / "demo.png"
     picture.parent.mkdir(exist_ok=True)

@@ -1,10 +1,10 @@
-"""Weights and architecture trained together, on scikit-learn's 8x8 digits, and a picture of it: out/joint_training.png.
+"""Joint training of weights and architecture on the 8×8 digits of scikit-learn: out/joint_training.png.
 
-1. layers: which of 20 layers of a residual network to have. The paper's experiment I in small.
+1. layers: which of 20 layers of a residual network to use. The paper's experiment I, scaled down.
 2. activations: tanh or ReLU, for each of 128 units. Experiment II.
 
-Each is first done as you would do it, with `knobless.torch`: a network with choices in it, a search over them, a loop,
-and the plain network in the end. Then the algorithms are compared, five trainings each, all five as one batch.
+Each starts with typical use of `knobless.torch`: a searchable network, a search over its choices, a training loop, and
+the plain network at the end. Then the algorithms are compared, with five trainings each, which run as one batch.
 """
 
 import math
@@ -35,7 +35,7 @@ DATA = digits()
 
 
 class Curve(NamedTuple):
-    """How the trials of one setting went."""
+    """The record of the trials of one setting."""
 
     setting: Setting
     label: str
@@ -43,43 +43,43 @@ class Curve(NamedTuple):
     rows: list  # of a mark: the numbers of each trial
 
     def column(self, name):
-        """A number of all trials, one row a mark."""
+        """Return one quantity of all trials, with one row per mark."""
         return np.array([[trial[name] for trial in trials] for trials in self.rows])
 
 
 class Panel(NamedTuple):
-    """What the picture shows of one experiment."""
+    """The contents of the figure for one experiment."""
 
     title: str
     marks: np.ndarray
     curves: list
     n: int
     ones_label: str
-    ones_scale: float  # what a bit that is one counts
-    theta: np.ndarray  # one row a mark, one column a row of the heat map
+    ones_scale: float  # the weight of a bit that is one
+    theta: np.ndarray  # one row per mark, one column per row of the heat map
     theta_label: str
     theta_title: str
 
 
-# As you would do it
+# Typical use
 
 
 def layers_network(units=32, n=20):
-    """A layer, a stack of layers that can be switched off, and the output."""
+    """Return a network of a layer, a stack of layers that can be switched off, and the output."""
     blocks = [nn.Sequential(nn.Linear(units, units), nn.ReLU()) for _ in range(n)]
     first, last = nn.Linear(PIXELS, units), nn.Linear(units, CLASSES)
     return Architecture(nn.Sequential(OrderedDict(first=first, relu=nn.ReLU(), stack=Residual(blocks), last=last)))
 
 
 def activations_network(units=64):
-    """Two hidden layers, whose every unit is tanh or ReLU."""
+    """Return a network with two hidden layers, each unit of which is tanh or ReLU."""
     first, second, last = nn.Linear(PIXELS, units), nn.Linear(units, units), nn.Linear(units, CLASSES)
     f1, f2 = (Activations(units, [torch.tanh, torch.relu]) for _ in range(2))
     return Architecture(nn.Sequential(OrderedDict(first=first, f1=f1, second=second, f2=f2, last=last)))
 
 
 def initialize(network):
-    """LeCun-normal weights and no biases, as in the comparison below."""
+    """Initialize with LeCun-normal weights and zero biases, as in the comparison below."""
     for layer in network.modules():
         if isinstance(layer, nn.Linear):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="linear")
@@ -87,13 +87,13 @@ def initialize(network):
 
 
 def mini_batches():
-    """Any loader of (x, y) will do."""
+    """Return a loader of mini-batches (x, y)."""
     images, labels = torch.tensor(DATA.train_x) / 255, torch.tensor(DATA.train_y, dtype=torch.int64)
     return DataLoader(TensorDataset(images, labels), BATCH, shuffle=True, drop_last=True)
 
 
 def train(network, search, loop, loader, updates, clip=math.inf):
-    """Weights and architecture together; returns θ at the marks."""
+    """Train weights and architecture jointly; return θ at the marks."""
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=1e-4)
     rate = torch.optim.lr_scheduler.MultiStepLR(optimizer, [updates // 2, updates * 3 // 4])
     at, theta = marks(updates), []
@@ -115,7 +115,7 @@ def train(network, search, loop, loader, updates, clip=math.inf):
 
 @torch.no_grad()
 def freeze(network, search):
-    """The plain network of the most probable architecture: what it has, and that it says the same."""
+    """Describe the plain network of the most probable architecture, and check that its outputs are equal."""
     plain = network.freeze(search.mode)
     images, labels = torch.tensor(DATA.test_x) / 255, torch.tensor(DATA.test_y)
     said, says = network(images, search.mode).argmax(1), plain(images).argmax(1)
@@ -127,16 +127,16 @@ def freeze(network, search):
     return plain
 
 
-# Beside others
+# Comparison
 
 
 def marks(updates):
-    """Updates after which to look, evenly on a logarithmic scale."""
+    """Return the updates after which to record, evenly spaced on a logarithmic scale."""
     return np.unique(np.geomspace(10, updates, 40).round().astype(int)).tolist()
 
 
 def compare(settings, updates):
-    """Five trainings of each setting at once, and a table of how they ended."""
+    """Run five trainings of each setting at once, and print a table of the results."""
     curves = []
     for setting, label, colour in settings:
         training, rows = Training(setting, DATA, range(TRIALS), updates), []
@@ -162,12 +162,12 @@ def compare(settings, updates):
 
 
 def quartiles(each):
-    """The lower one, the median, and the upper one, over the last dimension."""
+    """Return the quartiles over the last dimension."""
     return np.quantile(each, [0.25, 0.5, 0.75], axis=-1)
 
 
 def solve_layers(updates=800):
-    """Experiment I."""
+    """Run experiment I."""
     print("1. Layers: which of 20 layers to have")
     torch.manual_seed(0)
     network = layers_network()
@@ -199,7 +199,7 @@ def solve_layers(updates=800):
 
 
 def solve_activations(updates=1200):
-    """Experiment II."""
+    """Run experiment II."""
     print("2. Activations: tanh or ReLU, for each of 128 units")
     torch.manual_seed(0)
     network = activations_network()
@@ -231,11 +231,11 @@ def solve_activations(updates=1200):
     )
 
 
-# The picture
+# The figure
 
 
 def draw(panels, path):
-    """Test error, architecture, λ_r and θ over updates, a column an experiment."""
+    """Draw test error, architecture, λ_r and θ over updates, with one column per experiment."""
     figure = Figure(figsize=(12, 11), dpi=100, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.14, h_pad=0.08)
     axes = figure.subplots(4, len(panels), sharex="col", height_ratios=[3, 1.7, 1.7, 2.6])
@@ -259,14 +259,14 @@ def draw(panels, path):
 
 
 def draw_band(ax, panel, curve, values):
-    """The median of the trials and what lies between the quartiles."""
+    """Draw the median and the quartiles of the trials."""
     low, middle, high = quartiles(values)
     ax.fill_between(panel.marks, low, high, color=curve.colour, alpha=0.15, linewidth=0)
     ax.plot(panel.marks, middle, color=curve.colour, linewidth=2, label=curve.label)
 
 
 def draw_error(ax, panel):
-    """Of all settings."""
+    """Draw the test errors of all settings."""
     for curve in panel.curves:
         draw_band(ax, panel, curve, curve.column("error"))
     ax.set_title(panel.title, fontsize=13, fontweight="bold", color=INK, loc="left", pad=12)
@@ -280,7 +280,7 @@ def draw_error(ax, panel):
 
 
 def draw_ones(ax, panel):
-    """What the most probable architecture is made of, where it is searched for."""
+    """Draw the composition of the most probable architecture."""
     for curve in panel.curves:
         if curve.setting.algorithm is not None:
             draw_band(ax, panel, curve, panel.ones_scale * curve.column("ones"))
@@ -290,7 +290,7 @@ def draw_ones(ax, panel):
 
 
 def draw_lam_r(ax, panel):
-    """What PBIL-λ spends on samples and PBIL-ε on shorter steps."""
+    """Draw λ_r, which PBIL-λ spends on samples and PBIL-ε on shorter steps."""
     for curve in panel.curves[:2]:
         draw_band(ax, panel, curve, curve.column("lam_r"))
     level = 2 * panel.n**0.5
@@ -303,7 +303,7 @@ def draw_lam_r(ax, panel):
 
 
 def draw_theta(ax, panel):
-    """A heat map: a row per parameter, shaded by what it was after so many updates."""
+    """Draw a heat map of the parameters over updates, with one row per parameter."""
     edges = np.concatenate([[panel.marks[0]], panel.marks])
     rows = np.arange(panel.theta.shape[1] + 1) - 0.5
     theta_history = ax.pcolormesh(edges, rows, panel.theta.T, cmap=THETA_HISTORY, vmin=0, vmax=1)
@@ -317,8 +317,8 @@ def draw_theta(ax, panel):
 
 
 def main():
-    """Both experiments, and their picture."""
-    torch.set_num_threads(1)  # these networks are small: a second thread would cost more than it does
+    """Run both experiments and draw the figure."""
+    torch.set_num_threads(1)  # a second thread does not pay off for such small networks
     panels = [solve_layers(), solve_activations()]
     picture = Path("out") / "joint_training.png"
     picture.parent.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
-"""A MAX-SAT file: read, solved by the compiled engine where numba is there, and checked.
+"""Read and solve a MAX-SAT file, compiled if numba is installed, and check the solution.
 
-At a shell the same is `knobless solve dinner.cnf --budget 10000`. It prints:
+The equivalent command is `knobless solve dinner.cnf --budget 10000`. It prints:
 
     0 of 7 wishes unmet
     invited: Alan, Emmy, Sofia

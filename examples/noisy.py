@@ -1,4 +1,4 @@
-"""A noisy function: the best value seen is luck, the most probable point is what to take.
+"""A noisy objective: the point with the best observed value was lucky; use the most probable point.
 
 It prints:
 
@@ -12,16 +12,16 @@ import numpy as np
 import knobless as kl
 
 rng = np.random.default_rng(5)
-EFFECT = rng.normal(size=30)  # of each switch, unknown to the search
+EFFECT = rng.normal(size=30)  # of each switch, not known to the search
 
 
 def gain(x):
-    """The truth."""
+    """Return the expected value."""
     return float(EFFECT @ x)
 
 
 def measured(x):
-    """What can be seen of it."""
+    """Return a noisy observation."""
     return gain(x) + 8.0 * rng.standard_normal()
 
 

@@ -1,4 +1,4 @@
-"""An Optuna study sampled by knobless: the study stays as it is, with its pruners, storage and plots. Needs Optuna.
+"""An Optuna study with a knobless sampler; pruners, storages and plots work as usual. Needs Optuna.
 
 It prints:
 
@@ -15,7 +15,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 def objective(trial):
-    """Stands for a training run."""
+    """Return a loss, in place of a training run."""
     layers = trial.suggest_int("layers", 1, 12)
     activation = trial.suggest_categorical("activation", ["relu", "tanh", "gelu"])
     rate = trial.suggest_float("rate", 1e-5, 1e-1, log=True)

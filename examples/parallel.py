@@ -1,4 +1,4 @@
-"""Evaluations in four processes, with the same result as in one.
+"""Parallel evaluation in four processes, with the same result as in one.
 
 It prints:
 
@@ -14,14 +14,14 @@ SPACE = kl.Space(doors=kl.Binary(12), lift=kl.Choice("none", "one", "two"), staf
 
 
 def cost(x):
-    """What an entrance costs: staff, lifts, and people who wait. The pause stands for a simulation."""
+    """Return the cost of an entrance: staff, lifts and waiting times. The pause is in place of a simulation."""
     time.sleep(0.005)
     lifts = {"none": 0, "one": 1, "two": 2}[x["lift"]]
     return 60 / (1 + x["doors"].sum()) + 30 / x["staff"] + 10 / (1 + lifts) + 2 * x["staff"] + 4 * lifts
 
 
 if __name__ == "__main__":  # the processes import this file
-    # batch=4 makes every iteration large enough for four, whoever evaluates.
+    # batch=4 makes every iteration large enough for four workers; the result depends on it, not on the workers.
     alone = kl.minimize(cost, SPACE, budget=200, batch=4, rng=0)
     together = kl.minimize(cost, SPACE, budget=200, batch=4, rng=0, workers=4)
     print(f"cost {together.fun:.2f} with {together.x['staff']} staff, lifts: {together.x['lift']}")

@@ -1,9 +1,9 @@
-"""Feature selection: which of 53 columns a classifier needs, when 40 of them are noise. Needs scikit-learn.
+"""Feature selection for a classifier on 53 columns, 40 of which are noise. Needs scikit-learn.
 
 It prints:
 
-    kept 9 of the 13 real columns and 20 of the 40 others
-    right on new data: 0.96, with all columns 0.96
+    selected 7 of the 13 real columns and 12 of the 40 others
+    accuracy on new data: 0.97, with all columns 0.96
 """
 
 import numpy as np
@@ -21,6 +21,6 @@ model = LinearDiscriminantAnalysis()
 selector = FeatureSelector(model, n_iter=150, cv=3, random_state=0).fit(X, y)
 chosen = selector.get_support()
 
-print(f"kept {chosen[:13].sum()} of the 13 real columns and {chosen[13:].sum()} of the 40 others")
-print(f"right on new data: {model.fit(X[:, chosen], y).score(test[:, chosen], expected):.2f}", end=", ")
+print(f"selected {chosen[:13].sum()} of the 13 real columns and {chosen[13:].sum()} of the 40 others")
+print(f"accuracy on new data: {model.fit(X[:, chosen], y).score(test[:, chosen], expected):.2f}", end=", ")
 print(f"with all columns {model.fit(X, y).score(test, expected):.2f}")

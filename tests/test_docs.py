@@ -1,18 +1,19 @@
-"""The documents tell the truth: what they show runs as printed and prints what they show; the reference has every name.
+"""Code on the pages runs and prints the output shown; the reference has every public name; docstrings are numpydoc.
 
 Pages are README.md and all of docs/. The blocks of a page run in order, in a folder that is empty at first:
 
-    ```python                   runs, in one namespace a page; a ```text block right after it is what it prints
+    ```python                   runs, in one namespace per page; a ```text block right after it is its output
     ```python title="oven.py"   is written to that file instead, and so is ```toml title="space.toml"
-    ```console                  has a command after each `$ `, and below it what that prints, errors too
-    ```sh                       has commands whose output is not shown; lines `    knobless …` are read as such
+    ```console                  has a command after each `$ `, and below it its output, errors included
+    ```sh                       has commands whose output is not shown, and so do lines `    knobless …`
 
-Commands run but for those in NOT_RUN. `python tests/test_docs.py` writes the outputs of all pages anew, or of those
-that it is given; look at the difference before committing it.
+Commands run except for those in NOT_RUN. `python tests/test_docs.py` updates the outputs of all pages, or of those
+given; review the difference before committing it.
 """
 
 import ast
 import contextlib
+import functools
 import importlib
 import inspect
 import io
@@ -21,8 +22,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import types
+from enum import Enum
 from pathlib import Path
 
+import griffe
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,19 +42,19 @@ def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
 
 
-# Commands that do not run here, by how they begin, and why.
+# Commands that do not run here, by their first words, and why.
 NOT_RUN = {
     "pip install": "changes the environment of the tests; `make dist` installs into one of its own",
     "make ": "sets up an environment; the demo and the examples have tests of their own",
     "knobless watch": "serves until Ctrl-C; tests/test_report.py does it",
     "knobless reproduce": "takes minutes to hours; tests/test_reproduce.py does it in small",
 }
-# What differs from run to run is not compared.
+# Output that differs from run to run is not compared.
 VARIES = re.compile(r"pid \d+@[^ ]+|takes .* s, the longest took .* s|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[\d.]+ seconds")
 
 
-def played(page: Path, text: str) -> str:
-    """The page with what it prints now, in the current folder."""
+def updated(page: Path, text: str) -> str:
+    """Return the page with its current outputs, run in the current folder."""
     namespace = {"__name__": page.stem}
 
     def now(block: re.Match) -> str:
@@ -79,7 +83,7 @@ def played(page: Path, text: str) -> str:
 
 
 def run(block: re.Match, name: str, namespace: dict) -> str:
-    """What a block of Python prints; its lines keep their numbers in a traceback."""
+    """Return the output of a block of Python; its lines keep their numbers in a traceback."""
     first = block.string.count("\n", 0, block.start("body"))
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
@@ -88,11 +92,11 @@ def run(block: re.Match, name: str, namespace: dict) -> str:
 
 
 def printed(command: str, shown: bool = False) -> str:
-    """What a command prints, on both channels. Only one whose output is shown may fail."""
+    """Return the output of a command, errors included. Only a command whose output is shown may fail."""
     command = command.strip()
     if command.startswith(("#", *NOT_RUN)):
         return ""
-    assert command.startswith(("knobless ", "python ")), f"neither runs nor stands in NOT_RUN: {command}"
+    assert command.startswith(("knobless ", "python ")), f"neither runs nor is in NOT_RUN: {command}"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"COLUMNS": "110", "PYTHONIOENCODING": "utf-8", "PATH": path}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
@@ -119,7 +123,7 @@ def test_what_a_page_shows_is_what_it_prints(page, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     text, before = text_of(page), set(sys.modules)
     try:
-        assert played(page, text).splitlines() == text.splitlines()
+        assert updated(page, text).splitlines() == text.splitlines()
     finally:
         for name in set(sys.modules) - before:
             if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(tmp_path):
@@ -160,7 +164,7 @@ MODULES = [
 
 
 def named(path: str) -> object:
-    """What `knobless.plots.best` is."""
+    """Return the object of a name such as `knobless.plots.best`."""
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)
 
@@ -174,7 +178,7 @@ def reference() -> list[str]:
 def test_the_reference_has_every_public_name_once():
     public = [f"{module}.{name}" for module in MODULES for name in importlib.import_module(module).__all__]
     listed = reference()
-    # By what they name: what is public in two modules is described in one.
+    # Compared by object: a name that is public in two modules is described in one.
     assert [name for name in listed if not any(named(name) is named(each) for each in public)] == []
     assert [name for name in public if sum(named(name) is named(each) for each in listed) != 1] == []
     assert [name for name in listed if not inspect.getdoc(named(name))] == []
@@ -191,11 +195,67 @@ def test_what_the_pages_import_is_in_the_reference():
     assert [each for each in imported - set(MODULES) if not any(named(each) is one for one in listed)] == []
 
 
+# Docstrings.
+
+UNFINISHED = ROOT / "tests" / "data" / "not_numpydoc.txt"  # names whose docstrings are not numpydoc yet
+NOT_IMPERATIVE = re.compile(r"(?:A|An|The|Of|What|Where|Whether|How|As|If|With|[A-Z][a-z]*(?<!s)s)\b")
+ALIGNED = re.compile(r"^\S+(?:, \S+)* {2,}\S", re.MULTILINE)  # names and their meanings in columns
+Sections = griffe.DocstringSectionKind
+
+
+def documented(name: str) -> list[tuple[str, object]]:
+    """Return a public name and, of a class, its own public methods and properties that have docstrings."""
+    obj = named(name)
+    own = vars(obj) if inspect.isclass(obj) else {}
+    members = {key: getattr(each, "__func__", each) for key, each in own.items() if not key.startswith("_")}
+    kinds = (types.FunctionType, property, functools.cached_property)
+    found = [(f"{name}.{key}", each) for key, each in members.items() if isinstance(each, kinds) and each.__doc__]
+    return [(name, obj), *found]
+
+
+def parameters(obj: object) -> list[str]:
+    """Return the names that a docstring must document: parameters, and fields of dataclasses and named tuples."""
+    if inspect.isclass(obj) and (issubclass(obj, Enum) or not {"__init__", "__new__"} & vars(obj).keys()):
+        return []
+    try:
+        signature = inspect.signature(obj)
+    except (TypeError, ValueError):
+        return []
+    prefix = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return [prefix.get(each.kind, "") + each.name for each in signature.parameters.values() if each.name != "self"]
+
+
+def faults(obj: object) -> list[str]:
+    """Return how a docstring differs from numpydoc."""
+    text = inspect.cleandoc(obj.__doc__ or "")
+    summary, _, rest = text.partition("\n")
+    sections = griffe.parse_numpy(griffe.Docstring(text), warnings=False)
+    kinds = {section.kind: section.value for section in sections}
+    listed = [each.name for kind in (Sections.parameters, Sections.attributes) for each in kinds.get(kind, ())]
+    missing = [name for name in parameters(obj) if name not in listed and name != "cls"]
+    is_function = isinstance(obj, types.FunctionType)
+    returned = obj.__annotations__.get("return") if is_function else None
+    found = [f"{name}: not documented" for name in missing]
+    if not summary.endswith(".") or rest.partition("\n")[0]:
+        found.append("summary: expected one line that ends with a period")
+    if is_function and NOT_IMPERATIVE.match(summary):
+        found.append(f"summary: expected the imperative, got {summary.split()[0]!r}")
+    if returned not in (None, "None") and not {Sections.returns, Sections.yields} & set(kinds):
+        found.append("Returns: not documented")
+    return found + [f"aligned columns: {line!r}" for line in ALIGNED.findall(text)]
+
+
+def test_public_docstrings_are_numpydoc():
+    unfinished = set(text_of(UNFINISHED).split())
+    each = {name: faults(obj) for path in reference() for name, obj in documented(path) if name not in unfinished}
+    assert {name: found for name, found in each.items() if found} == {}
+
+
 # The comparison.
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """Tables by the first cell of each row, without what makes a cell bold."""
+    """Return the cells of tables by the first cell of each row, without bold markup."""
     cells = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     return {first: rest for first, *rest in cells}
 
@@ -228,7 +288,7 @@ def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
     pages = list(tmp_path.rglob("*.html"))
-    assert len(pages) == len(PAGES)  # README.md is none of them, and one says that a page was not found
+    assert len(pages) == len(PAGES)  # without README.md, and with a page for status 404
     loads = re.compile(
         r'<(?:script|img|iframe|source)\b[^>]*\bsrc="?(?:https?:)?//|<link\b[^>]*\bhref="?(?:https?:)?//'
     )
@@ -240,5 +300,5 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             sys.path.insert(0, folder)
             text = text_of(page)
-            page.write_text(played(page, text), encoding="utf-8")
+            page.write_text(updated(page, text), encoding="utf-8")
             sys.path.remove(folder)

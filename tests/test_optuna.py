@@ -101,7 +101,7 @@ def tags(study):
 
 
 def iterations(study):
-    return [tag.get("iteration") for tag in tags(study)]
+    return [tag.get("iteration") if isinstance(tag, dict) else None for tag in tags(study)]
 
 
 def check(study, seed, recipe=kl.pbil_lambda):
@@ -172,7 +172,7 @@ def test_a_space_that_is_not_given_is_known_after_one_trial():
     study = study_of(KnoblessSampler(seed=7))
     study.optimize(objective, n_trials=60)
     assert params(study)[1:] == points(59, rng=7)
-    assert tags(study)[0] == {"iteration": 0}
+    assert tags(study)[0] == {"iteration": 0, "number": 0}
 
 
 def test_maximisation_is_minimisation_of_the_negative():
@@ -296,6 +296,73 @@ def test_a_point_without_a_finite_value_is_no_place_to_start_from():
     assert params(study)[1:] == points(20, rng=4)
 
 
+# Trials of other studies.
+
+OTHER = {name: CategoricalDistribution([f"{name}{i}" for i in range(8)]) for name in "abcdef"}
+
+
+@pytest.mark.parametrize("space", [OTHER, MIXED], ids=["another space", "the same space"])
+def test_trials_of_another_study_are_not_learned_from_as_this_study_s_own(space):
+    def other(trial):
+        return float(len({repr(trial._suggest(name, each)) for name, each in space.items()}))
+
+    old = study_of(KnoblessSampler(space, seed=1))
+    old.optimize(other, n_trials=25)
+    study = study_of(KnoblessSampler(MIXED, seed=2))
+    study.optimize(objective, n_trials=5)
+    for trial in old.trials:
+        study.add_trial(trial)
+    for sampler in (study.sampler, KnoblessSampler(MIXED, seed=2)):
+        study.sampler = sampler
+        study.optimize(objective, n_trials=20)
+    assert max(iterations(study)[30:]) > 5
+    assert not {n for tag in tags(study)[30:] for n in tag.get("learnt", ())} & set(range(5, 30))
+
+
+def test_a_copy_of_a_whole_study_continues_as_the_original():
+    old, new = (study_of(KnoblessSampler(MIXED, seed=1)) for _ in range(2))
+    old.optimize(objective, n_trials=25)
+    for trial in old.trials:
+        new.add_trial(trial)
+    new.optimize(objective, n_trials=25)
+    assert params(new) == points(50, rng=1)
+
+
+CODE = [0.0, 0.0, 0.5, 0.5, 0.5, 0.5]
+OPENING = {"iteration": 1, "opened": 5, "number": 5, "size": 2, "after": 0, "learnt": [0, 1], "code": CODE}
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        None,
+        [1, 2],
+        "text",
+        {},
+        {"iteration": "1", "number": 5},
+        {"iteration": 0, "opened": 5, "number": 5, "code": CODE, "size": 2},
+        {"iteration": 0, "opened": 5, "number": 5, "code": CODE, "size": 2, "identity": {}, "x0": 99},
+        {name: value for name, value in OPENING.items() if name != "size"},
+        OPENING | {"learnt": [0, 99]},
+        OPENING | {"learnt": None},
+        OPENING | {"after": -1},
+        OPENING | {"code": [[0.0], 0]},
+        {"iteration": 0, "opened": 0, "number": 5, "code": [1.0]},
+        {"iteration": 0, "opened": 0, "number": 5, "code": [math.nan] * 6},
+        {"iteration": 0, "opened": 0, "number": 5, "code": [99.0, *CODE[1:]]},
+    ],
+    ids=str,
+)
+def test_a_malformed_tag_is_ignored(tag):
+    study = study_of(KnoblessSampler(MIXED, seed=2))
+    study.optimize(objective, n_trials=5)
+    study.add_trial(optuna.create_trial(params=GOOD, distributions=MIXED, value=1.0, system_attrs={TAG: tag}))
+    study.optimize(objective, n_trials=20)
+    assert max(iteration for n, iteration in enumerate(iterations(study)) if n != 5) > 5
+    own = [tag for n, tag in enumerate(tags(study)) if n != 5]
+    assert 5 not in {n for tag in own for n in tag.get("learnt", ())}
+
+
 # Spaces that change.
 
 
@@ -321,7 +388,7 @@ def test_what_not_all_trials_have_is_left_to_the_independent_sampler(caplog):
     other = next(number for number, kind in enumerate(kinds) if kind != kinds[0])
     assert all((number, kinds[number]) in asked for number in range(other, 40))
     assert not [name for number, name in asked if name == "n" and number > 0]
-    said = {record.getMessage() for record in caplog.records if "is left to Spy" in record.getMessage()}
+    said = {record.getMessage() for record in caplog.records if "is sampled by Spy" in record.getMessage()}
     assert sorted("the parameter 'a'" in text for text in said) == [False, True]  # once for each of them
     # The space shrinks once, and its trials after that are one run that goes on.
     assert max(iterations(study)[other + 1 :]) > 5
@@ -445,9 +512,8 @@ def test_of_two_that_open_an_iteration_at_once_the_furthest_is_followed():
     key = 0
 
     def trial(number, tag, state=TrialState.RUNNING):
-        made = optuna.create_trial(
-            state=TrialState.COMPLETE, value=float(number), system_attrs={TAG: tag} if tag else {}
-        )
+        attrs = {TAG: tag | {"number": number}} if tag else {}
+        made = optuna.create_trial(state=TrialState.COMPLETE, value=float(number), system_attrs=attrs)
         made.number, made.state = number, state
         return made
 
@@ -628,7 +694,7 @@ def test_only_plain_data_is_stored():
     study = study_of(KnoblessSampler(MIXED))
     study.optimize(objective, n_trials=30)
     assert study._storage.get_study_system_attrs(study._study_id) == {}
-    allowed = {"iteration", "opened", "code", "size", "after", "learnt", "identity", "x0"}
+    allowed = {"iteration", "number", "opened", "code", "size", "after", "learnt", "identity", "x0"}
     for trial in study.trials:
         assert trial.system_attrs.keys() == {TAG}
         assert trial.system_attrs[TAG].keys() <= allowed
@@ -674,14 +740,14 @@ def test_reseeding_is_for_the_independent_sampler():
 
 
 def test_what_it_refuses():
-    with pytest.raises(TypeError, match=r"search_space\['x'\]: expected a distribution of Optuna's, got 3"):
+    with pytest.raises(TypeError, match=r"search_space\['x'\]: expected a distribution of Optuna, got 3"):
         KnoblessSampler({"x": 3})
     with pytest.raises(TypeError, match="algorithm: expected a recipe such as pbil_lambda, got 'cga'"):
         KnoblessSampler(algorithm="cga")
     study = study_of(KnoblessSampler(MIXED, algorithm=lambda space: kl.portfolio(kl.Binary(2))))
-    with pytest.raises(TypeError, match="algorithm: expected a recipe of the loop, such as pbil_lambda, got Portfolio"):
+    with pytest.raises(TypeError, match="algorithm: expected a recipe that returns an IGO, got Portfolio"):
         study.optimize(objective, n_trials=1)
-    with pytest.raises(TypeError, match="independent_sampler: expected a sampler of Optuna's, got 1"):
+    with pytest.raises(TypeError, match="independent_sampler: expected a sampler of Optuna, got 1"):
         KnoblessSampler(independent_sampler=1)
     with pytest.raises(ValueError, match="seed: expected None or an integer of at least 0, got -1"):
         KnoblessSampler(seed=-1)

@@ -410,7 +410,7 @@ def test_an_algorithm_of_the_users_own_has_values_but_no_theta(tmp_path):
     assert xy(plots.best(path).lines[0])[1][-1] == result.fun
     assert len(plots.panel(path).axes) == 1
     for draw in (plots.theta, plots.marginals, plots.lam):
-        with pytest.raises(ValueError, match="parts of its user's own"):
+        with pytest.raises(ValueError, match="custom components"):
             draw(path)
 
 
@@ -438,7 +438,7 @@ def test_a_panel_has_all_of_it(run):
     axes = plots.panel(run.path).axes
     labels = {ax.get_ylabel() for ax in axes}
     assert {"value", "$\\lambda_r$", "$\\varepsilon$", "$\\|s\\|^2 / \\gamma$"} <= labels
-    assert f"{run.result.fun:.6g} after 300 calls" in plots.panel(run.path).get_suptitle()
+    assert f"{run.result.fun:.6g} after 300 evaluations" in plots.panel(run.path).get_suptitle()
     assert len(plots.panel(run.result).axes) == 4
 
 
@@ -459,7 +459,7 @@ def test_plot_from_the_shell(run, shell, tmp_path):
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
     done = shell("plot", run.path, run.path, "--target", run.result.fun, "-o", tmp_path / "hits.svg")
     assert done.exit_code == 0, done.output
-    assert "share of 2 runs" in (tmp_path / "hits.svg").read_text()
+    assert "fraction of 2 runs" in (tmp_path / "hits.svg").read_text()
 
 
 def test_the_shell_says_what_is_wrong(run, shell, tmp_path):

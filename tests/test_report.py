@@ -10,6 +10,7 @@ import json
 import math
 import re
 import shutil
+import socket
 import threading
 from contextlib import contextmanager
 
@@ -145,7 +146,7 @@ def test_what_is_too_much_is_left_out(tmp_path):
     path, space = tmp_path / "run.sqlite", {"wide": kl.Binary(5000), "narrow": kl.Binary(8), "one": kl.Choice("a", "b")}
     kl.minimize(lambda x: float(x["wide"].sum()), space, budget=20, rng=0, journal=path)
     data = page_data(Trace.of(path))
-    assert data["pending_ids"] == 1
+    assert data["leftOut"] == 1
     assert [column["name"] for column in data["columns"] if "variable" in column] == ["narrow", "one"]
     assert sum(len(each["best"]) for each in data["configuration"]) == 2048
     assert data["configuration"][0]["count"] == 5000
@@ -223,6 +224,27 @@ def test_the_server_answers_to_its_own_name_alone(recorded):
         connection.request("POST", "/data")
         assert connection.getresponse().status == 501
         connection.close()
+
+
+def test_browsers_omit_the_default_port_in_the_host_header(recorded):
+    with served(recorded[0]) as http:
+        client = http_client(http)
+        http.server_port = 80  # the port it would have bound as root
+        for host, status in (("localhost", 200), ("127.0.0.1", 200), ("127.0.0.1:80", 200), ("evil.example", 403)):
+            client.request("GET", "/", headers={"Host": host})
+            answer = client.getresponse()
+            answer.read()
+            assert answer.status == status
+
+
+@pytest.mark.parametrize("target", ["http://[::1", "http://]/data"])
+def test_a_malformed_url_is_a_bad_request(recorded, target, capfd):
+    with served(recorded[0]) as http:
+        with socket.create_connection(http.server_address) as connection:
+            connection.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost:{http.server_port}\r\n\r\n".encode())
+            answer = connection.makefile("rb").readline()
+        assert answer.split()[1] == b"400"
+    assert capfd.readouterr().err == ""
 
 
 def test_a_follower_says_what_is_new_and_when_the_run_is_another(tmp_path):

@@ -201,7 +201,7 @@ def test_what_npm_gives_is_checked_before_anything_is_stored(tmp_path, monkeypat
         ([*good[:3], (good[3][0], b"other")], "t10k-labels-idx1-ubyte as fetched: expected 10 bytes, got 5"),
         ([*good[:3], (good[3][0], RAW["t10k-labels-idx1-ubyte"][:-1] + b"\0")], "as fetched: expected the md5"),
         ([*good[:3], (link, b"")], "t10k-labels-idx1-ubyte as fetched: expected 10 bytes, got 0"),
-        (good[:3], "expected package/data/t10k-labels-idx1-ubyte in it, found none"),
+        (good[:3], "expected package/data/t10k-labels-idx1-ubyte in it, got none"),
     ):
         npm(monkeypatch, packed(bad))
         with pytest.raises(ValueError, match=message):

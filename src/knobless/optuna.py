@@ -1,17 +1,15 @@
-"""Studies of Optuna: a sampler whose state is the fold of the study's own trials.
+"""A sampler for Optuna whose state follows from the trials of the study alone.
 
-    study = optuna.create_study(storage="postgresql://…", sampler=KnoblessSampler())
-    study.optimize(objective, n_trials=1000)
+Every trial that is sampled jointly is tagged with its number, its iteration, the trial that opened this iteration, and
+its code. A trial that opens an iteration also records the finished trials that the previous iteration has learned
+from. So θ is a function of the storage: nothing else is stored, no clock is read, and every process that can read the
+study computes the same θ. The first process that asks for a trial once enough candidates have finished opens the next
+iteration; until then, further candidates of the current iteration are sampled. No process waits for a dead worker, and
+a result that arrives after its iteration was closed counts for the study's best trial only.
 
-Every trial drawn here is tagged with its iteration, the trial that opened this iteration, and its code. A trial that
-opens an iteration also says which finished trials the one before has learnt from. So θ follows from the storage
-alone: nothing else is kept there, no clock is read, and any process that knows the study knows θ. Whoever asks first
-when enough candidates have finished opens the next iteration; until then further candidates of the current one are
-handed out. A worker that dies is therefore waited for by nobody, and a result that comes after its iteration was
-closed counts for the study's best trial only.
-
-Two processes may open the same iteration at once. Then there are two branches: the one that has come furthest is
-followed, of equals the one opened by the lower trial number, and what was drawn from the other counts as late.
+Two processes may open the same iteration at once. Then there are two branches: the longest is followed, of equal
+lengths the one opened by the lower trial number, and candidates of the other count as late. A tag is valid only for the
+trial number in it, so trials copied from another study are known values, not candidates of this one.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
@@ -43,22 +41,45 @@ from knobless.space.variables import Choice, Float, Integer
 __all__ = ["KnoblessSampler"]
 
 TAG = "knobless"  # the system attribute
-STATES = 16  # kept of the last iterations looked at; older ones are folded again if ever needed
+STATES = 16  # number of states kept; older ones are computed again when needed
 
-log = logging.getLogger("optuna.knobless")  # below Optuna's own, so that its verbosity and handlers apply
+log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
 
 
 class KnoblessSampler(BaseSampler):
-    """PBIL-λ for studies with one objective: bits, categories, integers and floats are sampled jointly.
+    """Sample trials by PBIL-λ, for studies with one objective.
 
-    Jointly sampled is what all completed trials have in common, as in Optuna's own samplers, or the `search_space`
-    given here, from the first trial on. The rest is left to `independent_sampler`, by default a `RandomSampler`.
+    Binary, categorical, integer and float parameters are sampled jointly.
 
+    Parameters
+    ----------
+    search_space : Mapping[str, optuna.distributions.BaseDistribution], optional
+        Parameters to sample jointly from the first trial on. By default, those that all completed trials have in
+        common, as in the samplers of Optuna.
+    algorithm : Callable[[Space], IGO], default=pbil_lambda
+        Recipe, such as `pbil_epsilon`.
+    seed : int, optional
+        Seed of the random numbers.
+    independent_sampler : optuna.samplers.BaseSampler, optional
+        Sampler of the other parameters, by default a `RandomSampler`.
+
+    Notes
+    -----
     When the joint space is first known, θ starts halfway to the best trial that was enqueued or came from another
-    sampler. Pruned and failed trials rank worst. For a seed, the trial of number k is drawn from a place of its own in
-    the stream of random numbers, counted from the trial that began: processes that share seed and study draw different
-    points (but for the first, if several begin at once), and a study that is resumed goes on as if it had never
-    stopped. `algorithm` is a recipe such as `pbil_epsilon`.
+    sampler or study. Pruned and failed trials rank worst.
+
+    The random numbers of a trial follow from the seed and the number of the trial, counted from the first one sampled
+    jointly. Processes that share a seed and a study sample different points, except for the first trial if several
+    start at once. A resumed study continues as if it had not been interrupted.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from knobless.optuna import KnoblessSampler
+    >>> study = optuna.create_study(sampler=KnoblessSampler(seed=0))
+    >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2, n_trials=100)
+    >>> study.best_value < 1e-3
+    True
     """
 
     def __init__(
@@ -71,22 +92,22 @@ class KnoblessSampler(BaseSampler):
     ) -> None:
         for name, each in (search_space or {}).items():
             if not isinstance(each, BaseDistribution):
-                raise TypeError(f"search_space[{name!r}]: expected a distribution of Optuna's, got {each!r}")
+                raise TypeError(f"search_space[{name!r}]: expected a distribution of Optuna, got {each!r}")
         if not callable(algorithm):
             raise TypeError(f"algorithm: expected a recipe such as pbil_lambda, got {algorithm!r}")
         if independent_sampler is not None and not isinstance(independent_sampler, BaseSampler):
-            raise TypeError(f"independent_sampler: expected a sampler of Optuna's, got {independent_sampler!r}")
+            raise TypeError(f"independent_sampler: expected a sampler of Optuna, got {independent_sampler!r}")
         self._given = None if search_space is None else dict(search_space)
         self._algorithm = algorithm
         try:
             self._key = keys(seed, 1)[0]
         except (TypeError, ValueError) as error:
             raise type(error)(f"seed: expected None or an integer of at least 0, got {seed!r}") from None
-        other = RandomSampler(seed=None if seed is None else seed % 2**32)  # all that it takes
+        other = RandomSampler(seed=None if seed is None else seed % 2**32)  # it accepts no larger seed
         self._independent = other if independent_sampler is None else independent_sampler
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.RLock()  # trials may run in threads that share this sampler
         self._view: _View | None = None
 
@@ -95,10 +116,10 @@ class KnoblessSampler(BaseSampler):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        self._forget()
+        self._reset()
 
     def reseed_rng(self) -> None:
-        """Of the independent sampler: trials drawn jointly differ by their numbers, however many copies draw them."""
+        """Reseed the independent sampler. Jointly sampled trials differ by their numbers."""
         self._independent.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -111,18 +132,18 @@ class KnoblessSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         self._raise_error_if_multi_objective(study)
-        if TAG in trial.system_attrs:  # another attempt at a trial that failed: its point is there already
+        if TAG in trial.system_attrs:  # a retry of a failed trial, whose parameters are fixed
             return {}
         with self._lock:
             view = self._view_of(study)
             joint = view.joint(search_space, self._algorithm)
-            tag: dict[str, Any] = {"iteration": 0}
+            tag: dict[str, Any] = {"iteration": 0, "number": trial.number}
             params: dict[str, Any] = {}
             if joint.distributions:
-                # Not the study's own list, which may be that of the last trial or of one bracket of a pruner.
+                # The list of the study may be outdated, or have the trials of one bracket of a pruner only.
                 trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
                 tag, params = view.fold.draw(joint, trials, trial.number, self._key)
-            if "fixed_params" not in trial.system_attrs:  # a point that the user has fixed a part of is not from θ
+            if "fixed_params" not in trial.system_attrs:  # a partly fixed point is no sample from θ
                 study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
         return params
 
@@ -147,7 +168,7 @@ class KnoblessSampler(BaseSampler):
 
 
 class _View:
-    """What this process has seen of a study: all of it can be seen again."""
+    """A cache of what follows from a study's trials."""
 
     def __init__(self, study: Study) -> None:
         self._study = study._storage, study._study_id
@@ -160,31 +181,31 @@ class _View:
         return self._study == (study._storage, study._study_id)
 
     def joint(self, space: Mapping[str, BaseDistribution], recipe: Callable[[Space], IGO]) -> Joint:
-        """The part of the space that can be sampled jointly; the last one is remembered."""
+        """Return the part of the space that can be sampled jointly; the last one is cached."""
         space = dict(space)
         if self._joint is None or space not in (self._joint[0], self._joint[1].distributions):
             self._joint = space, Joint.of(space, recipe)
         return self._joint[1]
 
     def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler) -> None:
-        """Once for every parameter that is left to another sampler while others are sampled jointly."""
+        """Warn once for every parameter that is sampled independently while others are sampled jointly."""
         if self._joint is not None and self._joint[1].distributions and name not in self._warned:
             self._warned.add(name)
             log.warning(
-                "Trial %d: the parameter %r is left to %s, because not all completed trials have it with the same "
-                "distribution; give KnoblessSampler a search_space to have it sampled with the others.",
+                "Trial %d: the parameter %r is sampled by %s, because not all completed trials have it with the same "
+                "distribution; pass search_space to KnoblessSampler to sample it jointly with the others.",
                 trial.number,
                 name,
                 type(sampler).__name__,
             )
 
 
-# What is sampled jointly.
+# The joint space.
 
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Distributions by name, in the order of their names, and the algorithm over them."""
+    """Distributions sorted by name, and the algorithm over them."""
 
     distributions: dict[str, BaseDistribution]
     space: Space
@@ -194,25 +215,25 @@ class Joint:
     def of(cls, distributions: Mapping[str, BaseDistribution], recipe: Callable[[Space], IGO]) -> Joint:
         found = {name: variable_of(distributions[name]) for name in sorted(distributions)}
         variables = {name: variable for name, variable in found.items() if variable is not None}
-        space = Space.of(variables or Choice(0, 1))  # never drawn from where there are none
+        space = Space.of(variables or Choice(0, 1))  # never sampled if there are no variables
         algorithm = recipe(space)
-        if not isinstance(algorithm, IGO):  # the state must be a value, for processes that learn in different orders
-            raise TypeError(f"algorithm: expected a recipe of the loop, such as pbil_lambda, got {algorithm!r:.200}")
+        if not isinstance(algorithm, IGO):  # the state must be a value: branches share the states before them
+            raise TypeError(f"algorithm: expected a recipe that returns an IGO, got {algorithm!r:.200}")
         return cls({name: distributions[name] for name in variables}, space, algorithm)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What two processes must agree on to learn from each other's trials."""
+        """What must be equal for trials to belong to one run."""
         space = {name: repr(each) for name, each in self.distributions.items()}
         return {"space": space, "algorithm": algorithm_data(self.algorithm)}
 
     def params(self, code: Points) -> dict[str, Any]:
-        """What Optuna sees of a code."""
+        """Return the parameters of a code."""
         each = zip(self.distributions.items(), self.space.decode(code).values(), strict=True)
         return {name: d.choices[v] if isinstance(d, CategoricalDistribution) else v for (name, d), v in each}
 
     def code(self, params: Mapping[str, Any]) -> Points | None:
-        """Of a point that another sampler or the user has chosen; None if it is not in this space."""
+        """Return the code of parameters, or None if they are not in this space."""
         if not params.keys() >= self.distributions.keys():
             return None
         try:
@@ -220,18 +241,27 @@ class Joint:
         except (TypeError, ValueError):
             return None
 
+    @cached_property
+    def _options(self) -> list[int]:
+        """The numbers of options of the first columns of a code; the other columns are numbers."""
+        return sorted(len(d.choices) for d in self.distributions.values() if isinstance(d, CategoricalDistribution))
+
     def codes(self, trials: Sequence[FrozenTrial]) -> Points:
         kind = self.algorithm.family.dtype
         return np.array([trial.system_attrs[TAG]["code"] for trial in trials], dtype=kind)
 
     def drew(self, trial: FrozenTrial) -> bool:
-        """Whether what was evaluated is what was drawn: an objective may have asked for another range."""
+        """Return whether the trial was evaluated at its code: an objective may have asked for another range."""
+        code = trial.system_attrs[TAG]["code"]
+        options = zip(code, self._options, strict=False)
+        if len(code) != len(self.distributions) or not all(index in range(k) for index, k in options):
+            return False
         drawn = self.params(self.codes([trial])[0])
         return all(_same(d, drawn[n], trial.params[n]) for n, d in self.distributions.items() if n in trial.params)
 
 
 def variable_of(distribution: BaseDistribution) -> Choice | Integer | Float | None:
-    """Options by their index; None for what has one value only, or cannot be told apart by a float."""
+    """Return the variable of a distribution; None if it has a single value, or more integers than floats represent."""
     if distribution.single():
         return None
     try:
@@ -248,12 +278,12 @@ def variable_of(distribution: BaseDistribution) -> Choice | Integer | Float | No
 
 
 def _plain(distribution: BaseDistribution, value: Any) -> Any:
-    """As the variable has it: an option's index, any other value itself."""
+    """Return the value of the variable: an option's index, any other value itself."""
     return int(distribution.to_internal_repr(value)) if isinstance(distribution, CategoricalDistribution) else value
 
 
 def _same(distribution: BaseDistribution, drawn: Any, value: Any) -> bool:
-    """But for what a storage may round."""
+    """Compare up to what a storage may round."""
     try:
         apart = abs(distribution.to_internal_repr(drawn) - distribution.to_internal_repr(value))
     except ValueError:
@@ -262,45 +292,88 @@ def _same(distribution: BaseDistribution, drawn: Any, value: Any) -> bool:
     return bool(apart <= 1e-9 * max(high - low, abs(low), abs(high)))
 
 
-# What follows from the trials.
+# The tags of trials.
+
+
+def tag_of(trials: Sequence[FrozenTrial], number: int) -> dict[str, Any] | None:
+    """Return the tag of the trial of this number, or None if it has none, a malformed one, or that of another trial.
+
+    A retry has the tag of the trial that failed.
+    """
+    attrs = trials[number].system_attrs
+    tag = attrs.get(TAG)
+    if not _is_tag(tag):
+        return None
+    retried = tag["number"] < number and "failed_trial" in attrs and trials[tag["number"]].system_attrs.get(TAG) == tag
+    return tag if tag["number"] == number or retried else None
+
+
+def _is_tag(tag: Any) -> TypeGuard[dict[str, Any]]:
+    if not (isinstance(tag, dict) and _are_counts(tag.get("iteration"), tag.get("number"))):
+        return False
+    if "opened" not in tag:
+        return True
+    code = tag.get("code")
+    if not (_are_counts(tag["opened"]) and isinstance(code, list) and all(map(_is_finite, code))):
+        return False
+    if tag["opened"] != tag["number"]:
+        return True
+    if not _are_counts(tag.get("size")):
+        return False
+    if tag["iteration"] == 0:
+        x0 = tag.get("x0")
+        return isinstance(tag.get("identity"), dict) and (x0 is None or (_are_counts(x0) and x0 < tag["number"]))
+    learnt = tag.get("learnt")
+    return _are_counts(tag.get("after")) and isinstance(learnt, list) and _are_counts(*learnt)
+
+
+def _are_counts(*values: Any) -> bool:
+    return all(type(value) is int and value >= 0 for value in values)
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+# The state that follows from them.
 
 
 @dataclass(frozen=True, eq=False)
 class Opening:
-    """The beginning of an iteration, as the trial of this number has recorded it."""
+    """The start of an iteration, as recorded by the trial of this number."""
 
     number: int
     iteration: int
-    size: int  # candidates that must have finished before the next one is opened
+    size: int  # number of candidates that must have finished before the next iteration is opened
     root: int  # the trial that opened iteration 0
     identity: dict[str, Any]
-    x0: int | None  # the trial that iteration 0 has started from
+    x0: int | None  # the trial whose point iteration 0 starts from
     after: Opening | None
-    learnt: tuple[int, ...]  # the trials that the iteration before has learnt from
+    learnt: tuple[int, ...]  # the trials that the previous iteration has learned from
 
     @property
     def key(self) -> tuple[int, tuple[int, ...]]:
-        """What its state follows from: a trial whose tag could not be written may open another time."""
+        """What the state depends on: a trial whose tag could not be written may open an iteration once more."""
         return self.number, self.learnt
 
 
 class Fold:
-    """Takes in each trial as it is tagged and as it finishes, whatever else is going on; the trials are the truth."""
+    """The state that follows from the trials, updated as trials are tagged and finish."""
 
     def __init__(self, direction: StudyDirection) -> None:
         self._sign = -1.0 if direction == StudyDirection.MAXIMIZE else 1.0
-        self._seen = 0  # trials below this number were looked at before
-        self._unsettled: set[int] = set()  # those of them that have to be looked at again
+        self._seen = 0  # trials below this number were processed before
+        self._unsettled: set[int] = set()  # those of them that are to be processed again
         self._openings: dict[int, Opening] = {}
-        self._tips: list[Opening] = []  # the furthest of each identity
-        self._finished: defaultdict[int, list[int]] = defaultdict(list)  # candidates by the trial that opened
-        self._back: defaultdict[int, list[int]] = defaultdict(list)  # those of them that are known to be from θ
+        self._tips: list[Opening] = []  # the last of the longest branch of each identity
+        self._finished: defaultdict[int, list[int]] = defaultdict(list)  # candidates by opening trial
+        self._back: defaultdict[int, list[int]] = defaultdict(list)  # those of them that are samples from θ
         self._states: dict[tuple[int, tuple[int, ...]], State] = {}
 
     def draw(
         self, joint: Joint, trials: Sequence[FrozenTrial], number: int, key: int
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The tag and the parameters of the trial of this number."""
+        """Return the tag and the parameters of the trial of this number."""
         self._look(trials)
         tip = self._tip(joint.identity)
         if tip is not None:
@@ -310,17 +383,17 @@ class Fold:
         elif len(self._back[tip.number]) >= tip.size:
             tip, tag = self._open(joint, trials, number, tip)
         else:
-            tag = {"iteration": tip.iteration, "opened": tip.number}
+            tag = {"iteration": tip.iteration, "number": number, "opened": tip.number}
         code = self._point(joint, self._state(joint, trials, tip), number - tip.root, key)
         return tag | {"code": code.tolist()}, joint.params(code)
 
     def _look(self, trials: Sequence[FrozenTrial]) -> None:
-        """Of parents and children that have both come since the last look, the parents are taken in first."""
+        """Process new trials, in the order of their iterations, since an opening depends on the one before."""
         self._unsettled.update(range(self._seen, len(trials)))
         self._seen = len(trials)
-        tags = [(trials[n].system_attrs.get(TAG, {}), n) for n in self._unsettled]
+        tags = [(tag_of(trials, n) or {}, n) for n in self._unsettled]
         for tag, number in sorted(tags, key=lambda each: (each[0].get("iteration", 0), each[1])):
-            opens = tag.get("opened") == number and number not in self._openings  # a copy of a tag opens nothing
+            opens = tag.get("opened") == number and number not in self._openings
             known = not opens or self._take_in(tag, number, trials)
             if known and trials[number].state.is_finished():
                 self._unsettled.remove(number)
@@ -328,7 +401,7 @@ class Fold:
                     self._finished[tag["opened"]].append(number)
 
     def _take_in(self, tag: Mapping[str, Any], number: int, trials: Sequence[FrozenTrial]) -> bool:
-        """False while a trial that it speaks of is not yet seen as whoever has opened this saw it."""
+        """Add an opening; return False while a trial it depends on is not yet visible as its process has seen it."""
         if tag["iteration"] == 0:
             opening = Opening(number, 0, tag["size"], number, tag["identity"], tag["x0"], None, ())
         else:
@@ -349,32 +422,34 @@ class Fold:
 
     def _begin(self, joint: Joint, trials: Sequence[FrozenTrial], number: int) -> tuple[Opening, dict[str, Any]]:
         known = [
-            t for t in trials if t.state == TrialState.COMPLETE and not _blind(t) and math.isfinite(t.value or 0.0)
+            t
+            for t in trials
+            if t.state == TrialState.COMPLETE and not _is_blind(trials, t.number) and math.isfinite(t.value or 0.0)
         ]
         known = [t for t in known if joint.code(t.params) is not None]
         best = min(known, key=lambda t: self._sign * (t.value or 0.0), default=None)
         size = joint.algorithm.lam(joint.algorithm.init())
         opening = Opening(number, 0, size, number, joint.identity, None if best is None else best.number, None, ())
-        tag = {"iteration": 0, "opened": number, "size": size, "identity": opening.identity, "x0": opening.x0}
-        return opening, tag
+        tag = {"iteration": 0, "number": number, "opened": number, "size": size}
+        return opening, tag | {"identity": opening.identity, "x0": opening.x0}
 
     def _open(
         self, joint: Joint, trials: Sequence[FrozenTrial], number: int, tip: Opening
     ) -> tuple[Opening, dict[str, Any]]:
-        """Learns from all that have finished; λ is not below the number of trials that run at once.
+        """Learn from all finished candidates; λ is at least the number of trials that run at once.
 
-        These are the candidates of the iteration before that are out now: one that a dead worker has left is
-        counted once, not for ever.
+        This number is that of the previous iteration's pending candidates, so a candidate of a dead worker is counted
+        for one iteration only.
         """
         learnt = sorted(self._back[tip.number])
-        out = sum(trials[n].system_attrs.get(TAG, {}).get("opened") == tip.number for n in self._unsettled)
+        pending = sum((tag_of(trials, n) or {}).get("opened") == tip.number for n in self._unsettled)
         state = self._state(joint, trials, _next(tip, number, 0, learnt))
-        size = max(joint.algorithm.lam(state), out + 1)
-        tag = {"iteration": tip.iteration + 1, "opened": number, "size": size, "after": tip.number, "learnt": learnt}
-        return _next(tip, number, size, learnt), tag
+        size = max(joint.algorithm.lam(state), pending + 1)
+        tag = {"iteration": tip.iteration + 1, "number": number, "opened": number, "size": size}
+        return _next(tip, number, size, learnt), tag | {"after": tip.number, "learnt": learnt}
 
     def _state(self, joint: Joint, trials: Sequence[FrozenTrial], opening: Opening) -> State:
-        """θ and the rest, told from the last known state on."""
+        """Return the state of an iteration, computed from the last one that is cached."""
         path = [opening]
         while path[-1].key not in self._states and path[-1].after is not None:
             path.append(path[-1].after)
@@ -383,7 +458,7 @@ class Fold:
         if state is None:
             state = self._keep(first, self._start(joint, trials, first))
         for each in reversed(path):
-            learnt = [trials[n] for n in each.learnt]
+            learnt = [trials[n] for n in each.learnt if tag_of(trials, n) is not None and joint.drew(trials[n])]
             state = self._keep(each, joint.algorithm.tell(state, joint.codes(learnt), self._values(learnt)))
         return state
 
@@ -394,7 +469,7 @@ class Fold:
         return state
 
     def _start(self, joint: Joint, trials: Sequence[FrozenTrial], root: Opening) -> State:
-        """The θ that assumes least, or halfway from there to a point that is known."""
+        """Return the initial state, with θ halfway to the best known point if there is one."""
         family = joint.algorithm.family
         theta = family.initial()
         code = None if root.x0 is None else joint.code(trials[root.x0].params)
@@ -403,7 +478,7 @@ class Fold:
         return joint.algorithm.init(theta)
 
     def _values(self, trials: Sequence[FrozenTrial]) -> Array:
-        """To be minimised; NaN, which ranks worst, for what was pruned or has failed."""
+        """Return values to minimize; NaN, which ranks worst, for pruned and failed trials."""
         values = [t.value if t.state == TrialState.COMPLETE else None for t in trials]
         return self._sign * np.array([math.nan if value is None else value for value in values])
 
@@ -417,6 +492,7 @@ def _next(after: Opening, number: int, size: int, learnt: Sequence[int]) -> Open
     return Opening(number, after.iteration + 1, size, after.root, after.identity, after.x0, after, tuple(learnt))
 
 
-def _blind(trial: FrozenTrial) -> bool:
-    """Whether it was drawn here before anything was learnt: no better a place to start from than any other."""
-    return bool(trial.system_attrs.get(TAG, {}).get("iteration") == 0)
+def _is_blind(trials: Sequence[FrozenTrial], number: int) -> bool:
+    """Return whether it was sampled before anything was learned, which makes it no better a start than any other."""
+    tag = tag_of(trials, number)
+    return tag is not None and tag["iteration"] == 0

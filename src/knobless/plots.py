@@ -1,11 +1,11 @@
-"""Pictures of runs, with matplotlib. Each function draws one and returns its `Axes`:
+"""Plots of runs, with matplotlib. Each function draws one plot and returns its `Axes`; `panel` returns a `Figure`.
 
-    ax = plots.best("run.sqlite")                      # a journal: its path, or what knobless.journal.read gives
-    ax = plots.best(result)                            # or what minimize returned, or its history
-    plots.best(trace, ax=plots.values(trace))          # one over the other; a Trace is a journal read once for all
-    plots.panel("run.sqlite").savefig("run.png")       # the sensible ones together
+    ax = plots.best("run.sqlite")                      # a journal, by its path or as knobless.journal.read returns it
+    ax = plots.best(result)                            # the result of minimize, or its history
+    plots.best(trace, ax=plots.values(trace))          # two plots in one; a Trace is a journal read once
+    plots.panel("run.sqlite").savefig("run.png")       # all plots of a run in one figure
 
-Values of single evaluations and θ over time are in journals alone. What is drawn comes from `trace.py`.
+The values of single evaluations and θ over time are recorded in journals only.
 """
 
 from __future__ import annotations
@@ -32,25 +32,50 @@ __all__ = ["best", "eps", "hitting_times", "lam", "marginals", "panel", "snr", "
 
 BLUE, ORANGE, GREY, INK, PALE = "#1f5fa8", "#e07b1a", "#8a8f98", "#22262b", "#e6ebf2"
 MAP = LinearSegmentedColormap.from_list("theta", ["#f3f6fa", "#a9c7e8", "#1f5fa8", "#0d2a52"])
-NAMES = 40  # on an axis, at most
+NAMES = 40  # maximum number of names on an axis
 
 
 def best(run: Any, ax: Axes | None = None) -> Axes:
-    """The best value so far, over calls."""
+    """Plot the best objective value so far over evaluations.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or History
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
     calls, values, _ = _best_of(run)
-    ax = _axes(ax, "calls", "value")
+    ax = _axes(ax, "evaluations", "value")
     ax.step(calls, values, where="post", color=BLUE, linewidth=2.0, label="best so far")
     _thousands(ax)
     return _with_legend(ax)
 
 
 def values(run: Any, ax: Axes | None = None) -> Axes:
-    """The values of single evaluations over calls, a dot each, with their median and quartiles.
+    """Plot the values of single evaluations as dots, with their median and quartiles.
 
-    Of many evaluations some are drawn, evenly chosen. The worst twentieth may lie outside of the picture.
+    Of many evaluations, an evenly chosen part is drawn. The worst 5 % may lie outside the axes.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record or Trace
+        Journal, by its path or as `knobless.journal.read` returns it, or a trace.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
     """
     trace = _journal(run)
-    ax = _axes(ax, "calls", "value")
+    ax = _axes(ax, "evaluations", "value")
     calls, middle = trace.dots, trace.bands
     ax.plot(*calls, linestyle="none", marker=".", markersize=3, color=GREY, alpha=0.45, label="evaluations")
     if len(middle.calls):
@@ -62,17 +87,58 @@ def values(run: Any, ax: Axes | None = None) -> Axes:
 
 
 def lam(run: Any, ax: Axes | None = None) -> Axes:
-    """λ_r over iterations: the samples that the signal-to-noise ratio asks for."""
+    """Plot the sample size λ_r over iterations.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or History
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
     return _line(ax, _steps(run), "lam_r", "$\\lambda_r$")
 
 
 def eps(run: Any, ax: Axes | None = None) -> Axes:
-    """ε over iterations: the length of the step."""
+    """Plot the step length ε over iterations.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or History
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
     return _line(ax, _steps(run), "eps", "$\\varepsilon$")
 
 
 def snr(run: Any, ax: Axes | None = None) -> Axes:
-    """The signal-to-noise ratio ‖s‖²/γ over iterations, and α, near which λ_r keeps it, if a journal says so."""
+    """Plot the signal-to-noise ratio ‖s‖²/γ over iterations.
+
+    For a journal, a dashed line marks α, the value around which the adaptation of λ_r keeps the ratio.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or History
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
     if not isinstance(run, (Result, History)):
         run = Trace.of(run)
     ax = _line(ax, _steps(run), "snr", "$\\|s\\|^2 / \\gamma$")
@@ -82,14 +148,27 @@ def snr(run: Any, ax: Axes | None = None) -> Axes:
 
 
 def theta(run: Any, ax: Axes | None = None) -> Axes:
-    """A heat map of θ over iterations: for a bit the probability of a one, for a choice that of each option.
+    """Plot θ over iterations as a heat map.
 
-    For a number it is the place of the mean in its range. Of many rows some are drawn, evenly chosen.
+    A row is the probability that a bit is one, that of an option of a choice, or the position of a number's mean in its
+    range. Of many rows, an evenly chosen part is drawn.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record or Trace
+        Journal, by its path or as `knobless.journal.read` returns it, or a trace.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
     """
     trace = _folded(_journal(run))
     names, iterations, theta_history = trace.theta_history
     ax = _axes(ax, "iterations", "")
-    # A column lasts until the next; the last one is as wide as the one before.
+    # A column extends to the next; the last one is as wide as the one before.
     edges = np.append(iterations, 2 * iterations[-1] - iterations[-2] if len(iterations) > 1 else iterations[-1] + 1)
     mesh = ax.pcolormesh(
         edges, np.arange(len(names) + 1) - 0.5, theta_history.T, cmap=MAP, vmin=0.0, vmax=1.0, rasterized=True
@@ -98,7 +177,7 @@ def theta(run: Any, ax: Axes | None = None) -> Axes:
     _named(ax, names)
     bar = ax.figure.colorbar(mesh, ax=ax, ticks=[0.0, 0.5, 1.0], aspect=30, pad=0.02)
     numbers = any(not marginal.labels for marginal in trace.marginals)
-    bar.set_label("probability, or place in the range" if numbers else "probability", color=INK)
+    bar.set_label("probability, or position in the range" if numbers else "probability", color=INK)
     bar.ax.tick_params(colors=INK, labelsize=8, length=0)
     bar.outline.set_visible(False)
     ax.spines[:].set_visible(False)
@@ -106,15 +185,28 @@ def theta(run: Any, ax: Axes | None = None) -> Axes:
 
 
 def marginals(run: Any, ax: Axes | None = None) -> Axes:
-    """The distribution at the end, a row a variable: the options' probabilities side by side.
+    """Plot the final search distribution, with one row per variable.
 
-    A number has a dot at its mean and a bar of a deviation to either side, on its range from left to right.
+    The probabilities of the options of a variable are stacked. A number has a dot at its mean and a bar of one standard
+    deviation to either side; the row spans its range.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record or Trace
+        Journal, by its path or as `knobless.journal.read` returns it, or a trace.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
     """
     trace = _folded(_journal(run))
     ax = _axes(ax, "probability", "")
     at_end: Array = trace.theta  # type: ignore[assignment]
     bits = {row: each for row, each in enumerate(trace.marginals) if each.labels == ("0", "1")}
-    if bits:  # all at once, and of each the one alone
+    if bits:  # all at once, which is fast; only the probability of a one
         ax.barh(list(bits), 1.0, color=PALE, height=0.8)
         ax.barh(list(bits), [each.probabilities(at_end)[1] for each in bits.values()], color=MAP(0.66), height=0.8)
     for row, each in enumerate(trace.marginals):
@@ -123,16 +215,30 @@ def marginals(run: Any, ax: Axes | None = None) -> Axes:
             draw(ax, row, each, at_end, written=len(trace.marginals) <= NAMES)
     ax.set(xlim=(0.0, 1.0), ylim=(len(trace.marginals) - 0.4, -0.6))
     if any(not marginal.labels for marginal in trace.marginals):
-        ax.set_xlabel("probability, or place in the range")
+        ax.set_xlabel("probability, or position in the range")
     _named(ax, [marginal.name for marginal in trace.marginals])
     ax.spines[["left", "bottom"]].set_visible(False)
     return ax
 
 
 def hitting_times(runs: Sequence[Any], target: float, ax: Axes | None = None) -> Axes:
-    """Of several runs, the share that had a value as good as `target` after so many calls.
+    """Plot the fraction of runs that have reached a target value, over evaluations.
 
-    Results do not say whether they were minimized or maximized: it is seen from the way their values go.
+    Results do not record whether they were minimized or maximized; it is inferred from the order of their values.
+
+    Parameters
+    ----------
+    runs : Sequence
+        Runs, each as for `best`.
+    target : float
+        Objective value to reach.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
     """
     each = [_best_of(run) for run in runs]
     if not each:
@@ -141,7 +247,7 @@ def hitting_times(runs: Sequence[Any], target: float, ax: Axes | None = None) ->
     hits = [calls[sign * found <= sign * target] for calls, found, _ in each]
     reached = np.sort([hit[0] for hit in hits if len(hit)])
     end = max((calls[-1] for calls, _, _ in each if len(calls)), default=1)
-    ax = _axes(ax, "calls", f"share of {len(each)} runs at {target:g}")
+    ax = _axes(ax, "evaluations", f"fraction of {len(each)} runs at {target:g}")
     share = np.arange(len(reached) + 1) / len(each)
     ax.step([0, *reached, end], [*share, share[-1]], where="post", color=BLUE, linewidth=2.0)
     ax.set_ylim(-0.02, 1.05)
@@ -150,7 +256,18 @@ def hitting_times(runs: Sequence[Any], target: float, ax: Axes | None = None) ->
 
 
 def panel(run: Any) -> Figure:
-    """What there is to see of a run, in one figure."""
+    """Plot all that is recorded of a run in one figure.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or History
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+    """
     if isinstance(run, (Result, History)):
         figure = _figure(10, 7)
         above, *below = figure.subplots(4, 1, height_ratios=[3, 1, 1, 1])
@@ -171,29 +288,29 @@ def panel(run: Any) -> Figure:
         left, right = below.subplots(1, 2, width_ratios=[1.25, 1])
         theta(trace, left)
         marginals(trace, right)
-    found = "" if trace.best is None else f": {'least' if trace.sign > 0 else 'greatest'} {trace.best[0]:.6g}"
+    found = "" if trace.best is None else f": {'lowest' if trace.sign > 0 else 'highest'} value {trace.best[0]:.6g}"
     calls = int(trace.calls[-1]) if len(trace) else 0
-    figure.suptitle(f"{_plain(trace.name)}{found} after {calls:,} calls", color=INK, fontweight="bold")
+    figure.suptitle(f"{_plain(trace.name)}{found} after {calls:,} evaluations", color=INK, fontweight="bold")
     return figure
 
 
-# What is drawn.
+# Data.
 
 
 def _journal(run: Any) -> Trace:
     if isinstance(run, (Result, History)):
-        raise TypeError(f"run: expected a journal, got a {type(run).__name__}, which keeps iterations alone")
+        raise TypeError(f"run: expected a journal, got a {type(run).__name__}, which records no single evaluations")
     return Trace.of(run)
 
 
 def _folded(trace: Trace) -> Trace:
     if trace.theta is None:
-        raise ValueError(f"{trace.name}: the algorithm has parts of its user's own, so that θ is not known")
+        raise ValueError(f"{trace.name}: θ is not known, because the algorithm has custom components")
     return trace
 
 
 def _steps(run: Any) -> list[Info]:
-    """The iterations of whatever this is, at least one."""
+    """Return the iterations of a run, at least one."""
     history = run.history if isinstance(run, Result) else run
     steps = history[:] if isinstance(history, History) else _folded(Trace.of(run)).steps
     if not steps:
@@ -202,7 +319,7 @@ def _steps(run: Any) -> list[Info]:
 
 
 def _best_of(run: Any) -> tuple[NDArray[np.int64], Array, float]:
-    """Calls, the best value from then on, and the sign times which it is minimized, 0 where that is not known."""
+    """Return evaluations, the best values after them, and the sign of the objective, 0 if it is not known."""
     if not isinstance(run, (Result, History)):
         trace = Trace.of(run)
         return (*trace.improvements, trace.sign)
@@ -213,7 +330,7 @@ def _best_of(run: Any) -> tuple[NDArray[np.int64], Array, float]:
 
 
 def _rows(run: Result | History) -> list[tuple[int, float]]:
-    """Calls and the best value after them; a result knows of its last iteration even if that is unfinished."""
+    """Return evaluations and the best value after them; those of a result include an incomplete last iteration."""
     rows = [(row.nfev, row.best) for row in (run.history if isinstance(run, Result) else run)]
     rows = [(nfev, value) for nfev, value in rows if math.isfinite(value)]
     if isinstance(run, Result) and math.isfinite(run.fun):
@@ -221,11 +338,11 @@ def _rows(run: Result | History) -> list[tuple[int, float]]:
     return rows
 
 
-# How.
+# Drawing.
 
 
 def _figure(width: float, height: float) -> Figure:
-    """Without pyplot: no window, no global state."""
+    """Return a figure without pyplot: no window, no global state."""
     return Figure(figsize=(width, height), dpi=110, layout="constrained")
 
 
@@ -289,14 +406,14 @@ def _number(ax: Axes, row: int, marginal: Marginal, at_end: Array, written: bool
 
 
 def _named(ax: Axes, names: Sequence[str]) -> None:
-    """On the vertical axis: all of them, or some."""
+    """Label the vertical axis with all names, or an evenly chosen part."""
     every = -(-len(names) // NAMES)
     ax.set_yticks(range(0, len(names), every), [_plain(name) for name in names[::every]])
     ax.tick_params(axis="y", length=0, labelsize=8)
 
 
 def _plain(text: str, most: int = 32) -> str:
-    """Somebody's name as it is: a dollar would begin a formula."""
+    """Escape the dollar, which would begin a formula, and shorten."""
     text = text.replace("$", r"\$")
     return text if len(text) <= most else text[: most - 1] + "…"
 

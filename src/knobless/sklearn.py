@@ -1,8 +1,8 @@
-"""Estimators for scikit-learn: `FeatureSelector` and `SearchCV`, a drop-in for `RandomizedSearchCV`.
+"""Estimators for scikit-learn: `FeatureSelector` and `SearchCV`, a drop-in replacement for `RandomizedSearchCV`.
 
-Both hand points of a space to scikit-learn's own cross-validation, on splits drawn once, and climb by the ranks of
-the mean scores: `climb` is their loop. What was evaluated is never fitted again. `Grid` is what users of
-scikit-learn write for the parameters of an estimator, as a `Space`.
+Both evaluate candidates by scikit-learn's cross-validation, on splits drawn once, so that the objective, the negated
+mean score, is deterministic and each candidate is evaluated at most once. `Grid` turns the parameter distributions that
+users of scikit-learn write into a `Space`.
 """
 
 from __future__ import annotations
@@ -11,81 +11,101 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import joblib
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv, cross_validate
-from sklearn.model_selection._search import BaseSearchCV  # the base its documentation names for searches of one's own
+from sklearn.model_selection._search import BaseSearchCV  # the base class that its documentation names for new searches
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from knobless._checks import count
+from knobless.recipes import pbil_lambda
 from knobless.run.optimizer import Optimizer
-from knobless.run.run_state import STALE
 from knobless.space.space import Space
-from knobless.space.variables import Binary, Choice, Float, Integer, _alike
+from knobless.space.variables import Binary, Choice, Float, Integer
 
 __all__ = ["FeatureSelector", "SearchCV"]
 
-Cost = tuple[float, ...]  # compared from the left: what comes later breaks ties
-WORST: Cost = (math.inf, math.inf)
+Key = TypeVar("Key", bound=Hashable)
+REPEATS = 1000  # points in a row that stand for candidates evaluated before, after which a search ends
 
 
-def climb(
-    opt: Optimizer,
-    n_iter: int,
-    points: float,
-    key: Callable[[Any], Hashable],
-    known: dict[Any, Cost],
-    evaluate: Callable[[list[Any]], Iterable[Cost]],
-) -> None:
-    """Adds the costs of up to `n_iter` points to those `known`: all `points`, or until nothing new is drawn.
+def evaluate_all(
+    opt: Optimizer, n_iter: int, key: Callable[[Any], Key], evaluate: Callable[[list[Key]], Iterable[float]]
+) -> dict[Key, float]:
+    """Return the costs of up to `n_iter` candidates: fewer if the optimizer yields no new ones.
 
-    An iteration is told the ranks of its costs, which is all that its preference sees.
+    Different points may have the same key, that is, stand for the same candidate.
     """
-    stale = 0
-    while n_iter > 0 and len(known) < points and stale < STALE:
-        batch = opt.ask()
+    costs: dict[Key, float] = {}
+    repeats = 0
+    while repeats < REPEATS and len(batch := opt.ask()):
         keys = [key(candidate.x) for candidate in batch]
-        fresh = [each for each in dict.fromkeys(keys) if each not in known][:n_iter]
-        if fresh:
-            known.update(zip(fresh, evaluate(fresh), strict=True))
-        n_iter -= len(fresh)
-        stale = 0 if fresh else stale + len(batch)
-        if n_iter > 0:
-            ranks = {cost: rank for rank, cost in enumerate(sorted({known[each] for each in keys}))}
-            opt.tell(batch, [float(ranks[known[each]]) for each in keys])
+        new = [each for each in dict.fromkeys(keys) if each not in costs][: n_iter - len(costs)]
+        if new:
+            costs.update(zip(new, evaluate(new), strict=True))
+        if len(costs) == n_iter:
+            break
+        opt.tell(batch, [costs[each] for each in keys])
+        repeats = 0 if new else repeats + len(batch)
+    return costs
 
 
 class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Selects the features with which an estimator has the best cross-validated score.
+    """Select the features with which an estimator has the best cross-validated score.
 
-        make_pipeline(FeatureSelector(KNeighborsClassifier(), n_iter=200), KNeighborsClassifier())
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted to subsets of the features. Any estimator is accepted; `coef_` is not needed.
+    n_iter : int, default=100
+        Maximum number of subsets to evaluate. Each takes one fit per fold.
+    scoring : str or callable, default=None
+        Name of a score, or a scorer. None stands for the estimator's own `score`.
+    cv : int, splitter or iterable, default=None
+        Number of folds, a splitter, or the splits. They are drawn once and are the same for all subsets.
+    n_jobs : int, default=None
+        Number of fits that run at once. With more of them than folds, an iteration has more subsets.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the search.
 
-    estimator     what is fitted to subsets of the features; any, it needs no `coef_`
-    n_iter        subsets that are evaluated at most, each by as many fits as `cv` has folds
-    scoring       the name of a score, or a scorer; None for the estimator's own
-    cv            folds, a splitter, or splits; they are drawn once, the same for all subsets
-    n_jobs        fits that run at once. With more of them than folds, an iteration has more subsets.
-    random_state  a seed
+    Attributes
+    ----------
+    support_ : ndarray of bool, shape (n_features,)
+        Mask of the selected features.
+    n_features_ : int
+        Number of selected features.
+    best_score_ : float
+        Mean cross-validated score of the selected features.
+    cv_results_ : dict of ndarrays
+        Evaluated subsets in order: `support` with one row per subset, `n_features`, `mean_test_score`,
+        `std_test_score`, and `split0_test_score` and so on.
 
-    All features together are evaluated first, so the score is never below theirs, and the search starts halfway to
-    them. No features at all rank worst, and so does a subset that cannot be fitted. Of equal scores, the one with fewer
-    features is better.
+    Notes
+    -----
+    The set of all features is evaluated first, so the best score is never below its score, and the search starts
+    halfway to it. Of equal scores, the one with fewer features is better. The empty set, and a subset on which a fit
+    fails, rank worst. No subset is evaluated twice.
 
-    support_      whether each feature is selected
-    n_features_   how many are
-    best_score_   their mean score
-    cv_results_   what was evaluated, in order: `support` with one row a subset, `n_features`, `mean_test_score`,
-                  `std_test_score` and `split0_test_score` …
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import RidgeClassifier
+    >>> from knobless.sklearn import FeatureSelector
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> selector = FeatureSelector(RidgeClassifier(), n_iter=20, random_state=0).fit(X, y)
+    >>> selector.transform(X).shape[1] == selector.n_features_
+    True
     """
 
     def __init__(
@@ -106,9 +126,22 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> FeatureSelector:
-        """Selects. `groups` are for the splits; other parameters are for the estimator's `fit`.
+        """Select features.
 
-        With scikit-learn's metadata routing enabled, each goes where it is requested.
+        Parameters
+        ----------
+        X : array-like or sparse matrix, shape (n_samples, n_features)
+            Training data.
+        y : array-like, shape (n_samples,), default=None
+            Target values.
+        **params : dict
+            `groups` are passed to the splitter, other parameters to the estimator's `fit`. With scikit-learn's
+            metadata routing enabled, each is passed to the methods that request it.
+
+        Returns
+        -------
+        FeatureSelector
+            The fitted selector.
         """
         n_iter = count("n_iter", self.n_iter)
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
@@ -120,36 +153,35 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         splits = list(cv.split(X, y, **to_split))
         scorer = check_scoring(self.estimator, scoring=self.scoring)
 
-        found: dict[bytes, list[float]] = {}  # the scores of each subset, a key is its mask
+        found: dict[bytes, list[float]] = {}  # the scores of each subset by its mask
         p = X.shape[1]
 
         with Parallel(n_jobs=self.n_jobs) as parallel:
 
-            def evaluate(subsets: list[bytes]) -> Iterator[Cost]:
+            def evaluate(subsets: list[bytes]) -> Iterator[float]:
                 tasks = [(mask, split) for mask in map(_mask, subsets) for split in splits]
                 each = parallel(delayed(_score)(self.estimator, X, y, *task, scorer, to_fit) for task in tasks)
                 for i, subset in enumerate(subsets):
                     scores = each[i * len(splits) : (i + 1) * len(splits)]
                     found[subset] = _without_errors(scores, strict=len(found) == 0)
-                    mean = np.mean(found[subset])
-                    yield (-float(mean), sum(subset)) if mean == mean else WORST
+                    yield _cost(np.mean(found[subset]), sum(subset))
 
-            known = {bytes(p): WORST}  # no features: nothing to fit
-            batch = math.ceil(effective_n_jobs(self.n_jobs) / len(splits))
-            opt = Optimizer(Binary(p), x0=np.ones(p), rng=_seed(self.random_state), batch=batch)
-            climb(opt, n_iter, 2**p, np.ndarray.tobytes, known, evaluate)
+            batch = math.ceil(joblib.effective_n_jobs(self.n_jobs) / len(splits))
+            seed = _seed(self.random_state)
+            opt = Optimizer(Binary(p), x0=np.ones(p), rng=seed, batch=batch, deterministic=True)
+            opt.add(np.zeros(p), math.inf)  # there is nothing to fit
+            evaluate_all(opt, n_iter, np.ndarray.tobytes, evaluate)
 
-        best = min(found, key=known.__getitem__)
-        self.support_ = _mask(best)
-        self.n_features_ = int(self.support_.sum())
-        self.best_score_ = -known[best][0]
         self.cv_results_ = _results(found)
+        scores, features = self.cv_results_["mean_test_score"], self.cv_results_["n_features"]
+        best = np.lexsort((features, -scores))[0]  # NaN is sorted last
+        self.support_ = self.cv_results_["support"][best]
+        self.n_features_ = int(features[best])
+        self.best_score_ = float(scores[best])
         return self
 
     def _routed(self, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is for the splits, and what is for fits and scores."""
-        from sklearn import get_config
-
+        """Return the parameters of the splitter, and those of fits and scores."""
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit", **params)
             return routed.splitter.split, {**routed.estimator.fit, **routed.scorer.score}
@@ -157,7 +189,13 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return {"groups": rest.pop("groups", None)}, rest
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Who gets what of `fit`'s parameters: the estimator's fit, the splitter and the scorer."""
+        """Return how the parameters of `fit` are routed to the estimator, the splitter and the scorer.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRouter
+            The routing.
+        """
         splitter = check_cv(self.cv, classifier=is_classifier(self.estimator))
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         return (
@@ -182,10 +220,15 @@ def _mask(subset: bytes) -> NDArray[np.bool_]:
     return np.frombuffer(subset, dtype=np.int8).astype(bool)
 
 
+def _cost(score: Any, features: int) -> float:
+    """Return the negated score. Features cost one unit in its last place each, which breaks ties and nothing else."""
+    return float(features * np.spacing(abs(score)) - score)
+
+
 def _score(
     estimator: Any, X: Any, y: Any, mask: NDArray[np.bool_], split: Any, scorer: Any, params: dict[str, Any]
 ) -> float | Exception:
-    """Of one fit, on the features of a mask."""
+    """Return the score of one fit on the features of a mask, or the exception that it raised."""
     try:
         each = cross_validate(
             clone(estimator), X[:, mask], y, scoring=scorer, cv=[split], params=params, error_score="raise"
@@ -196,13 +239,13 @@ def _score(
 
 
 def _without_errors(scores: list[Any], strict: bool) -> list[float]:
-    """NaN for an exception; if `strict`, it is raised."""
+    """Return the scores with NaN for an exception, or raise it if `strict`."""
     for error in scores:
         if isinstance(error, Exception):
             if strict:  # all features, on which the estimator should work
                 raise error
-            said = f"{type(error).__name__}: {error}"
-            warnings.warn(f"a subset of the features ranks worst, since a fit failed: {said}", FitFailedWarning, 2)
+            message = f"{type(error).__name__}: {error}"
+            warnings.warn(f"a fit failed, so this subset of features ranks worst: {message}", FitFailedWarning, 2)
             break
     return [math.nan if isinstance(score, Exception) else score for score in scores]
 
@@ -216,20 +259,53 @@ def _results(found: dict[bytes, list[float]]) -> dict[str, NDArray[Any]]:
 
 
 class SearchCV(BaseSearchCV):  # type: ignore[misc]
-    """`RandomizedSearchCV` that learns from the candidates it has seen; its parameters and attributes are the same.
+    """Search for the parameters of an estimator that have the best cross-validated score.
 
-        SearchCV(SVC(), {"C": loguniform(1e-2, 1e3), "kernel": ["rbf", "poly"]}, n_iter=50).fit(X, y).best_params_
+    A drop-in replacement for `RandomizedSearchCV` that learns from the candidates evaluated so far. Its parameters,
+    methods and attributes are the same.
 
-    param_distributions   a dict from parameters to what they may be, or a list of such dicts. What may be written
-                          there: a list or array, where numbers count as ordered; a frozen distribution of
-                          `scipy.stats` that is uniform on a bounded range of integers or floats, or uniform in
-                          log scale; `Integer`, `Float` or `Choice` of this library.
-    n_iter                candidates at most: none is evaluated twice, so there may be fewer
-    n_jobs                fits that run at once. With more of them than folds, an iteration has more candidates.
-    refit                 with several scores, the name of the one to search for
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted with each candidate's parameters.
+    param_distributions : dict or list of dicts
+        Possible values by parameter. A value is a list or array, where three or more numbers count as ordered; a
+        frozen distribution of `scipy.stats` that is uniform on a bounded range of integers or floats, or uniform in
+        log scale; or an `Integer`, `Float` or `Choice` of this library. Of a list of dicts, a candidate has the
+        parameters of one.
+    n_iter : int, default=10
+        Maximum number of candidates. None is evaluated twice, so there may be fewer.
+    scoring : str, callable, list, tuple or dict, default=None
+        One or several scores, as for `RandomizedSearchCV`.
+    n_jobs : int, default=None
+        Number of fits that run at once. With more of them than folds, an iteration has more candidates.
+    refit : bool, str or callable, default=True
+        Whether to fit the best candidate to all data at the end. With several scores, the name of the one to search
+        for.
+    cv : int, splitter or iterable, default=None
+        Number of folds, a splitter, or the splits. They are drawn once and are the same for all candidates.
+    verbose : int, default=0
+        Verbosity, as for `RandomizedSearchCV`.
+    pre_dispatch : int or str, default="2*n_jobs"
+        Number of fits that are dispatched at once, as for `RandomizedSearchCV`.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the search.
+    error_score : "raise" or float, default=np.nan
+        Score of a fit that fails. A candidate with a failed fit ranks worst.
+    return_train_score : bool, default=False
+        Whether `cv_results_` has scores on the training data.
 
-    The splits of `cv` are drawn once, the same for all candidates. A candidate that cannot be fitted ranks worst.
-    The other parameters, and `fit`, are those of `RandomizedSearchCV`.
+    Examples
+    --------
+    >>> from scipy.stats import loguniform
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.svm import SVC
+    >>> from knobless.sklearn import SearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> space = {"C": loguniform(1e-2, 1e3), "kernel": ["rbf", "poly"]}
+    >>> search = SearchCV(SVC(), space, n_iter=20, random_state=0).fit(X, y)
+    >>> sorted(search.best_params_)
+    ['C', 'kernel']
     """
 
     def __init__(
@@ -265,45 +341,46 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
         n_iter, grid = count("n_iter", self.n_iter), Grid(self.param_distributions)
-        cv = Once(self._checked_cv_orig)
+        cv = FixedSplits(self._checked_cv_orig)
         results: dict[str, Any] = {}
         failed: list[dict[str, Any]] = []  # in all fits, and not in the results yet
         failure: ValueError | None = None
 
-        def evaluate(points: list[Any]) -> list[Cost]:
+        def evaluate(points: list[Any]) -> list[float]:
             nonlocal results, failure
             candidates = [grid.parameters(point) for point in points]
             try:
                 with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", NOT_FINITE, UserWarning)  # of all results, again and again
+                    warnings.filterwarnings("ignore", NOT_FINITE, UserWarning)  # repeated for all results each time
                     results = evaluate_candidates([*failed, *candidates], cv=cv)
             except ValueError as error:
-                # scikit-learn gives up where all fits of a call fail. A few candidates do not mean that all will:
-                # these are handed in again with the next, or there would be no trace of them in the results.
+                # scikit-learn ends a search if all fits of a call fail. A call has few candidates here: these are
+                # evaluated again along with the next ones, or they would be missing in the results.
                 if self.error_score == "raise" or "fits failed" not in str(error):
                     raise
                 failure = error
                 failed.extend(candidates)
-                return [WORST] * len(candidates)
+                return [math.nan] * len(candidates)
             failed.clear()
-            scores = results[self._sought(results)][-len(candidates) :]
-            return [(-score,) if score == score else WORST for score in scores.tolist()]
+            return [-score for score in results[self._sought(results)][-len(candidates) :].tolist()]
 
-        batch = math.ceil(effective_n_jobs(self.n_jobs) / self.n_splits_)
-        opt = Optimizer(grid.space, rng=_seed(self.random_state), batch=batch)
-        climb(opt, n_iter, grid.points, grid.point, {}, evaluate)
+        batch = math.ceil(joblib.effective_n_jobs(self.n_jobs) / self.n_splits_)
+        # Elitism converges before `n_iter` candidates on small spaces and is not measured to be better.
+        algorithm, seed = pbil_lambda(grid.space), _seed(self.random_state)
+        opt = Optimizer(grid.space, algorithm, rng=seed, batch=batch, deterministic=True)
+        evaluate_all(opt, n_iter, grid.point, evaluate)
 
         if failure is not None and not results:
             raise failure
         if failed:
-            said = f"the last {len(failed)} candidates failed in all fits and are not in cv_results_: {failure}"
-            warnings.warn(said, FitFailedWarning, 3)
+            message = f"the last {len(failed)} candidates failed in all fits and are not in cv_results_: {failure}"
+            warnings.warn(message, FitFailedWarning, 3)
         scores = results[self._sought(results)]
         if not np.isfinite(scores).all():
             warnings.warn(f"{NOT_FINITE}: {scores}", UserWarning, 3)
 
     def _sought(self, results: Mapping[str, Any]) -> str:
-        """The column of the scores to search for."""
+        """Return the name of the column with the scores to search for."""
         named = f"mean_test_{self.refit}"
         if named in results:
             return named
@@ -313,11 +390,11 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         return "mean_test_score"
 
 
-NOT_FINITE = "One or more of the test scores are non-finite"  # scikit-learn's words
+NOT_FINITE = "One or more of the test scores are non-finite"  # the message of scikit-learn
 
 
-class Once:
-    """A splitter's splits, drawn once: one that shuffles would draw others each time."""
+class FixedSplits:
+    """The splits of a splitter, drawn once: a splitter that shuffles draws others each time."""
 
     def __init__(self, cv: Any) -> None:
         self._cv = cv
@@ -330,9 +407,9 @@ class Once:
 
 
 class Parameter(NamedTuple):
-    """One parameter of an estimator: the variable that stands for it, and the options, if it is an index."""
+    """One parameter of an estimator: its variable, and its options if the variable is their index."""
 
-    variable: Choice | Integer | Float | None  # None for what cannot vary
+    variable: Choice | Integer | Float | None  # None if there is a single option
     options: Sequence[Any] | None
 
     def value(self, number: Any) -> Any:
@@ -340,10 +417,10 @@ class Parameter(NamedTuple):
 
 
 class Grid:
-    """`param_distributions` as a space. Of several dicts, a candidate has the parameters of one.
+    """The space of `param_distributions`. Of several dicts, a candidate has the parameters of one.
 
-    A point is told by the number of its dict, followed by the numbers of those parameters: what it has for the
-    other dicts is not seen.
+    A candidate is identified by the index of its dict, followed by the values of the variables of that dict: the
+    variables of the other dicts are inactive.
     """
 
     def __init__(self, given: Any) -> None:
@@ -361,18 +438,12 @@ class Grid:
             tree["dict"] = Choice(*range(max(len(dicts), 2)))
         self.space = Space.of(tree)
 
-    @property
-    def points(self) -> float:
-        """How many there are."""
-        variables = [[p.variable for p in each.values() if p.variable is not None] for each in self.dicts]
-        return sum(math.prod(variable.count for variable in each) for each in variables)
-
     def point(self, x: dict[Any, Any]) -> tuple[Any, ...]:
         i = x["dict"] if len(self.dicts) > 1 else 0
         return i, *(x.get((i, name), 0) for name in self.dicts[i])
 
     def parameters(self, point: tuple[Any, ...]) -> dict[str, Any]:
-        """What scikit-learn sees of it."""
+        """Return the parameters of the estimator."""
         each = zip(self.dicts[point[0]].items(), point[1:], strict=True)
         return {name: parameter.value(number) for (name, parameter), number in each}
 
@@ -388,10 +459,10 @@ def _parameter(name: str, given: Any) -> Parameter:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         expected = "a list, a distribution, or one Integer, Float or Choice"
         raise TypeError(f"{where}: expected {expected}, got {given!r}")
-    options: list[Any] = []
+    distinct: dict[Hashable, Any] = {}
     for option in given:
-        if not any(_alike(option, other) for other in options):
-            options.append(option)
+        distinct.setdefault(_identity(option), option)
+    options = list(distinct.values())
     if not options:
         raise ValueError(f"{where}: expected at least one option, got none")
     if len(options) == 1:
@@ -401,12 +472,21 @@ def _parameter(name: str, given: Any) -> Parameter:
     return Parameter(Choice(*range(len(options))), options)
 
 
+def _identity(option: Any) -> Hashable:
+    """Return what equal options of the same type have in common; that of lists and arrays is a digest."""
+    try:
+        hash(option)
+    except TypeError:
+        return type(option), joblib.hash(option)
+    return type(option), option
+
+
 def _is_number(option: Any) -> bool:
     return isinstance(option, Real) and not isinstance(option, (bool, np.bool_)) and math.isfinite(option)
 
 
 def _distribution(where: str, given: Any) -> Parameter:
-    """A range with its scale, told by quantiles: a distribution of any name may be uniform."""
+    """Return the range and scale of a distribution, by its quantiles: a distribution of any name may be uniform."""
     try:
         low, high = (float(bound) for bound in given.support())
         q = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
@@ -420,7 +500,7 @@ def _distribution(where: str, given: Any) -> Parameter:
             elif low > 0.0 and np.allclose(np.log(given.ppf(q)), math.log(low) + q * math.log(high / low)):
                 return Parameter(Float(low, high, log=True), None)
     except AttributeError:
-        pass  # not of scipy.stats: who knows what it draws
+        pass  # not a distribution of scipy.stats
     expected = "a distribution that is uniform, or uniform in log scale, on a bounded range"
     hint = "a range is also written Float(low, high, log=True) or Integer(low, high)"
     shown = getattr(getattr(given, "dist", None), "name", repr(given))
@@ -428,5 +508,5 @@ def _distribution(where: str, given: Any) -> Parameter:
 
 
 def _seed(random_state: Any) -> int:
-    """A seed from scikit-learn's kinds of random state: None, a number, a RandomState."""
+    """Return a seed for any random state of scikit-learn: None, an integer, a RandomState."""
     return int(check_random_state(random_state).randint(2**31 - 1))

@@ -1,11 +1,8 @@
-"""A page for a run: one HTML file with its pictures, numbers and every evaluation; and the same page, live.
-
-    report.write("run.sqlite", "run.html")
-    report.serve("run.sqlite")              # until Ctrl-C; see `watch.py`
+"""Reports: one HTML file with the plots, numbers and evaluations of a run, or the same page live.
 
 `page_data.py` collects the contents of the page as plain data; `page.py` puts them into `page.html` with `page.css` and
 `page.js`, which displays them. The page needs no network; a live page polls its own server for new rows. A journal may
-be an untrusted file: its text travels as JSON and is shown as text.
+be an untrusted file: its text is transferred as JSON and shown as text.
 """
 
 from __future__ import annotations
@@ -25,7 +22,25 @@ __all__ = ["serve", "write"]
 
 
 def write(run: Any, path: str | os.PathLike[str]) -> Path:
-    """The page of a journal (its path, a record or a `Trace`), complete in one file; returns where it is."""
+    """Write the report of a run to one HTML file.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record or Trace
+        Journal: its path, a record from `knobless.journal.read`, or a trace.
+    path : str or os.PathLike
+        Path of the file to write.
+
+    Returns
+    -------
+    pathlib.Path
+        Path of the file.
+
+    Examples
+    --------
+    >>> from knobless import report
+    >>> report.write("run.sqlite", "run.html")  # doctest: +SKIP
+    """
     path = Path(path)
     write_atomic(path, page(page_data(Trace.of(run))))
     return path

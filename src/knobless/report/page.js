@@ -1,5 +1,5 @@
 "use strict";
-// Shows the data of a run. All that comes from the journal becomes text nodes, never markup.
+// Displays the data of a run. Text from the journal becomes text nodes, never markup.
 
 // Data: arrays come as base64 of little-endian numbers.
 
@@ -22,7 +22,7 @@ function joined(a, b) {
   return both;
 }
 
-// Words.
+// Numbers and durations as text.
 
 const $ = (id) => document.getElementById(id);
 const whole = (n) => n.toLocaleString("en-US");
@@ -64,7 +64,7 @@ function drawn(tag, attributes, ...children) {
   return made;
 }
 
-// What is shown beside the pointer: a title, and pairs of a name and a value.
+// The tooltip: a title, and pairs of a name and a value.
 
 const tip = $("tip");
 
@@ -123,7 +123,7 @@ function path(xs, ys, at, step) {
 }
 
 class Chart {
-  // A picture in `host`, drawn anew when its size or its content changes.
+  // A chart in `host`, redrawn when its size or its content changes.
   // content: {x: [low, high], y: [low, high], layers: (at, room) => elements, look: (x) => {x, title, pairs, marks}}
   constructor(host) {
     this.host = host;
@@ -244,7 +244,7 @@ function colors() {
 }
 
 class HeatMap {
-  // Rows of θ from top to bottom, iterations from left to right; each iteration lasts until the next that is kept.
+  // Rows of θ from top to bottom, iterations from left to right; each column extends to the next iteration that is kept.
   constructor(host) {
     this.host = host;
     this.canvas = node("canvas");
@@ -316,7 +316,7 @@ class HeatMap {
 // Tables.
 
 class Table {
-  // The evaluations: a page of them at a time, in any order.
+  // The table of evaluations: one page at a time, sorted by any column.
   constructor() {
     this.size = 50;
     this.page = 0;
@@ -356,7 +356,7 @@ class Table {
     this.order = order.subarray(0, count);
     const { name, variable, down } = this.sorted, turn = down ? -1 : 1;
     const column = this.columns.find((c) => c.name === name && Boolean(c.variable) === Boolean(variable)) || this.columns[0];
-    if (column === this.columns[0]) {  // the order in which they came
+    if (column === this.columns[0]) {  // chronological order
       if (down) this.order.reverse();
     } else {
       const { data, per } = column, rank = ranks(column);
@@ -365,7 +365,7 @@ class Table {
         for (let k = 0; k < per; k++) {
           const u = key(a * per + k), v = key(b * per + k);
           if (u === v) continue;
-          if (Number.isNaN(u) || Number.isNaN(v)) {  // what is not there comes last
+          if (Number.isNaN(u) || Number.isNaN(v)) {  // missing values come last
             if (Number.isNaN(u) && Number.isNaN(v)) continue;
             return Number.isNaN(u) ? 1 : -1;
           }
@@ -398,7 +398,7 @@ class Table {
     for (const id of ["next", "last"]) $(id).disabled = this.page === this.pages - 1;
   }
 
-  worth(column) {  // a column where nothing is said
+  worth(column) {  // whether a column has any content
     return !["seconds", "worker", "failure"].includes(column.name) || column.variable || column.data.some((v) => (column.labels ? v > 0 : !Number.isNaN(v)));
   }
 
@@ -420,7 +420,7 @@ function isNumber(column) {
   return !column.labels && !column.bits && !column.time && column.per === 1;
 }
 
-function ranks(column) {  // of labels, in the order of the alphabet
+function ranks(column) {  // of labels, in alphabetical order
   if (!column.labels) return null;
   const order = column.labels.map((label, i) => i).sort((a, b) => (column.labels[a] < column.labels[b] ? -1 : 1));
   const rank = new Array(order.length);
@@ -511,7 +511,7 @@ function entries(each, texts, other) {
   if (!texts.length) return node("td", {}, "none");
   const rest = each.count > texts.length ? ` … and ${whole(each.count - texts.length)} more` : "";
   if (!each.bits) return node("td", {}, texts.join(", ") + rest);
-  // Bits that differ from the other point's stand out.
+  // Bits that differ from those of the other point are highlighted.
   const parts = texts.map((text, i) => (other.length && text !== other[i] ? node("span", { className: "off" }, text) : text));
   return node("td", { className: "bits" }, ...parts, rest);
 }
@@ -583,7 +583,7 @@ function show(run) {
   }
   drawConfiguration(run);
   drawFailures(run);
-  $("left-out").textContent = run.pending_ids ? `${whole(run.pending_ids)} variables are too wide for this table; the journal has them.` : "";
+  $("left-out").textContent = run.leftOut ? `${whole(run.leftOut)} variables are too wide for this table and are in the journal only.` : "";
   $("facts").replaceChildren(...run.facts.flatMap(([name, text]) => [node("dt", {}, name), node("dd", {}, text)]));
 }
 
@@ -592,7 +592,7 @@ function legend() {
   $("values-legend").append(...words.map(([kind, text]) => node("span", { className: `of-${kind}` }, text)));
 }
 
-// Live: asks for what is new, less often where answers take long, and not while nobody looks.
+// Live reports: polls for new rows, less often if answers take long, and not while the page is hidden.
 
 const live = { run: 0, rows: -1, ended: NaN, error: "" };
 
@@ -632,7 +632,7 @@ function start() {
   if (run) {
     show(run);
   } else {
-    table.sorted.down = true;  // what is new comes first
+    table.sorted.down = true;  // newest first
     poll();
   }
 }

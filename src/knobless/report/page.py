@@ -1,7 +1,7 @@
-"""The page as one text: `page.html` with its style, its script and the data filled in.
+"""The page as one text: `page.html` with the style, the script and the data filled in.
 
-It names the hashes of its style and its script, and a browser then runs no other: what a stranger has written into a
-journal could not run even if it were taken for markup.
+Its content security policy has the hashes of its own style and script, so a browser runs no others: text in an
+untrusted journal could not run even if it were taken for markup.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 
 
 def page(data: dict[str, Any] | None) -> str:
-    """The page with these data in it; with None it asks for them where it came from, again and again."""
+    """Return the page with these data; with None, the page polls its server for them."""
     parts = files(__package__)
     style, script = ((parts / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; "
         f"connect-src {'none' if data else 'self'!r}; base-uri 'none'; form-action 'none'"
     )
-    # In a script element, only a < can end it.
+    # Only a < can end a script element.
     words = json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
     title = html.escape(f"{data['name']} · knobless" if data else "knobless watch")
     filled = (parts / "page.html").read_text(encoding="utf-8")
     for name, text in (("policy", policy), ("title", title), ("style", style), ("data", words), ("script", script)):
-        before, mark, after = filled.partition(f"<!--{name}-->")  # once, and never in what was filled in before
+        before, mark, after = filled.partition(f"<!--{name}-->")  # once, and never in text filled in before
         filled = before + text + after if mark else filled
     return filled
 

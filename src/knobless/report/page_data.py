@@ -1,7 +1,7 @@
-"""What is on the page, as plain data: the numbers of a `Trace`, packed so that many rows stay few bytes.
+"""The contents of the page as plain data: the numbers of a `Trace`, packed to few bytes per row.
 
-An array is `{"f8": …}`, `{"i4": …}` or `{"u1": …}`, its bytes little-endian in base64: exact, short, and read by a
-browser in no time. A column of the table has `per` entries a row. What comes from the journal stays text.
+An array is `{"f8": …}`, `{"i4": …}` or `{"u1": …}`: its little-endian bytes in base64, which are exact, short and fast
+to read in a browser. A column of the table has `per` entries per row. Text from the journal stays text.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from knobless.space.variables import Binary, Choice, Variable
 from .marginals import Marginal, full, labels, marginals_at
 from .trace import Trace
 
-FATES = ("", "evaluated", "given up", "added", "failed")
+FATES = ("", "evaluated", "cancelled", "added", "failed")
 FAILED = 4
-WIDTH = 256  # bytes a row for the variables in the table; beyond, the journal has them
-LONG = 4000  # characters of what a failure said, the last ones
+WIDTH = 256  # bytes per row for the variables in the table; wider ones are left out
+LONG = 4000  # characters shown of a failure, the last ones
 ENTRIES = 2048  # of arrays and scalars together, shown in the configurations
 
 
 def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
-    """All of it, but of the table only the rows from `since` on."""
+    """Return all contents, with the rows of the table from `since` on."""
     steps = trace.steps
     names, iterations, theta_history = trace.theta_history
     told = int(trace.calls[-1]) if len(trace) else 0
@@ -41,7 +41,7 @@ def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
         "facts": _facts(trace),
         "budget": _budget(trace),
         "calls": told,
-        "failed": sum(saying.times for saying in trace.failure_messages),
+        "failed": sum(each.times for each in trace.failure_messages),
         "rows": len(trace),
         "since": since,
         "times": packed(_times(trace)),
@@ -67,21 +67,21 @@ def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
             for text, times, first in trace.failure_messages
         ],
         "columns": _columns(trace, since),
-        "pending_ids": len(trace.space.columns()) - len(_shown(trace)),
+        "leftOut": len(trace.space.columns()) - len(_shown(trace)),
     }
 
 
 def packed(numbers: Any) -> dict[str, str]:
-    """An array in the words of JSON."""
+    """Return an array as JSON data."""
     array = np.asarray(numbers)
     kind = "u1" if array.dtype == np.uint8 else "i4" if array.dtype.kind == "i" else "f8"
-    if kind == "i4" and array.size and max(-array.min(), array.max()) >= 2**31:  # in a stranger's journal
+    if kind == "i4" and array.size and max(-array.min(), array.max()) >= 2**31:  # possible in an untrusted journal
         kind = "f8"
     return {kind: base64.b64encode(array.astype(f"<{kind}").tobytes()).decode()}
 
 
 def _facts(trace: Trace) -> list[tuple[str, str]]:
-    """What the run is, in words."""
+    """Return the description of the run as pairs of text."""
     algorithm = trace.identity.algorithm if trace.algorithm is None else algorithm_data(trace.algorithm)
     facts = [
         ("space", repr(trace.space)),
@@ -100,7 +100,7 @@ def _budget(trace: Trace) -> int | None:
 
 
 def _times(trace: Trace) -> list[float]:
-    """Of the first start, or end where no start is known, and of the last end."""
+    """Return the time of the first start (the first end, if no start is known) and that of the last end."""
     started, ended = np.array(trace.started), np.array(trace.ended)
     known = np.concatenate([started, ended])
     known = known[np.isfinite(known)]
@@ -116,13 +116,13 @@ def _marginal(each: Marginal, theta: Array) -> dict[str, Any]:
     if not each.labels:
         return {"name": each.name, "span": packed(each.span(theta)), "values": packed(each.quantiles(theta))}
     p = each.probabilities(theta)
-    shown = np.sort(np.argsort(-p)[:64])  # of very many options the probable ones
+    shown = np.sort(np.argsort(-p)[:64])  # the most probable ones, if there are more
     bit = isinstance(each.variable, Binary)
     return {"name": each.name, "bit": bit, "labels": [each.labels[i] for i in shown], "p": packed(p[shown])}
 
 
 def _configuration(trace: Trace) -> list[dict[str, Any]]:
-    """Each variable's value in the best point and in the most probable one, and how probable that is."""
+    """Return the value of each variable in the best and in the most probable point, with its probability."""
     best, mode, theta, left = trace.best, trace.mode, trace.theta, ENTRIES
     found = []
     for name, variable, where in trace.space.columns():
@@ -145,13 +145,13 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _texts(variable: Variable, code: Points) -> list[str]:
-    """The values as people write them."""
+    """Return the values as text."""
     words = labels(variable)
     return [words[int(i)] for i in code] if words else [repr(value) for value in variable.values(code).tolist()]
 
 
 def _certainty(each: Marginal, theta: Array) -> list[float]:
-    """The probability of the most probable option; or the two values between which 68 % lie."""
+    """Return the probability of the most probable option, or the two values between which 68 % lie."""
     return [float(each.probabilities(theta).max())] if each.labels else list(each.quantiles(theta)[1:])
 
 
@@ -164,13 +164,13 @@ def _tail(text: str) -> str:
 
 def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
     fates = np.array(trace.fates[since:], dtype=np.uint8)
-    said = np.array(trace.failure_index[since:], dtype=np.int64)
+    failures = np.array(trace.failure_index[since:], dtype=np.int64)
     started, ended = np.array(trace.started[since:]), np.array(trace.ended[since:])
-    last = [saying.text.strip().rpartition("\n")[2][-300:] for saying in trace.failure_messages]
+    last = [each.text.strip().rpartition("\n")[2][-300:] for each in trace.failure_messages]
     codes = trace.codes(since)
     return [
         _column("call", np.where(fates == TOLD, trace.calls[since:], 0), zero=""),
-        _column("fate", np.where(said >= 0, FAILED, fates).astype(np.uint8), labels=FATES),
+        _column("fate", np.where(failures >= 0, FAILED, fates).astype(np.uint8), labels=FATES),
         _column("value", np.array(trace.values[since:], dtype=float)),
         *(_variable(name, variable, codes[:, where]) for name, variable, where in _shown(trace)),
         _column("iteration", np.array(trace.iterations[since:], dtype=np.int64)),
@@ -178,7 +178,7 @@ def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
         _column("seconds", ended - started, rough=True),
         _column("ended", ended, time=True),
         _column("worker", np.array(trace.workers[since:], dtype=np.int64), labels=list(trace.worker_names)),
-        _column("failure", said + 1, labels=["", *last]),
+        _column("failure", failures + 1, labels=["", *last]),
     ]
 
 
@@ -187,7 +187,7 @@ def _column(name: str, data: NDArray[Any], per: int = 1, **more: Any) -> dict[st
 
 
 def _shown(trace: Trace) -> list[tuple[str, Variable, slice]]:
-    """The variables that the table has room for."""
+    """Return the variables that fit into the table."""
     found, room = [], WIDTH
     for name, variable, where in trace.space.columns():
         n = variable.n or 1

@@ -1,8 +1,8 @@
-"""The page of a run that goes on, served on this machine alone.
+"""A live report, served on this machine only.
 
-The browser asks for what is new; a `Follower` then looks into the journal, which never keeps the run from writing.
-Whoever asks must name this very server as its host: a page from elsewhere, which may make a browser connect to it under
-a name of its own, gets nothing.
+The page polls for new rows; a `Follower` then reads them from the journal, which never blocks the run that writes it. A
+request must name this server in its Host header: a page from elsewhere that makes the browser connect under another
+host name (DNS rebinding) is refused.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from .page_data import page_data
 from .trace import Trace
 
 HERE = "127.0.0.1"
+HTTP_PORT = 80
 SECOND = 10**9  # in nanoseconds
 
 
 class Follower:
-    """A journal's data as often as they are asked for, reading what is new alone."""
+    """The page data of a journal, updated by reading new rows only."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
         self._trace: Trace | None = None
         self._seen: object = None
-        self._run = 0  # counts up when the journal turns out to be another run's
+        self._run = 0  # incremented when the journal has become that of another run
 
     def data(self, run: int, since: int) -> dict[str, Any]:
-        """With the rows from `since` on, if the run is the one that the browser knows, or else all of them."""
+        """Return the rows from `since` on, or all rows if `run` is not the current one."""
         with self._lock:
             trace = self._followed()
             known = run == self._run and 0 <= since <= len(trace)
@@ -48,10 +49,10 @@ class Follower:
             return page_data(trace, since if known else 0) | {"run": self._run}
 
     def _followed(self) -> Trace:
-        """Up to date. The journal is opened only if it has changed since, or so lately that a clock may not tell."""
+        """Return the trace, updated. An unchanged journal is not opened, unless a coarse clock may hide a change."""
         state = [_state(self.path), _state(self.path.with_name(self.path.name + "-wal"))]
         lately = time.time_ns() - max(changed for _, _, changed in state) < 2 * SECOND
-        trace, self._trace = self._trace, None  # part of a chunk would stay, if it cannot be read
+        trace, self._trace = self._trace, None  # an error while reading leaves it incomplete
         if trace is None or lately or state != self._seen:
             with read(self.path) as record:
                 if trace is None or not trace.follow(record):
@@ -62,7 +63,7 @@ class Follower:
 
 
 def _state(path: Path) -> tuple[int, int, int]:
-    """What changes when something is written: which file it is, its size, and when it was written."""
+    """Return what changes when a file is written: its inode, size and modification time."""
     try:
         found = path.stat()
     except OSError:
@@ -71,7 +72,17 @@ def _state(path: Path) -> tuple[int, int, int]:
 
 
 def serve(path: str | os.PathLike[str], port: int = 0, ready: Callable[[str], object] = lambda address: None) -> None:
-    """Serves the page of the journal until Ctrl-C; `ready` gets its address. Port 0 is any that is free."""
+    """Serve the live report of a journal until interrupted by Ctrl-C.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        Path of the journal. It need not exist yet.
+    port : int, default=0
+        Port on 127.0.0.1. 0 stands for any free port.
+    ready : Callable[[str], object], optional
+        Called with the address of the page once the server accepts connections.
+    """
     with server(path, port) as http:
         ready(f"http://{HERE}:{http.server_port}/")
         try:
@@ -81,7 +92,7 @@ def serve(path: str | os.PathLike[str], port: int = 0, ready: Callable[[str], ob
 
 
 def server(path: str | os.PathLike[str], port: int = 0) -> ThreadingHTTPServer:
-    """The server, bound to its port; the journal need not be there yet."""
+    """Return a server bound to its port."""
     follower = Follower(path)
 
     class Handler(_Handler):
@@ -92,23 +103,33 @@ def server(path: str | os.PathLike[str], port: int = 0) -> ThreadingHTTPServer:
     return http
 
 
+def host_headers(port: int) -> set[str]:
+    """Return the Host headers of this server; browsers omit the default port."""
+    names = {HERE, "localhost"}
+    return {f"{name}:{port}" for name in names} | (names if port == HTTP_PORT else set())
+
+
 class _Handler(BaseHTTPRequestHandler):
-    """Two things to get: the page, and its data."""
+    """Answers requests for the page and for its data."""
 
     journal: Follower
     server: ThreadingHTTPServer
 
     def do_GET(self) -> None:
-        if self.headers.get("Host") not in {f"{name}:{self.server.server_port}" for name in (HERE, "localhost")}:
-            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "This server answers to its own address alone.")
+        if self.headers.get("Host") not in host_headers(self.server.server_port):
+            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "Host: expected the address of this server.")
             return
-        url = urlsplit(self.path)
+        try:
+            url = urlsplit(self.path)
+        except ValueError:
+            self._answer(HTTPStatus.BAD_REQUEST, "text/plain", "Malformed URL.")
+            return
         if url.path == "/":
             self._answer(HTTPStatus.OK, "text/html", page(None))
         elif url.path == "/data":
             self._data(parse_qs(url.query))
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "There is nothing here.")
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "Not found.")
 
     def _data(self, query: dict[str, list[str]]) -> None:
         try:
@@ -117,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         except JournalError as error:
             answer = {"error": str(error)}
         except ValueError:
-            self._answer(HTTPStatus.BAD_REQUEST, "text/plain", "run and since: expected whole numbers.")
+            self._answer(HTTPStatus.BAD_REQUEST, "text/plain", "run, since: expected integers.")
             return
         self._answer(HTTPStatus.OK, "application/json", json.dumps(answer, allow_nan=False, separators=(",", ":")))
 
@@ -138,4 +159,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: what is asked for is of no interest."""
+        """Write no log of requests."""

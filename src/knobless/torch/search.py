@@ -1,8 +1,8 @@
-"""θ on the device where the weights are: Algorithm 1 in tensors, for many independent trials at once.
+"""Algorithm 1 in tensors, for many independent trials at once, with θ on the device of the weights.
 
-`Search` is the shell here, as `Optimizer` is around the core: an `nn.Module` whose buffers hold the state and which
-alone changes it. Nothing is ever read back to the host, so that a whole training step with it can be recorded in a
-CUDA graph. Trials whose iterations have different lengths sit side by side: each closes its own when it has its λ.
+`Search` is an `nn.Module` whose buffers hold the state; like `Optimizer` for the core, it is the only object that
+changes. Nothing is copied to the host, so that a training step can be recorded in a CUDA graph. The iterations of
+trials may have different lengths: each trial closes its own when it has λ losses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .families import in_tensors
 
 
 class State(NamedTuple):
-    """What is carried from iteration to iteration, one row a trial: the core's `State` and `Signal` together."""
+    """The state of the algorithm, with one row per trial: `State` and `Signal` of the core in one."""
 
     theta: Tensor
     s: Tensor
@@ -39,17 +39,34 @@ class State(NamedTuple):
 
 
 class Search(nn.Module):
-    """Samples architectures, takes their losses, and moves θ.
+    """Sample architectures and learn from their losses.
 
-        search = Search(Binary(31))
-        masks = search.ask(2)                     # 2 architectures, one row each: 0 or 1 for a bit, else an option
-        search.tell(masks, losses)                # 2 losses
-        search.mode                               # the most probable architecture
+    Parameters
+    ----------
+    space : Space, Binary, Choice, or a list or dict of these
+        Search space of the architectures.
+    algorithm : IGO, optional
+        Algorithm, such as `pbil_lambda(space)`. By default, PBIL-ε.
+    trials : int, optional
+        Number of independent searches. If given, all shapes have one more dimension in front.
+    rng : int or numpy.random.Generator, optional
+        Seed of the random numbers.
 
-    `algorithm` is a value of the core such as `pbil_lambda(space)`; None is PBIL-ε. With `trials` all shapes have
-    one more dimension in front, one independent search each. `rng` is a seed or a numpy Generator. A trial's
-    iteration closes when it has the λ losses it needs; losses beyond them in the same `tell` are left out. Like any
-    module it is moved with `.to(...)`, and its `state_dict` has all that is needed to go on exactly.
+    Notes
+    -----
+    A trial's iteration closes when it has λ losses; further losses in the same `tell` are ignored. Like any module, a
+    search is moved by `.to(...)`, and its `state_dict` has the complete state: a search that loads it continues as the
+    one that saved it.
+
+    Examples
+    --------
+    >>> from knobless import Binary
+    >>> from knobless.torch import Search
+    >>> search = Search(Binary(31), rng=0)
+    >>> masks = search.ask(2)  # one row per architecture: 0 or 1 for a bit, else the index of an option
+    >>> search.tell(masks, masks.sum(1))  # one loss per row
+    >>> search.mode.shape
+    torch.Size([31])
     """
 
     theta: Tensor
@@ -71,40 +88,40 @@ class Search(nn.Module):
         if not isinstance(self.algorithm, IGO):
             raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
         if self.algorithm.family != family:
-            raise ValueError("algorithm: expected one made for this very space, such as pbil_lambda(space)")
+            raise ValueError("algorithm: expected one made for this space, such as pbil_lambda(space)")
         if not isinstance(self.algorithm.preference, (Quartiles, Truncation)):
             raise TypeError(f"algorithm: expected a preference by rank, got {self.algorithm.preference!r}")
         if self.algorithm.elitism != NO_ELITISM:
             raise TypeError(f"algorithm: expected one without elitism, got {self.algorithm.elitism!r}")
         rows = 1 if trials is None else positive_int("trials", trials)
         self._lead = () if trials is None else (rows,)
-        self._words = family.words  # looked up here: torch.compile does not enter the lock of a cached property
+        self._words = family.words  # evaluated here: torch.compile does not support the lock of a cached property
         state = self.algorithm.init()
         capacity = most_samples(self.algorithm.adaptation)
-        spend(self.algorithm.adaptation, torch.ones(1))  # TypeError now if it cannot be done
+        spend(self.algorithm.adaptation, torch.ones(1))  # raises a TypeError now if the adaptation is not supported
         key = np.array(keys(rng, rows), dtype=np.uint64).view(np.int64)
         kind = torch.get_default_dtype()
         for name, value in (("theta", state.theta), ("s", state.signal.s)):
             self.register_buffer(name, torch.tensor(np.tile(value, (rows, 1)), dtype=kind))
         for name, number in (("gamma", state.signal.gamma), ("lam_r", state.signal.lam_r)):
             self.register_buffer(name, torch.full((rows,), number, dtype=kind))
-        self.register_buffer("key", torch.tensor(key))  # of a trial's stream
+        self.register_buffer("key", torch.tensor(key))  # of the stream of a trial
         self.register_buffer("drawn", torch.zeros(rows, dtype=torch.int64))  # points so far
-        # The iteration under way. One row more than it can have takes what is told beyond λ.
+        # The current iteration. One more row than its maximum takes the losses beyond λ.
         self.register_buffer("told", torch.zeros(rows, dtype=torch.int64))
         self.register_buffer("x", self._family.mode(self.theta)[:, None].repeat(1, capacity + 1, 1))
         self.register_buffer("f", torch.zeros(rows, capacity + 1, dtype=kind))
 
-    # What one may look at.
+    # State.
 
     @property
     def state(self) -> State:
-        """The buffers themselves."""
+        """The buffers, not copied."""
         return State(self.theta, self.s, self.gamma, self.lam_r)
 
     @property
     def lam(self) -> Tensor:
-        """Samples in this iteration."""
+        """Number of samples in this iteration."""
         return self._shaped(spend(self.algorithm.adaptation, self.lam_r)[0])
 
     @property
@@ -121,21 +138,51 @@ class Search(nn.Module):
         trials = f", trials={self._lead[0]}" if self._lead else ""
         return f"{self.x.shape[-1]} variables, {_named(self.algorithm.adaptation)}{trials}"
 
-    # What one does.
+    # Ask and tell.
 
     def ask(self, k: int = 1) -> Tensor:
-        """k architectures from P_θ in each trial."""
+        """Sample architectures from P_θ.
+
+        Parameters
+        ----------
+        k : int, default=1
+            Number of architectures per trial.
+
+        Returns
+        -------
+        torch.Tensor
+            Architectures, shape (k, variables).
+        """
         u = uniforms(self.key, self.drawn, positive_int("k", k), self._words)
         self.drawn += k
         return self._shaped(self.draw(u))
 
     def draw(self, u: Tensor) -> Tensor:
-        """The architectures that 32-bit uniforms stand for, [trials, k, variables]."""
+        """Return the architectures of given random numbers.
+
+        Parameters
+        ----------
+        u : torch.Tensor
+            32-bit uniforms, shape (trials, k, words).
+
+        Returns
+        -------
+        torch.Tensor
+            Architectures, shape (trials, k, variables).
+        """
         return self._family.draw(self.theta, u)
 
     @torch.no_grad()
     def tell(self, masks: Tensor, losses: Tensor) -> None:
-        """The losses of architectures that were asked for; NaN and inf rank worst."""
+        """Learn from the losses of architectures.
+
+        Parameters
+        ----------
+        masks : torch.Tensor
+            Architectures, as `ask` has returned them.
+        losses : torch.Tensor
+            One loss per architecture. NaN and inf rank worst.
+        """
         x, f = self._rows(masks, losses)
         lam, _ = spend(self.algorithm.adaptation, self.lam_r)
         place = self.told[:, None] + torch.arange(x.shape[1], device=x.device)
@@ -149,26 +196,26 @@ class Search(nn.Module):
         if closing.device.type == "cpu" and not torch.compiler.is_compiling():
             if not closing.any():
                 return
-            # In whole blocks, so that sums are taken in the same order whatever the trials beside need.
+            # In whole blocks, so that the order of summation does not depend on the other trials.
             needed = -(-int(lam.max()) // 64) * 64
             x, f = x[:, :needed], f[:, :needed]
         for old, new in zip(self.state, learn(self.algorithm, self._family, self.state, x, f, lam), strict=True):
             old.copy_(torch.where(closing if new.dim() == 1 else closing[:, None], new, old))
         self.told.masked_fill_(closing, 0)
 
-    # How it is done.
+    # Internals.
 
     def _rows(self, masks: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
-        """Both with the dimension of the trials in front."""
+        """Return both with the dimension of the trials in front, after checks."""
         lead = self._lead
         for name, given in (("masks", masks), ("losses", losses)):
             if not isinstance(given, Tensor):
                 raise TypeError(f"{name}: expected a tensor, got {given!r}")
         if masks.is_floating_point():
-            raise TypeError(f"masks: expected integers, as asked for, got {masks.dtype}")
+            raise TypeError(f"masks: expected integers, as returned by ask, got {masks.dtype}")
         if masks.shape[:-2] != lead or masks.shape[-1] != self.x.shape[-1] or masks.dim() != len(lead) + 2:
             expected = [*lead, "k", self.x.shape[-1]]
-            raise ValueError(f"masks: expected the shape {expected}, as asked for, got {list(masks.shape)}")
+            raise ValueError(f"masks: expected the shape {expected}, as returned by ask, got {list(masks.shape)}")
         if losses.shape != masks.shape[:-1]:
             raise ValueError(f"losses: expected the shape {list(masks.shape[:-1])}, got {list(losses.shape)}")
         return masks.reshape(-1, *masks.shape[-2:]).to(self.x), losses.reshape(-1, masks.shape[-2]).to(self.f)
@@ -177,11 +224,23 @@ class Search(nn.Module):
         return value if self._lead else value[0]
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the state belongs to."""
+        """Return the space and the algorithm that the state belongs to.
+
+        Returns
+        -------
+        dict
+            Description of both.
+        """
         return {"space": space_data(self.space), "algorithm": algorithm_data(self.algorithm)}
 
     def set_extra_state(self, state: Any) -> None:
-        """It has been compared, before anything was loaded."""
+        """Do nothing: the description was compared before anything was loaded.
+
+        Parameters
+        ----------
+        state : dict
+            Description of the space and the algorithm.
+        """
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         theirs = state_dict.get(f"{prefix}_extra_state")
@@ -192,14 +251,14 @@ class Search(nn.Module):
 
 
 def learn(algorithm: IGO, family: Any, state: State, x: Tensor, f: Tensor, lam: Tensor) -> State:
-    """Lines 4 to 15 of Algorithm 1, the core's `IGO.tell`, for the first λ points of each trial."""
+    """Return the next state: lines 4 to 15 of Algorithm 1, as `IGO.tell`, for the first λ points of each trial."""
     theta, s, gamma, lam_r = state
     w = weights(algorithm.preference, f, lam)  # lines 4-6
     inside = torch.arange(w.shape[1], device=w.device) < lam[:, None]
     told = ((w != w[:, :1]) & inside).any(1)  # lines 7-9
     share = w / lam[:, None]
     gradient = family.average(share, x) - share.sum(1, keepdim=True) * theta  # line 10
-    noise = (algorithm.family.dim * (share * share).sum(1)).sqrt()  # its length if f told nothing
+    noise = (algorithm.family.dim * (share * share).sum(1)).sqrt()  # its length for uninformative values
     _, eps = spend(algorithm.adaptation, lam_r)
     moved = family.move(theta, eps[:, None] * gradient)  # line 11
     if isinstance(algorithm.adaptation, SNR):
@@ -218,7 +277,7 @@ def learn(algorithm: IGO, family: Any, state: State, x: Tensor, f: Tensor, lam: 
 
 
 def weights(preference: Preference, f: Tensor, lam: Tensor) -> Tensor:
-    """The preference's weights of the first λ values of each trial, ties sharing theirs, and 0 after them."""
+    """Return the weights of the first λ values of each trial, shared by ties, and 0 for the others."""
     lam = lam[:, None]
     inside = torch.arange(f.shape[1], device=f.device) < lam
     f = torch.where(inside & (f == f), f, torch.inf)
@@ -232,13 +291,13 @@ def weights(preference: Preference, f: Tensor, lam: Tensor) -> Tensor:
 
 
 def _cumulated(preference: Preference, rank: Tensor, lam: Tensor, mu: Any) -> Tensor:
-    """The summed weights of the ranks below this one, in units of λ/μ."""
+    """Return the sum of the weights of lower ranks, in units of λ/μ."""
     best = rank.clamp(max=mu) if isinstance(mu, int) else torch.minimum(rank, mu)
     return best if isinstance(preference, Truncation) else best - (rank - lam + mu).clamp(min=0)
 
 
 def spend(adaptation: Adaptation, lam_r: Tensor) -> tuple[Tensor, Tensor]:
-    """λ and ε in force, one a trial."""
+    """Return λ and ε of each trial."""
     if isinstance(adaptation, Fixed):
         return torch.full_like(lam_r, adaptation.lam, dtype=torch.int64), torch.full_like(lam_r, adaptation.eps)
     if isinstance(adaptation, SNR) and adaptation.spend is samples:
@@ -250,20 +309,20 @@ def spend(adaptation: Adaptation, lam_r: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def most_samples(adaptation: Adaptation) -> int:
-    """The largest λ, which must be known so that there is room for it."""
+    """Return the largest λ, for which memory is allocated."""
     if isinstance(adaptation, Fixed):
         return adaptation.lam
     if isinstance(adaptation, SNR) and adaptation.spend is steps:
         return adaptation.lam_min
     if isinstance(adaptation, SNR) and adaptation.lam_max < 2**31:
         return round(adaptation.lam_max)
-    raise TypeError(f"algorithm: expected one with a bound on λ, so that there is room for it, got {adaptation!r}")
+    raise TypeError(f"algorithm: expected one with a bound on λ, got {adaptation!r}")
 
 
 def uniforms(key: Tensor, drawn: Tensor, k: int, words: int) -> Tensor:
     """Return the rows of `Stream.uniforms` that follow the `drawn` ones, [trials, k, words].
 
-    64-bit integers wrap around in torch as they should; what is missing is a shift that brings in zeros.
+    64-bit integers wrap around in torch, as required; only a logical right shift is missing.
     """
     half = (words + 1) // 2
     row = drawn[:, None] + torch.arange(k, device=drawn.device)
@@ -280,7 +339,7 @@ def _shifted(z: Tensor, bits: int) -> Tensor:
 
 
 def _named(value: Any) -> str:
-    """A value of the core as text that is the same in every process."""
+    """Return a value of the core as text that is the same in every process."""
     if is_dataclass(value):
         inner = ", ".join(f"{field.name}={_named(getattr(value, field.name))}" for field in fields(value))
         return f"{type(value).__name__}({inner})"
