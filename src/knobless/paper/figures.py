@@ -29,13 +29,13 @@ def axes(*titles: str, height: float = 4.2, columns: int | None = None) -> tuple
     return figure, panels
 
 
-def save(figure: Figure, path: Path) -> Path:
+def save_figure(figure: Figure, path: Path) -> Path:
     """Writes it; returns where."""
     figure.savefig(path)
     return path
 
 
-def hitting_times(
+def plot_hitting_times(
     ax: Axes, samples: Sequence[tuple[int, Sample]], cap: Callable[[int], float], label: str, color: str, place: int = 0
 ) -> None:
     """Log-log: the median and the inter-quartile band; crosses at the cap with the number of trials cut off there.
@@ -58,7 +58,7 @@ def hitting_times(
     ax.set(xscale="log", yscale="log", xlabel="n", ylabel="calls to the optimum")
 
 
-def over_time(ax: Axes, x: Array, curves: Array, label: str, color: str) -> None:
+def plot_over_time(ax: Axes, x: Array, curves: Array, label: str, color: str) -> None:
     """The median of the curves, one row a trial, and their inter-quartile band."""
     low, middle, high = (
         np.array([quantile(c[~np.isnan(c)], q) if (~np.isnan(c)).any() else np.nan for c in curves.T])
@@ -68,6 +68,6 @@ def over_time(ax: Axes, x: Array, curves: Array, label: str, color: str) -> None
     ax.plot(x, middle, color=color, linewidth=1.4, label=label)
 
 
-def theta_history(count: int) -> list[str]:
+def ordered_colors(count: int) -> list[str]:
     """Colours for an ordered series."""
     return [to_hex(colormaps["viridis"](0.92 * i / max(count - 1, 1))) for i in range(count)]

@@ -22,7 +22,7 @@ figure { margin: 1.5rem 0; } img { max-width: 100%; } figcaption { color: #555; 
 CLASSES = {True: "yes", False: "no", None: "open"}
 
 
-def write(reports: Sequence[Report], path: Path) -> Path:
+def write_page(reports: Sequence[Report], path: Path) -> Path:
     """The page, complete in one file."""
     held = [claim.holds for report in reports for claim in report.claims]
     counts = f"{held.count(True)} of {len(held)} claims hold, {held.count(False)} do not, {held.count(None)} are open."

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from knobless.core.types import Array
 from knobless.space.variables import Binary
 
-Bits = NDArray[np.int8]
+BitArray = NDArray[np.int8]
 Flat = tuple[str, NDArray[np.int64], Array]
 
 BLOCK = 2**19  # bytes of a work array: it stays in the cache, and a large batch takes no gigabytes
@@ -56,11 +56,11 @@ class Problem(ABC):
         return of_kernel(self.n, *self.flat()) if hasattr(self, "flat") else None
 
     @abstractmethod
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         """The cost of each row of a C-contiguous int8 array of n columns."""
 
 
-def bits(x: Any, n: int) -> Bits:
+def bits(x: Any, n: int) -> BitArray:
     """`x` as a C-contiguous int8 array of one point or of rows of n."""
     x = np.asarray(x)
     if x.ndim not in (1, 2) or x.shape[-1] != n:
@@ -87,7 +87,7 @@ def weigh(weights: Array, holds: NDArray[Any]) -> Array:
     return terms.cumsum(axis=0)[-1] if terms.shape[1] == 1 else terms.sum(axis=0)
 
 
-def in_blocks(costs: Callable[[Bits], Array], x: Bits, width: int) -> Array:
+def in_blocks(costs: Callable[[BitArray], Array], x: BitArray, width: int) -> Array:
     """`costs(x)`, for as many rows at a time as take up `BLOCK` where one takes `width` bytes of work."""
     size = max(8, BLOCK // max(width, 1))  # fewer would be dearer than the cache is worth
     if len(x) <= size:

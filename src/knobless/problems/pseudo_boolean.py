@@ -15,10 +15,10 @@ import numpy as np
 from knobless._checks import positive_int, real
 from knobless.core.types import Array
 
-from .problem import NO_INTS, NO_REALS, Bits, Flat, Problem, frozen, in_blocks
+from .problem import NO_INTS, NO_REALS, BitArray, Flat, Problem, frozen, in_blocks
 
 
-def zeros(x: Bits) -> Array:
+def zeros(x: BitArray) -> Array:
     """Zeros of each row."""
     # The sum in 32 bits takes half the time of NumPy's own choice.
     return x.shape[1] - x.sum(axis=1, dtype=np.int32).astype(np.float64)
@@ -34,7 +34,7 @@ class OneMax(Problem):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", positive_int("OneMax: n", self.n))
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return zeros(x)
 
     def flat(self) -> Flat:
@@ -51,7 +51,7 @@ class LeadingOnes(Problem):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", positive_int("LeadingOnes: n", self.n))
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         first = x.view(np.bool_).argmin(axis=1)  # for bool, a search that ends at the first zero
         first[x[np.arange(len(x)), first] == 1] = self.n  # no zero: argmin says 0
         return (self.n - first).astype(np.float64)
@@ -89,7 +89,7 @@ class Linear(Problem):
     def __repr__(self) -> str:
         return f"Linear(n={self.n}, weights from {self.weights.min():g} to {self.weights.max():g})"
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         # Row by row, not as a matrix product, which rounds by where in the batch a row stands.
         return in_blocks(lambda rows: (self.weights * (1 - rows)).sum(axis=1), x, 8 * self.n)
 
@@ -119,7 +119,7 @@ class BinVal(Problem):
             raise ValueError(f"BinVal: n: expected at most 1023, got {n}")
         object.__setattr__(self, "n", n)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         # By Horner's rule in digits of 32 bits, as the compiled kernel does: the same roundings.
         padded = np.zeros((len(x), -self.n % 32 + self.n), dtype=np.int8)
         padded[:, -self.n % 32 :] = 1 - x
@@ -150,7 +150,7 @@ class Jump(Problem):
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "k", k)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         z = zeros(x)
         return np.where((z > 0.0) & (z < self.k), self.n + self.k - z, z)
 
@@ -176,7 +176,7 @@ class Traps(Problem):
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "k", k)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         u = sum((x[:, j :: self.k] for j in range(1, self.k)), start=x[:, :: self.k].astype(np.int32))
         return np.where(u == self.k, 0, u + 1).sum(axis=1).astype(np.float64)
 
@@ -215,5 +215,5 @@ class NoisyOneMax(Problem):
     def __repr__(self) -> str:
         return f"NoisyOneMax(n={self.n}, sigma={self.sigma:g})"
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return zeros(x) + self.sigma * self.rng.standard_normal(len(x))

@@ -15,15 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from knobless._checks import positive_int, real
 from knobless.core.types import Array
 
-from .problem import BLOCK, Bits, Flat, Problem, frozen, in_blocks, weigh
-from .text import MOST, Lines, Source
+from .answers import InstanceProblem, as_whole
+from .problem import BLOCK, BitArray, Flat, frozen, in_blocks, weigh
+from .sparse import read_edges, read_matrix
+from .text import Source
 
-MOST_DENSE = 5_000  # variables of a QUBO, whose matrix is dense
 Terms = tuple[NDArray[np.intp], NDArray[np.intp], Array]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Qubo(Problem):
+class Qubo(InstanceProblem):
     """x' Q x for a square matrix Q, symmetric or not: Σ_i Σ_j Q_ij x_i x_j, diagonal and both triangles.
 
     `optimum` is for those who know it.
@@ -51,7 +52,7 @@ class Qubo(Problem):
         so that it counts twice. qbsolv: `p qubo 0 n DIAGONAL OFFDIAGONAL`, then as many lines `i j q` counted from 0,
         each counting once. An entry given twice is an error. Lines that begin with c or # are comments.
         """
-        return cls(_read_matrix(Lines(source)), optimum)
+        return cls(read_matrix(source), optimum)
 
     def __repr__(self) -> str:
         return f"Qubo(n={self.n}, {np.count_nonzero(self.matrix)} entries)"
@@ -67,17 +68,17 @@ class Qubo(Problem):
         """Whether entries are whole numbers whose sums are exact, so that a matrix product rounds nothing."""
         return bool((self.matrix == np.rint(self.matrix)).all() and np.abs(self.matrix).sum() < 2.0**53)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         if self._whole:
             # Few rows at a time: for more, BLAS starts threads, which for a matrix this small cost more than they do.
             return in_blocks(self._products, x, min(self.n**2, BLOCK // 16))
         return in_blocks(self._sums, x, 16 * len(self._terms[0]))
 
-    def _products(self, x: Bits) -> Array:
+    def _products(self, x: BitArray) -> Array:
         rows = x.astype(np.float64)
         return ((rows @ self.matrix) * rows).sum(axis=1)
 
-    def _sums(self, x: Bits) -> Array:
+    def _sums(self, x: BitArray) -> Array:
         i, j, q = self._terms
         columns = np.ascontiguousarray(x.T)
         return weigh(q, columns.take(i, axis=0) & columns.take(j, axis=0))
@@ -85,9 +86,22 @@ class Qubo(Problem):
     def flat(self) -> Flat:
         return _quadratic(self.n, *self._terms)
 
+    @property
+    def kind(self) -> str:
+        return "QUBO"
+
+    @property
+    def size(self) -> str:
+        return f"{self.n} variables"
+
+    @property
+    def largest_sum(self) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.abs(self.matrix).sum())
+
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class MaxCut(Problem):
+class MaxCut(InstanceProblem):
     """Minus the weight of the edges between the vertices whose bit is one and the others: the cut, as a cost.
 
     Edges are pairs of vertices counted from 0, each of weight 1 unless `weights` are given; parallel edges
@@ -129,42 +143,40 @@ class MaxCut(Problem):
 
         A line `i j` is an edge of weight 1. Lines that begin with c or # are comments.
         """
-        lines = Lines(source)
-        edges: list[tuple[int, int]] = []
-        weights: list[float] = []
-        n = m = -1
-        for words in lines:
-            if _comment(words):
-                continue
-            if n < 0:
-                n, m = _sizes(lines, words, MOST)
-                continue
-            if len(words) not in (2, 3):
-                lines.fail(f"expected an edge 'I J WEIGHT', got {' '.join(words)[:60]!r}")
-            if len(edges) == m:
-                lines.fail(f"expected {m} edges, got one more")
-            i, j = (lines.integer("vertex", word, 1, n) for word in words[:2])
-            if i == j:
-                lines.fail(f"expected two different vertices, got {i} with itself")
-            edges.append((i - 1, j - 1))
-            weights.append(lines.real("weight", words[2]) if len(words) == 3 else 1.0)
-        if len(edges) != m:
-            lines.fail(f"expected {m} edges, got {len(edges)}" if n > 0 else "expected 'N M', got the end of the file")
-        return cls(np.array(edges, dtype=np.intp).reshape(-1, 2), weights, n, optimum)
+        return cls(*read_edges(source), optimum)
 
     def __repr__(self) -> str:
         return f"MaxCut(n={self.n}, {len(self.edges)} edges)"
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return in_blocks(self._cuts, x, 16 * len(self.edges))
 
-    def _cuts(self, x: Bits) -> Array:
+    def _cuts(self, x: BitArray) -> Array:
         columns = np.ascontiguousarray(x.T)
         return -weigh(self.weights, columns.take(self.edges[:, 0], axis=0) ^ columns.take(self.edges[:, 1], axis=0))
 
     def flat(self) -> Flat:
         """Edge by edge, as the costs are added up, so that both round alike."""
         return "max_cut", self.edges.astype(np.int64).ravel(), self.weights
+
+    @property
+    def kind(self) -> str:
+        return "Max-Cut"
+
+    @property
+    def size(self) -> str:
+        return f"{self.n} vertices, {len(self.edges)} edges"
+
+    @property
+    def largest_sum(self) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.abs(self.weights).sum())
+
+    def value_of(self, x: BitArray, cost: float) -> float | None:
+        return as_whole(-cost)
+
+    def cost_of(self, target: float | None) -> float | None:
+        return None if target is None else -target
 
 
 def _quadratic(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> Flat:
@@ -178,48 +190,3 @@ def _quadratic(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> Fl
     starts = np.concatenate([[0], np.cumsum(np.bincount(i[off], minlength=n))])
     ints = np.concatenate([starts, j[off][order]]).astype(np.int64)
     return "quadratic", ints, np.concatenate([diagonal, q[off][order]])
-
-
-def _comment(words: list[str]) -> bool:
-    return words[0].startswith(("c", "#"))
-
-
-def _sizes(lines: Lines, words: list[str], most: int) -> tuple[int, int]:
-    if len(words) != 2:
-        lines.fail(f"expected the sizes 'N M', got {' '.join(words)[:60]!r}")
-    return lines.integer("n", words[0], 1, most), lines.integer("m", words[1], 0, MOST)
-
-
-def _read_matrix(lines: Lines) -> Array:
-    n = m = base = -1
-    entries: dict[tuple[int, int], float] = {}
-    for words in lines:
-        if _comment(words):
-            continue
-        if n < 0:
-            if words[0] == "p":
-                if words[1:2] != ["qubo"] or len(words) != 6:
-                    lines.fail(f"expected 'p qubo 0 N DIAGONAL OFFDIAGONAL', got {' '.join(words)[:60]!r}")
-                n = lines.integer("n", words[3], 1, MOST_DENSE)
-                m = sum(lines.integer("number of entries", word, 0, MOST) for word in words[4:])
-                base = 0
-            else:
-                n, m = _sizes(lines, words, MOST_DENSE)
-                base = 1
-            continue
-        if len(words) != 3:
-            lines.fail(f"expected an entry 'I J VALUE', got {' '.join(words)[:60]!r}")
-        if len(entries) == m:
-            lines.fail(f"expected {m} entries, got one more")
-        i, j = sorted(lines.integer("index", word, base, n - 1 + base) - base for word in words[:2])
-        if (i, j) in entries:
-            lines.fail(f"entry {words[0]} {words[1]} is given twice")
-        entries[i, j] = lines.real("value", words[2])
-    if len(entries) != m:
-        lines.fail(f"expected {m} entries, got {len(entries)}" if n > 0 else "expected 'N M', got the end of the file")
-    matrix = np.zeros((n, n))
-    for (i, j), value in entries.items():
-        matrix[i, j] = value
-        if base == 1:
-            matrix[j, i] = value
-    return matrix

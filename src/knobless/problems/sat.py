@@ -7,7 +7,8 @@ SATLIB and of the MaxSAT Evaluations; `random` and `planted` draw instances by s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -19,14 +20,17 @@ from numpy.typing import NDArray
 from knobless._checks import integer, positive_int, real
 from knobless.core.types import Array
 
-from . import dimacs
-from .problem import NO_REALS, Bits, Flat, Problem, in_blocks, weigh
-from .text import Source
+from .answers import InstanceProblem, Verdict, as_whole
+from .dimacs import read_dimacs
+from .problem import NO_REALS, BitArray, Flat, in_blocks, weigh
+from .text import Lines, Source
 
 Clauses = tuple[tuple[int, ...], ...]
 
+LINE_WIDTH = 78  # characters of a line of literals
 
-class Group(NamedTuple):
+
+class _Group(NamedTuple):
     """Clauses of one length and one number of negated literals, which stand last: literals[j, c] is a variable."""
 
     negated: int
@@ -34,7 +38,7 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class MaxSat(Problem):
+class MaxSat(InstanceProblem):
     """The weight of the unsatisfied clauses, or their number where no weights are given.
 
     A weight of `math.inf` makes a clause hard: it then costs one more than all soft clauses together, so that
@@ -85,8 +89,22 @@ class MaxSat(Problem):
         at least top is hard; in those of 2022, which are told by their name, .wcnf, a clause that begins with h is.
         It may be packed by gzip, xz or bzip2, and be an open binary file instead of a name.
         """
-        clauses, weights, n = dimacs.read(source)
+        clauses, weights, n = read_dimacs(source)
         return cls(clauses, weights, n, optimum)
+
+    @classmethod
+    def read_cnf(cls, source: Source) -> Self:
+        """Read a DIMACS file without weights; see `read`."""
+        clauses, weights, n = read_dimacs(source)
+        if weights is not None:
+            raise ValueError(f"{Lines(source).path}: expected 'p cnf', got weights: the format is wcnf")
+        return cls(clauses, None, n)
+
+    @classmethod
+    def read_wcnf(cls, source: Source) -> Self:
+        """Read a DIMACS file with weights, with or without a p line; see `read`. Without weights, each is 1."""
+        clauses, weights, n = read_dimacs(source, headless=True)
+        return cls(clauses, [1.0] * len(clauses) if weights is None else weights, n)
 
     @classmethod
     def random(cls, n: int, m: int, rng: Any, k: int = 3) -> Self:
@@ -115,7 +133,7 @@ class MaxSat(Problem):
         return f"MaxSat(n={self.n}, m={len(self.clauses)}{', weighted' if self.weights is not None else ''})"
 
     @cached_property
-    def _groups(self) -> tuple[list[Group], Array]:
+    def _groups(self) -> tuple[list[_Group], Array]:
         """The clauses as both evaluations want them, and their weights in that order (none if there are none).
 
         Long clauses come first. Within a group no literal has to say whether it is negated.
@@ -126,7 +144,7 @@ class MaxSat(Problem):
         groups = []
         for (length, count), members in groupby(order, key=kind.__getitem__):
             rows = [sorted(self.clauses[c], key=lambda literal: literal < 0) for c in members]
-            groups.append(Group(count, np.abs(np.array(rows, dtype=np.intp).reshape(len(rows), -length)).T - 1))
+            groups.append(_Group(count, np.abs(np.array(rows, dtype=np.intp).reshape(len(rows), -length)).T - 1))
         if self.weights is None:
             return groups, NO_REALS
         weights = np.array(self.weights)
@@ -149,11 +167,11 @@ class MaxSat(Problem):
             rows.append(literals + self.n * last[:, None])
         return [np.concatenate([row[j] for row in rows if len(row) > j]) for j in range(longest)]
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         bytes_a_clause = 3 if self.weights is None else 16
         return in_blocks(self._unsatisfied, x, 2 * self.n + bytes_a_clause * len(self.clauses))
 
-    def _unsatisfied(self, x: Bits) -> Array:
+    def _unsatisfied(self, x: BitArray) -> Array:
         # Points are columns: a literal is a contiguous row of all points, and a clause the `or` of a few.
         truth = np.empty((2 * self.n, len(x)), dtype=np.int8)
         truth[: self.n] = x.T
@@ -192,6 +210,69 @@ class MaxSat(Problem):
             if not any(-literal in clause for literal in clause):  # else it is always satisfied
                 rows.append([word >> shift & 2**64 - 1 for word in (variables, negated) for shift in (0, 64)])
         return np.array(rows, dtype=np.uint64).reshape(-1, 4).T.astype(np.int64).ravel()
+
+    # The answer to an instance: SAT without weights, MaxSAT with weights.
+
+    @property
+    def kind(self) -> str:
+        return "SAT" if self.weights is None else "MaxSAT"
+
+    @property
+    def size(self) -> str:
+        hard = sum(map(math.isinf, self.weights or ()))
+        return f"{self.n} variables, {len(self.clauses)} clauses" + (f", {hard} of them hard" if hard else "")
+
+    @property
+    def largest_sum(self) -> float:
+        hard = sum(map(math.isinf, self.weights or ()))
+        soft = sum(w for w in self.weights or () if math.isfinite(w))
+        return (1 + hard) * soft + hard + len(self.clauses)
+
+    def _broken(self, x: BitArray) -> tuple[int, float]:
+        """Return the number of unsatisfied hard clauses and the weight of the other unsatisfied ones, recounted."""
+        truth = x.tolist()
+        weights = self.weights or (1.0,) * len(self.clauses)
+        lost = [
+            weight
+            for clause, weight in zip(self.clauses, weights, strict=True)
+            if not any(truth[abs(literal) - 1] == (literal > 0) for literal in clause)
+        ]
+        return sum(map(math.isinf, lost)), math.fsum(weight for weight in lost if math.isfinite(weight))
+
+    def value_of(self, x: BitArray, cost: float) -> float | None:
+        hard, soft = self._broken(x)
+        return None if hard else as_whole(soft)
+
+    def cost_of(self, target: float | None) -> float | None:
+        # An unsatisfied hard clause costs more than all others together and meets no target; no cost is below 0.
+        soft = math.inf if self.weights is None else math.fsum(w for w in self.weights if math.isfinite(w))
+        return min(max(target or 0.0, 0.0), soft)
+
+    def verdict(self, value: float | None, exhausted: bool) -> Verdict | None:
+        if value == 0:
+            return Verdict.SATISFIABLE if self.weights is None else Verdict.OPTIMUM
+        if value is not None and self.weights is not None:
+            return Verdict.OPTIMUM if exhausted else Verdict.SATISFIABLE
+        return Verdict.UNSATISFIABLE if exhausted else Verdict.UNKNOWN
+
+    def value_lines(self, x: BitArray, cost: float) -> Iterator[str]:
+        hard, soft = self._broken(x)
+        if self.weights is None:
+            yield f"c {as_whole(soft)} of {len(self.clauses)} clauses unsatisfied"
+        elif hard:
+            yield f"c {hard} hard clauses unsatisfied: no value"
+        else:
+            yield f"o {as_whole(soft)}"
+
+    def point_lines(self, x: BitArray) -> Iterator[str]:
+        if self.weights is not None:
+            yield from super().point_lines(x)
+            return
+        literals = " ".join(str(i if bit else -i) for i, bit in enumerate(x.tolist(), 1))
+        yield from textwrap.wrap(f"{literals} 0", LINE_WIDTH, initial_indent="v ", subsequent_indent="v ")
+
+    def hard_unsatisfied(self, x: BitArray) -> int | None:
+        return None if self.weights is None else self._broken(x)[0]
 
 
 def _sizes(n: int, m: int, k: int) -> tuple[int, int, int]:

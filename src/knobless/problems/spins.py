@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from knobless._checks import integer, positive_int
 from knobless.core.types import Array
 
-from .problem import NO_INTS, NO_REALS, Bits, Flat, Problem, frozen, in_blocks
+from .problem import NO_INTS, NO_REALS, BitArray, Flat, Problem, frozen, in_blocks
 
 
-def unequal(a: Bits, b: Bits) -> Array:
+def unequal(a: BitArray, b: BitArray) -> Array:
     """How many entries of each row differ."""
     return (a != b).sum(axis=1, dtype=np.int32).astype(np.float64)
 
@@ -37,7 +37,7 @@ class IsingRing(Problem):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", positive_int("IsingRing: n", self.n, least=3))
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return unequal(x[:, 1:], x[:, :-1]) + (x[:, 0] != x[:, -1])
 
     def flat(self) -> Flat:
@@ -60,7 +60,7 @@ class IsingTorus(Problem):
         object.__setattr__(self, "side", side)
         object.__setattr__(self, "n", side * side)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         grid = x.reshape(len(x), self.side, self.side)
         right, down = np.roll(grid, -1, axis=2), np.roll(grid, -1, axis=1)
         return unequal(x, right.reshape(x.shape)) + unequal(x, down.reshape(x.shape))
@@ -95,10 +95,10 @@ class LABS(Problem):
     def optimum(self) -> float | None:
         return float(LABS_ENERGIES[self.n - 1]) if self.n <= len(LABS_ENERGIES) else None
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return in_blocks(self._energies, x, 64 * self.n)
 
-    def _energies(self, x: Bits) -> Array:
+    def _energies(self, x: BitArray) -> Array:
         # The correlations are whole numbers of at most n, so that rounding makes the transform exact.
         spectrum = np.fft.rfft(2.0 * x - 1.0, 2 * self.n, axis=1)
         c = np.rint(np.fft.irfft(spectrum.real**2 + spectrum.imag**2, 2 * self.n, axis=1)[:, 1 : self.n])
@@ -149,10 +149,10 @@ class NK(Problem):
         # After n steps the window has gone round: its k bits are those the point began with.
         return float(np.diagonal(least).min())
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return in_blocks(self._sums, x, 16 * self.n)
 
-    def _sums(self, x: Bits) -> Array:
+    def _sums(self, x: BitArray) -> Array:
         ring = np.concatenate([x, x[:, : self.k]], axis=1)
         state: NDArray[np.int64] = x.astype(np.int64)
         for j in range(1, self.k + 1):
