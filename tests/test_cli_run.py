@@ -542,7 +542,10 @@ def test_files_that_are_no_journals(folder, verb, content, said):
 def test_a_header_that_is_nested_deeply_is_one_line(folder):
     here(*run("--journal", "run.sqlite", budget=5))
     with contextlib.closing(sqlite3.connect("run.sqlite")) as file, file:
-        file.execute("UPDATE header SET json = ? WHERE name = 'seed'", ("[" * 700 + "]" * 700,))
+        (identity,) = file.execute("SELECT json FROM header WHERE name = 'identity'").fetchone()
+        nested = identity.replace('"seed": 3', '"seed": ' + "[" * 700 + "]" * 700)
+        assert nested != identity
+        file.execute("UPDATE header SET json = ? WHERE name = 'identity'", (nested,))
     done = subprocess.run(command("show", "run.sqlite", "--json"), capture_output=True, text=True, timeout=120)
     assert "Traceback" not in done.stderr
     assert done.returncode == 0 or (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -46,7 +46,7 @@ NOT_RUN = {
     "knobless reproduce": "takes minutes to hours; tests/test_reproduce.py does it in small",
 }
 # What differs from run to run is not compared.
-VARIES = re.compile(r"pid \d+@[^ ]+|takes .* s, the longest took .* s|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[\d.]+ seconds")
+VARIES = re.compile(r"pid \d+@[^ ]+|median .* s, longest .* s|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[\d.]+ seconds")
 
 
 def played(page: Path, text: str) -> str:

@@ -54,13 +54,14 @@ EvaluationTimeoutOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Count an evaluation as failed after this many seconds.")
 ]
 AlgorithmOption = Annotated[
-    AlgorithmName | None, typer.Option("--algorithm", help="Algorithm to use.  [default: the recommended one]")
+    AlgorithmName | None, typer.Option("--algorithm", help="Algorithm to use.", show_default="the recommended one")
 ]
 NewBudgetOption = Annotated[
-    int | None, typer.Option("--budget", min=1, help="Maximum number of evaluations in all.  [default: as recorded]")
+    int | None,
+    typer.Option("--budget", min=1, help="Maximum number of evaluations in all.", show_default="as recorded"),
 ]
 NewWorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Number of worker processes.  [default: as recorded]")
+    int | None, typer.Option("--workers", min=1, help="Number of worker processes.", show_default="as recorded")
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Import and call code from outside the current folder, too.")
@@ -71,10 +72,10 @@ JournalArgument = Annotated[Path, typer.Argument(metavar="JOURNAL", help="Journa
 JournalsArgument = Annotated[list[Path], typer.Argument(metavar="JOURNAL...", help="Journal of a run, or several.")]
 FigureOption = Annotated[
     Path | None,
-    typer.Option("-o", "--out", help="File to write: .png, .svg or .pdf.  [default: next to the journal, .png]"),
+    typer.Option("-o", "--out", help="File to write: .png, .svg or .pdf.", show_default="next to the journal, .png"),
 ]
 PageOption = Annotated[
-    Path | None, typer.Option("-o", "--out", help="File to write.  [default: next to the journal, .html]")
+    Path | None, typer.Option("-o", "--out", help="File to write.", show_default="next to the journal, .html")
 ]
 HittingTargetOption = Annotated[
     float | None, typer.Option("--target", help="Plot hitting times: the share of runs that reached this value.")
@@ -86,7 +87,7 @@ InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="Instance file, compressed or not; - for the standard input.")
 ]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Format of the file.  [default: by its name or its contents]")
+    Format | None, typer.Option("--format", help="Format of the file.", show_default="by its name or its contents")
 ]
 
 # `reproduce`.
@@ -98,17 +99,17 @@ MaxNOption = Annotated[int, typer.Option(min=10, help="Largest number of bits.")
 JobsOption = Annotated[int, typer.Option(min=0, help="Number of threads; 0 for all cores.")]
 CapOption = Annotated[float, typer.Option(min=1, help="Evaluations after which a trial is cut off.")]
 SatlibOption = Annotated[
-    Path | None, typer.Option(help="Folder with SATLIB's uf*.cnf.  [default: random instances by seed]")
+    Path | None, typer.Option(help="Folder with SATLIB's uf*.cnf.", show_default="random instances by seed")
 ]
 CapPerNOption = Annotated[float, typer.Option(min=1, help="Evaluations per variable after which a trial is cut off.")]
 TrialBudgetOption = Annotated[float, typer.Option(min=1, help="Evaluations of each trial.")]
 SkipOption = Annotated[bool, typer.Option(help="Skip larger n where no trial reached the optimum.")]
 IterationsOption = Annotated[int, typer.Option(min=1, help="Updates of the weights.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cuda or cpu.  [default: cuda if there is a GPU]")]
+DeviceOption = Annotated[str | None, typer.Option(help="cuda or cpu.", show_default="cuda if there is a GPU")]
 SettingsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--algorithms", help="Settings to train, separated by commas or repeated.  [default: those of the figure]"
+        "--algorithms", help="Settings to train, separated by commas or repeated.", show_default="those of the figure"
     ),
 ]
 MnistOption = Annotated[Path | None, typer.Option(help="Folder with the four files of MNIST.")]
