@@ -335,7 +335,7 @@ def test_minimize_takes_a_problem():
         (lambda: OneMax(2.5), TypeError, "OneMax: n: expected an integer, got 2.5"),
         (lambda: LeadingOnes(-1), ValueError, "LeadingOnes: n: expected an integer of at least 1, got -1"),
         (lambda: Linear([1.0, 0.0]), ValueError, "Linear: weights: expected finite numbers above 0"),
-        (lambda: Linear([[1.0]]), ValueError, r"Linear: weights: expected one weight a bit.*\(1, 1\)"),
+        (lambda: Linear([[1.0]]), ValueError, r"Linear: weights: expected one weight per bit.*\(1, 1\)"),
         (lambda: BinVal(1024), ValueError, "BinVal: n: expected at most 1023, got 1024"),
         (lambda: Jump(3, 4), ValueError, "Jump: k: expected at most n = 3, got 4"),
         (lambda: Traps(12), ValueError, "Traps: n: expected a multiple of k = 5, got 12"),

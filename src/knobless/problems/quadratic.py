@@ -1,7 +1,4 @@
-"""Quadratic costs: QUBO, given by a matrix, and Max-Cut, given by the edges of a graph.
-
-Both end in the same compiled kernel: a cut is a quadratic form of the bits that say on which side a vertex is.
-"""
+"""Quadratic costs: QUBO, given by a matrix, and Max-Cut, given by the edges of a graph."""
 
 from __future__ import annotations
 
@@ -25,9 +22,14 @@ Terms = tuple[NDArray[np.intp], NDArray[np.intp], Array]
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Qubo(InstanceProblem):
-    """x' Q x for a square matrix Q, symmetric or not: Σ_i Σ_j Q_ij x_i x_j, diagonal and both triangles.
+    """Quadratic unconstrained binary optimization: x'Qx = Σ_i Σ_j Q_ij x_i x_j.
 
-    `optimum` is for those who know it.
+    Parameters
+    ----------
+    matrix : array_like
+        The square matrix Q, symmetric or not; the diagonal and both triangles count.
+    optimum : float, optional
+        The smallest cost, if it is known.
     """
 
     matrix: Array
@@ -46,11 +48,30 @@ class Qubo(InstanceProblem):
 
     @classmethod
     def read(cls, source: Source, optimum: float | None = None) -> Self:
-        """A Biq Mac file, or a qbsolv file (.qubo), which is told by its p line. Both are to be minimised.
+        """Read a Biq Mac file, or a qbsolv file (.qubo), which has a p line.
 
-        Biq Mac: `n m`, then m lines `i j q` counted from 1, an off-diagonal q standing for Q_ij and for Q_ji,
-        so that it counts twice. qbsolv: `p qubo 0 n DIAGONAL OFFDIAGONAL`, then as many lines `i j q` counted from 0,
-        each counting once. An entry given twice is an error. Lines that begin with c or # are comments.
+        Parameters
+        ----------
+        source : path or binary file
+            The file; it may be compressed by gzip, xz or bzip2.
+        optimum : float, optional
+            The smallest cost, if it is known.
+
+        Returns
+        -------
+        Qubo
+            The problem.
+
+        Raises
+        ------
+        ValueError
+            If the file is malformed; the message names the line.
+
+        Notes
+        -----
+        Biq Mac: `n m`, then m lines `i j q` counted from 1; an off-diagonal q is Q_ij and Q_ji, so that it counts
+        twice. qbsolv: `p qubo 0 n DIAGONAL OFFDIAGONAL`, then as many lines `i j q` counted from 0, which count once.
+        A duplicate entry is an error. Lines that begin with c or # are comments.
         """
         return cls(read_matrix(source), optimum)
 
@@ -65,12 +86,12 @@ class Qubo(InstanceProblem):
 
     @cached_property
     def _whole(self) -> bool:
-        """Whether entries are whole numbers whose sums are exact, so that a matrix product rounds nothing."""
+        """Whether entries are integers whose sums are exact, so that a matrix product does not round."""
         return bool((self.matrix == np.rint(self.matrix)).all() and np.abs(self.matrix).sum() < 2.0**53)
 
     def costs(self, x: BitArray) -> Array:
         if self._whole:
-            # Few rows at a time: for more, BLAS starts threads, which for a matrix this small cost more than they do.
+            # Few rows at a time: for more, BLAS starts threads, which take longer than a matrix this small.
             return in_blocks(self._products, x, min(self.n**2, BLOCK // 16))
         return in_blocks(self._sums, x, 16 * len(self._terms[0]))
 
@@ -102,11 +123,18 @@ class Qubo(InstanceProblem):
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class MaxCut(InstanceProblem):
-    """Minus the weight of the edges between the vertices whose bit is one and the others: the cut, as a cost.
+    """Max-Cut: minus the total weight of the edges between vertices whose bits differ.
 
-    Edges are pairs of vertices counted from 0, each of weight 1 unless `weights` are given; parallel edges
-    add up. `n` is the number of vertices, by default as many as the edges name. `optimum` is for those who
-    know it, and is minus the largest cut.
+    Parameters
+    ----------
+    edges : array_like
+        Pairs of vertices, counted from 0; parallel edges add up.
+    weights : array_like, optional
+        One weight per edge. The default is 1.
+    n : int, optional
+        Number of vertices. By default, the edges determine it.
+    optimum : float, optional
+        Minus the weight of the largest cut, if it is known.
     """
 
     edges: NDArray[np.intp]
@@ -131,7 +159,7 @@ class MaxCut(InstanceProblem):
             raise ValueError(f"MaxCut: n: expected at least {named}, as many vertices as the edges name, got {n}")
         w = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
         if w.shape != (len(pairs),) or not np.isfinite(w).all():
-            raise ValueError(f"MaxCut: weights: expected {len(pairs)} finite numbers, one an edge, got {w}")
+            raise ValueError(f"MaxCut: weights: expected {len(pairs)} finite numbers, one per edge, got {w}")
         object.__setattr__(self, "edges", frozen(pairs.astype(np.intp)))
         object.__setattr__(self, "weights", frozen(w))
         object.__setattr__(self, "n", n)
@@ -139,9 +167,29 @@ class MaxCut(InstanceProblem):
 
     @classmethod
     def read(cls, source: Source, optimum: float | None = None) -> Self:
-        """A file as rudy writes it, G-set's and Biq Mac's: `n m`, then m lines `i j w`, vertices counted from 1.
+        """Read a graph in the format of rudy, G-set and Biq Mac.
 
-        A line `i j` is an edge of weight 1. Lines that begin with c or # are comments.
+        Parameters
+        ----------
+        source : path or binary file
+            The file; it may be compressed by gzip, xz or bzip2.
+        optimum : float, optional
+            Minus the weight of the largest cut, if it is known.
+
+        Returns
+        -------
+        MaxCut
+            The problem.
+
+        Raises
+        ------
+        ValueError
+            If the file is malformed; the message names the line.
+
+        Notes
+        -----
+        `n m`, then m lines `i j w` with vertices counted from 1; a line `i j` is an edge of weight 1. Lines that begin
+        with c or # are comments.
         """
         return cls(*read_edges(source), optimum)
 
@@ -156,7 +204,7 @@ class MaxCut(InstanceProblem):
         return -weigh(self.weights, columns.take(self.edges[:, 0], axis=0) ^ columns.take(self.edges[:, 1], axis=0))
 
     def flat(self) -> Flat:
-        """Edge by edge, as the costs are added up, so that both round alike."""
+        """Return the edges in the order in which costs are added, so that both round alike."""
         return "max_cut", self.edges.astype(np.int64).ravel(), self.weights
 
     @property
@@ -180,7 +228,7 @@ class MaxCut(InstanceProblem):
 
 
 def _quadratic(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> Flat:
-    """Σ q x_i x_j over i ≤ j in compressed rows: where each row begins (n + 1 numbers), then the columns.
+    """Return Σ q x_i x_j over i ≤ j in compressed rows: the starts of the rows (n + 1 numbers), then the columns.
 
     The reals are the diagonal (n numbers), then the values of the columns.
     """
