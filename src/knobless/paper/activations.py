@@ -1,4 +1,4 @@
-"""Experiment II: tanh or ReLU for each of 3072 hidden units, found while the weights are trained."""
+"""Experiment II: tanh or ReLU for each of 3072 hidden units, selected while the weights are trained."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def report(out: Path, updates: int = UPDATES) -> Report:
 
 
 def claims_of_activations(found: TrialsBySetting, longer: TrialsBySetting) -> list[Claim]:
-    """What the text says, and what its numbers say together."""
+    """Judge the statements of the text, and those that follow from its numbers."""
     final = "cGA had an advantage over fixed M in the final performance: {}."
     slower = "… while the decrease of the test error was slower than with fixed M: {}."
     mitigated = "This disadvantage was mitigated by our methods: {}."
@@ -98,7 +98,7 @@ def claims_of_activations(found: TrialsBySetting, longer: TrialsBySetting) -> li
 
 
 def far_below(found: TrialsBySetting) -> Claim:
-    """ε of PBIL-ε beside that of cGA."""
+    """Compare the ε of PBIL-ε with that of cGA."""
     claim = "In PBIL-ε, ε became much smaller than that of cGA (1/n)."
     criterion = f"at the end ε is at most 1/n over {FAR:g} in the median"
     if missing := not_run(found, "pbil-epsilon"):
@@ -112,7 +112,7 @@ def far_below(found: TrialsBySetting) -> Claim:
 
 
 def order(found: TrialsBySetting, claim: str) -> Claim:
-    """The order of the paper's numbers, as far as the adaptive methods were run."""
+    """Judge the order of the paper's numbers, for the adaptive methods that were run."""
     adaptive = [setting for setting in _ADAPTIVE if setting in found]
     criterion = f"each of these differences of the medians at the end is there, p < {SIGNIFICANCE:g}"
     if missing := not_run(found, *(() if adaptive else _ADAPTIVE), "cga", "tanh", "relu"):
@@ -127,7 +127,7 @@ def order(found: TrialsBySetting, claim: str) -> Claim:
 
 
 def _draw_ends(found: TrialsBySetting, longer: TrialsBySetting, updates: int, path: Path) -> Path:
-    """Beside the paper's numbers; at another learning rate; and after ten times the updates."""
+    """Draw the final errors: with those of the paper, at another learning rate, and after ten times the updates."""
     rates = [setting for setting in ACTIVATION_SELECTION.known if setting.endswith(RATE) and setting in found]
     panels = {f"{updates:,} updates, beside the paper": (found, ACTIVATION_SELECTION.settings)}
     if longer:

@@ -101,7 +101,7 @@ def reproduce(options: Options, cap: float = 3e7) -> Report:
 
 
 def run_bounds(options: Options, cap: float) -> tuple[dict[tuple[str, str], list[TableRow]], int]:
-    """λ_max = n beside λ_max = ∞."""
+    """Run λ_max = n and λ_max = ∞."""
     n = options.sizes(*BOUND_SIZES)[-1]
     results = ("solved", "calls", "lam_r_max", "lam_r", "seconds")
     table = Table(options.out / f"{_NAME}-lambda-max.csv", ("problem", "setting", "n", "trial", "cap"), results)
@@ -164,7 +164,7 @@ def _summary(samples: _Samples) -> list[dict[str, Any]]:
 
 
 def _claims(samples: _Samples) -> list[Claim]:
-    """What the appendix says of α."""
+    """Judge the statements of the appendix about α."""
     sizes = sorted({n for _, _, n in samples})
 
     def worst(function: str, alphas: list[float]) -> list[tuple[int, float]]:
@@ -196,7 +196,7 @@ def _claims(samples: _Samples) -> list[Claim]:
 
 
 def claims_of_bounds(rows: dict[tuple[str, str], list[TableRow]], n: int) -> list[Claim]:
-    """What the paper says of λ_max."""
+    """Judge the statements about λ_max."""
     said = "λ_max can be ∞, since the adaptation mechanism will not let λ diverge"
     claims = []
     for problem in (*_PROBLEMS, *NOISES):

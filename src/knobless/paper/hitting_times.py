@@ -1,6 +1,6 @@
-"""Figure 1: calls to the optimum of OneMax and LeadingOnes over n, and what the paper says of them.
+"""Figure 1: evaluations to the optimum of OneMax and LeadingOnes over n, and the claims about them.
 
-With it goes the scaling that the paper cites for cGA, as fitted exponents, and, in `drift`, why PBIL-ε lags.
+Included are the scaling that the paper cites for cGA, as fitted exponents, and, in `drift`, why PBIL-ε is slower.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _all(pairs: Iterable[tuple[int, float]], test: Callable[[float], bool]) -> b
 
 
 def claims_of_figure_1(results: Results) -> list[Claim]:
-    """What the text says of Figure 1, sentence by sentence."""
+    """Judge the statements about Figure 1, sentence by sentence."""
     r = results
     from_ = f"at every n ≥ {LARGE}"
     one, leading = "OneMax", "LeadingOnes"
@@ -269,7 +269,7 @@ def _both(verdicts: Sequence[bool | None]) -> bool | None:
 
 
 def _scales_worse(r: Results) -> Claim:
-    """PBIL-ε beside cGA(1/n) on LeadingOnes, where one of them may not finish."""
+    """Compare PBIL-ε with cGA(1/n) on LeadingOnes, where one of them may not finish."""
     pairs = r.ratios("LeadingOnes", EPSILON, CGA_1)
     slopes = [slope([p for p in r.chain("LeadingOnes", s) if p[0] >= 30]) for s in (EPSILON, CGA_1)]
     grows = [v for _, v in pairs if not math.isnan(v)]
@@ -330,7 +330,7 @@ def draw_figure_1(results: Results, path: Path) -> Path:
 
 
 def draw_scaling(results: Results, path: Path) -> Path:
-    """cGA on three linear functions, beside the runtimes that are cited."""
+    """Draw cGA on three linear functions, with the runtimes that are cited."""
     figure, both = plotting.axes(*(f"cGA, ε = n^-{power:g}" for power in SCALING.values()))
     for ax, (setting, power) in zip(both, SCALING.items(), strict=True):
         for place, (function, color) in enumerate(

@@ -100,7 +100,7 @@ def rise(curve: Array) -> float:
 
 
 def _claims(rows: dict[str, list[TableRow]], n: int) -> list[Claim]:
-    """What the text says of λ."""
+    """Judge the statements about λ."""
     found = {f: curves(rows[f]) for f in rows}
     usual = {f: quantile([typical(c) for c in found[f]], 0.5) for f in rows}
     most = {f: quantile([float(row["lam_r_max"]) for row in rows[f]], 0.5) for f in rows}

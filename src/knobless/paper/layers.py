@@ -1,4 +1,4 @@
-"""Experiment I: which of 31 layers a deep network uses, found while its weights are trained; and what is said aside."""
+"""Experiment I: which of 31 layers a deep network uses, selected while its weights are trained; and remarks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def report(out: Path, updates: int = UPDATES) -> Report:
 
 
 def claims_of_layers(found: TrialsBySetting) -> list[Claim]:
-    """What the text, a footnote, a note and the appendix say."""
+    """Judge the statements of the text, a footnote, a note and the appendix."""
     adaptive = ("pbil-lambda", "pbil-epsilon")
     beginning = "The test errors of our methods outperform the previous cGA at the beginning stage of training: {}."
     end = "… but also at the final iteration: {}."
@@ -113,7 +113,7 @@ def claims_of_layers(found: TrialsBySetting) -> list[Claim]:
 
 
 def ten_layers(found: TrialsBySetting) -> Claim:
-    """The note's number."""
+    """Judge the number given in a note."""
     claim = "The best number of layers was ten, whose test error is 1.778."
     criterion = "1.778 lies within the test errors of the trials with ten fixed layers (other numbers were not run)"
     if missing := not_run(found, "ten-layers"):
@@ -124,7 +124,7 @@ def ten_layers(found: TrialsBySetting) -> Claim:
 
 
 def as_good_as_ten_layers(found: TrialsBySetting, setting: str) -> Claim:
-    """What the paper's two numbers say together."""
+    """Compare the search with ten fixed layers, as the paper's numbers do."""
     paper = LAYER_SELECTION.paper[setting].median
     claim = f"(The search comes up to ten fixed layers: {label(setting)} {paper:.3f} against {TEN_LAYERS.median:.3f}.)"
     criterion = f"its median is within the other's quartiles or below; not if above with p < {SIGNIFICANCE:g}"
@@ -138,7 +138,7 @@ def as_good_as_ten_layers(found: TrialsBySetting, setting: str) -> Claim:
 
 
 def less_stable(found: TrialsBySetting, setting: str, claim: str) -> Claim:
-    """The claim that PBIL-ε is less stable with this changed."""
+    """Judge the claim that PBIL-ε is less stable with this change."""
     criterion = (
         f"without it the inter-quartile range of the test error at the end is at least {WIDER:g} times as wide, or more"
         f" of the trials end above {_LOST:g} %; it does not hold if the range is not wider at all"
@@ -159,14 +159,14 @@ def less_stable(found: TrialsBySetting, setting: str, claim: str) -> Claim:
 
 
 def _draw_ends(found: TrialsBySetting, path: Path) -> Path:
-    """Beside the paper's numbers."""
+    """Draw the final errors with those of the paper."""
     figure, (ax,) = plotting.axes("test error at the end, here and in the paper", height=3.4)
     draw_ends(ax, LAYER_SELECTION, found, (*LAYER_SELECTION.settings, "ten-layers"))
     return plotting.save_figure(figure, path)
 
 
 def draw_remarks(found: TrialsBySetting, path: Path) -> Path:
-    """What is said aside, over the updates and at the end."""
+    """Draw the settings of the remarks, over the updates and at the end."""
     figure, (over, ends) = plotting.axes("test error", "test error at the end", height=4.4)
     settings = [setting for setting in ("pbil-epsilon", "pbil-lambda", *LAYER_SELECTION.others) if setting in found]
     for setting in settings:

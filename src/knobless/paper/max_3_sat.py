@@ -60,7 +60,7 @@ def generated(n: int) -> list[tuple[str, MaxSat]]:
 
 
 def satisfiable(problem: MaxSat) -> bool:
-    """What CaDiCaL says, with its solution checked against the problem's own cost."""
+    """Return whether CaDiCaL finds a solution; it is checked against the cost of the problem."""
     from pysat.solvers import Cadical153  # type: ignore[import-untyped]
 
     with Cadical153(bootstrap_with=[list(clause) for clause in problem.clauses]) as solver:

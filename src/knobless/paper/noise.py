@@ -1,6 +1,6 @@
 """Noisy OneMax: up to which noise cGA with a fixed step finds the optimum, and up to which the adaptation does.
 
-Success is asked of the mode of P_θ, not of the points drawn: under noise nobody sees that a point is the best.
+Success is judged by the mode of P_θ, not by the sampled points: noisy values do not show that a point is the best.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SIZES = (10, 30, 100, 300, 1000)
 SIGMAS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 _SETTINGS = (CGA_HALF, CGA_1, LAMBDA, LAMBDA_FREE, EPSILON)
 _ADAPTIVE = (LAMBDA, LAMBDA_FREE, EPSILON)
-ALONE = 1e12  # a σ beside which OneMax does not count: noise alone
+ALONE = 1e12  # a σ so large that only noise remains
 
 Shares = dict[tuple[str, float], float]
 
@@ -153,7 +153,7 @@ def holds_to(shares: Shares, setting: str) -> float:
 
 
 def _claims(shares: Shares, rows: dict[tuple[str, float], list[TableRow]], n: int) -> list[Claim]:
-    """What the paper says of noise."""
+    """Judge the statements about noise."""
     limits = {setting: holds_to(shares, setting) for setting in _SETTINGS}
     words = ", ".join(f"{s} up to σ = {limit:g}" if limit >= 0 else f"{s} at none" for s, limit in limits.items())
     theory = {s: (eps * n**0.5 * math.log(n)) ** -0.5 for s, eps in ((CGA_1, 1.0 / n), (CGA_HALF, n**-0.5))}

@@ -1,4 +1,4 @@
-"""One page for all reports: figures inside it, claims of the paper beside what was measured."""
+"""One page for all reports, with embedded figures and the claims compared with measurements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLASSES = {True: "yes", False: "no", None: "open"}
 
 
 def write_page(reports: Sequence[Report], path: Path) -> Path:
-    """The page, complete in one file."""
+    """Write the page, complete in one file."""
     held = [claim.holds for report in reports for claim in report.claims]
     counts = f"{held.count(True)} of {len(held)} claims hold, {held.count(False)} do not, {held.count(None)} are open."
     made = ", ".join(f"{name} {value}" for name, value in machine().items())
