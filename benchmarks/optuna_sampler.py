@@ -36,7 +36,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from knobless import pbil_elitist
 from knobless.optuna import KnoblessSampler
-from knobless.paper.experiment import Table, commit, machine, write_csv
+from knobless.paper.experiment import commit, machine
+from knobless.paper.table import Table, write_csv
 
 SOLVED = 0.01
 BEFORE, TIMED = 1000, 50

@@ -40,7 +40,8 @@ from contest import (
     installed,
     mask,
 )
-from knobless.paper.experiment import Table, commit, machine, seed, write_csv
+from knobless.paper.experiment import commit, machine, seed
+from knobless.paper.table import Table, write_csv
 
 SHORT = 100  # runs of fewer calls say little about overhead
 OURS = "pbil-lambda"

@@ -15,7 +15,6 @@ No algorithm may gain from where it begins: bits are flipped, and options shuffl
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import os
@@ -38,7 +37,8 @@ import knobless as kl
 from contest import PBO, RESULTS, STOPPED, Objective, Peer, Row, carry_out, compete, grid, installed, mask
 from grids import GRIDS
 from instances import INSTANCES
-from knobless.paper.experiment import Table, commit, machine, seed, write_csv
+from knobless.paper.experiment import commit, machine, seed
+from knobless.paper.table import Table, read_csv, write_csv
 from verdicts import Cell, Entry, Rank, Standing, standing
 
 ROOT = Path(__file__).parents[1]
@@ -177,10 +177,7 @@ def run(data: Path, task: Task) -> Row:
 
 
 def rows_of(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_csv(path) if path.exists() else []
 
 
 def taken_over(folder: Path) -> Iterator[Row]:

@@ -11,7 +11,6 @@ it, the data sets are those that come with scikit-learn. Writes `docs/peers/skle
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import platform
@@ -40,6 +39,7 @@ from sklearn.svm import SVC
 from sklearn.utils.parallel import Parallel, delayed  # with these settings in every process
 
 import knobless as kl
+from knobless.paper.table import write_csv
 from knobless.sklearn import FeatureSelector, SearchCV
 
 HERE = Path(__file__).resolve().parent.parent / "docs" / "peers" / "sklearn"
@@ -179,10 +179,7 @@ def search(data: str, X: np.ndarray, y: np.ndarray, candidates: int, seed: int) 
 
 def write(name: str, title: str, rows: list[dict], group: list[str], shown: list[str]) -> None:
     HERE.mkdir(parents=True, exist_ok=True)
-    with open(HERE / f"{name}.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(HERE / f"{name}.csv", rows)
     groups = defaultdict(list)
     for row in rows:
         groups[tuple(row[key] for key in group)].append(row)

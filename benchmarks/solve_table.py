@@ -19,8 +19,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from knobless.paper.experiment import Table, commit, machine, write_csv
-from knobless.problems.instances import SUFFIXES, Format, Instance, load, solve
+from knobless.paper.experiment import commit, machine
+from knobless.paper.table import Table, write_csv
+from knobless.problems.instances import SUFFIXES, Format, Instance, load_instance, solve_instance
 
 SETS = ("satlib", "biqmac", "gset")
 HEAD = """# `knobless solve` beside the best values known
@@ -44,7 +45,7 @@ def instances(data: Path) -> dict[str, tuple[Path, float]]:
 
 
 def read(path: Path) -> Instance:
-    return load(str(path), None if path.suffix in SUFFIXES else Format.MC)  # rudy's names do not tell
+    return load_instance(str(path), None if path.suffix in SUFFIXES else Format.MC)  # rudy's names do not tell
 
 
 def gap(format: str, value: float, best: float) -> float:
@@ -58,11 +59,11 @@ def measure(found: dict[str, tuple[Path, float]], table: Table, budget: int, see
         (name, seed) for name in found for seed in range(seeds) if table.get((name, str(budget), str(seed))) is None
     ]
     if todo:
-        solve(read(found[todo[0][0]][0]), 100, 0)  # so that loading the compiled engine is in nobody's seconds
+        solve_instance(read(found[todo[0][0]][0]), 100, 0)  # so that loading the compiled engine is in nobody's seconds
     for name, seed in tqdm(todo, unit="run"):
         path, best = found[name]
         instance = read(path)
-        answer = solve(instance, budget, seed)
+        answer = solve_instance(instance, budget, seed)
         table.add(
             {"instance": name, "budget": budget, "seed": seed, "format": instance.format, "n": instance.problem.n}
             | {"value": answer.value, "best_known": best, "gap": gap(instance.format, answer.value or 0, best)}

@@ -1,10 +1,10 @@
-"""Where the `knobless` command begins. Outside the package, whose import takes longest: Ctrl-C may come meanwhile."""
+"""Entry point of the `knobless` command, outside the package: Ctrl-C may come while the package is imported."""
 
 import sys
 
 
 def main() -> None:
-    """Runs the command."""
+    """Run the command."""
     try:
         from knobless.__main__ import main
 

@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import signal
+import sqlite3
 import struct
 import subprocess
 import sys
@@ -22,8 +23,9 @@ import conftest
 import knobless as kl
 from knobless.cli import run as commands
 from knobless.cli.app import app
-from knobless.cli.objects import Named, imported, lies_here
-from knobless.cli.tables import plain
+from knobless.cli.objects import NamedFunction, import_object, is_local
+from knobless.cli.plan import RunPlan
+from knobless.cli.terminal import plain
 from knobless.journal.records import read
 from knobless.journal.sqlite import Writer
 from knobless.report.marginals import variable_summaries
@@ -134,7 +136,7 @@ def here(*words, code=0):
 
 
 def run(*words, objective="sim:loss", space="space.toml", budget=300, rng=3):
-    return ["run", objective, "--space", space, "--budget", budget, "--rng", rng, *words]
+    return ["run", objective, "--space", space, "--budget", budget, "--seed", rng, *words]
 
 
 def reported(result):
@@ -154,7 +156,7 @@ def test_the_json_of_a_run_is_the_result_of_the_library_and_nothing_else_is_prin
     words = ["--maximize"] if name == "gain" else ["--workers", 2]
     done = shell(*run("--batch", 4, "--json", *words, objective=f"sim:{name}"))
     data = json.loads(done.stdout)
-    sim = Named(f"sim:{name}")
+    sim = NamedFunction(f"sim:{name}")
     result = minimize(sim, spacefile.space_of(TOML, "here"), budget=300, batch=4, rng=3)
     assert result.failures
     assert without_traceback(data) == {
@@ -182,8 +184,8 @@ def test_the_json_of_a_run_is_the_result_of_the_library_and_nothing_else_is_prin
 def test_options_are_those_of_the_library(folder, words, options):
     space = spacefile.space_of(TOML, "here")
     here(*run("--journal", "run.sqlite", *words, "--quiet"))
-    result = kl.minimize(imported("sim:loss"), space, budget=300, rng=3, **options(space))
-    plain = kl.minimize(imported("sim:loss"), space, budget=300, rng=3)
+    result = kl.minimize(import_object("sim:loss"), space, budget=300, rng=3, **options(space))
+    plain = kl.minimize(import_object("sim:loss"), space, budget=300, rng=3)
     found = json.loads(here("show", "run.sqlite", "--json").stdout)
     assert (found["nfev"], found["nit"], found["fun"]) == (result.nfev, result.nit, result.fun)
     assert [*result.history] != [*plain.history] or words == ["--deterministic"]
@@ -202,11 +204,11 @@ def test_a_time_limit_for_the_run_and_for_an_evaluation(folder):
 
 def test_what_is_printed_for_people(folder):
     done = here(*run())
-    result = kl.minimize(imported("sim:loss"), spacefile.space_of(TOML, "here"), budget=300, rng=3)
+    result = kl.minimize(import_object("sim:loss"), spacefile.space_of(TOML, "here"), budget=300, rng=3)
     words = done.stdout.split()
     assert "Evaluation budget exhausted." in done.stdout
     assert f"{result.fun:.10g}" in words
-    assert f"{result.failures}, the first one said: RuntimeError: diverged" in done.stdout
+    assert f"{result.failures}, the first: RuntimeError: diverged" in done.stdout
     bits, rate = "".join(map(str, result.x["layers"])), f"{result.x['optimizer']['rate']:.6g}"
     for word in ("layers", bits, result.x["act"], str(result.x["width"]), "optimizer.rate", rate):
         assert word in words
@@ -222,7 +224,7 @@ def test_functions_go_to_workers_by_name(folder):
 
 
 def test_too_few_evaluations_at_once_for_the_workers(folder):
-    advice = "3 workers, but an iteration may have as few as 2 evaluations: with --batch 3 all are busy."
+    advice = "3 workers, but an iteration may have only 2 evaluations: use --batch 3 to keep all workers busy."
     assert here(*run("--workers", 3, objective="sim:value", budget=1)).stderr == advice + "\n"
     assert here(*run("--workers", 3, "--quiet", objective="sim:value", budget=1)).stderr == ""
     assert here(*run("--workers", 3, "--batch", 3, objective="sim:value", budget=1)).stderr == ""
@@ -273,7 +275,7 @@ def begun(*words):
     )
     end = time.monotonic() + 300
     while time.monotonic() < end and process.poll() is None:
-        if commands.recorded("run.sqlite") == 40:
+        if commands.count_recorded("run.sqlite") == 40:
             return process
         time.sleep(0.01)
     raise AssertionError(process.communicate())
@@ -297,9 +299,9 @@ def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
     process.communicate()
     os.unlink("gate")
     done = shell("resume", "run.sqlite", "--json")
-    assert done.stderr == "Going on with sim:gated after 40 of 300 evaluations.\n"
+    assert done.stderr == "Resuming sim:gated after 40 of 300 evaluations.\n"
     result = kl.minimize(
-        imported("sim:value"), spacefile.space_of(TOML, ""), budget=300, rng=3, batch=5 if words else 1
+        import_object("sim:value"), spacefile.space_of(TOML, ""), budget=300, rng=3, batch=5 if words else 1
     )
     data = json.loads(done.stdout)
     assert {name: data[name] for name in commands.REPORTED} == reported(result)
@@ -309,7 +311,7 @@ def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
     with read("run.sqlite") as record:
         opt = kl.Optimizer.from_journal(record)
     twin = kl.Optimizer(spacefile.space_of(TOML, ""), rng=3, batch=5 if words else 1)
-    value = imported("sim:value")
+    value = import_object("sim:value")
     while twin.nfev < 300:
         batch = twin.ask()[: 300 - twin.nfev]
         twin.tell(batch, [value(candidate.x) for candidate in batch])
@@ -325,11 +327,11 @@ def test_ctrl_c_keeps_what_is_recorded_and_says_how_to_go_on(folder, words):
     out, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Interrupted from the keyboard." in out
-    assert err.splitlines()[-1] == "Interrupted. What is recorded is kept: knobless resume run.sqlite"
+    assert err.splitlines()[-1] == "Interrupted. Recorded evaluations are kept; to resume: knobless resume run.sqlite"
     os.unlink("gate")
-    assert commands.recorded("run.sqlite") == 40
+    assert commands.count_recorded("run.sqlite") == 40
     data = json.loads(shell("resume", "run.sqlite", "--json").stdout)
-    assert data["nfev"] == commands.recorded("run.sqlite") == 300
+    assert data["nfev"] == commands.count_recorded("run.sqlite") == 300
 
 
 # Going on.
@@ -338,7 +340,7 @@ def test_ctrl_c_keeps_what_is_recorded_and_says_how_to_go_on(folder, words):
 def test_there_is_nothing_left_to_do_until_the_budget_is_raised(folder):
     here(*run("--journal", "run.sqlite", budget=50, objective="sim:gain"), "--maximize", "--batch", 3)
     done = here("resume", "run.sqlite")
-    assert "Nothing was left to do: 50 evaluations are recorded." in done.stderr
+    assert "Nothing left to do: 50 evaluations are recorded." in done.stderr
     assert "Evaluation budget exhausted." in done.stdout
     done = here("resume", "run.sqlite", "--budget", 120)
     assert "Nothing" not in done.stderr
@@ -351,8 +353,8 @@ def test_there_is_nothing_left_to_do_until_the_budget_is_raised(folder):
 def test_the_same_command_goes_on_too(folder):
     here(*run("--journal", "run.sqlite", budget=50))
     done = here("run", "sim:loss", "--space", "space.toml", "--budget", 80, "--journal", "run.sqlite")
-    assert "Going on with sim:loss after 50 evaluations in run.sqlite." in done.stderr
-    assert commands.recorded("run.sqlite") == 80
+    assert "Resuming sim:loss after 50 evaluations in run.sqlite." in done.stderr
+    assert commands.count_recorded("run.sqlite") == 80
 
 
 @pytest.mark.parametrize(
@@ -387,7 +389,7 @@ def test_options_that_json_has_no_word_for_survive(folder, space):
     (folder / "dates.toml").unlink()  # the journal knows
     here("resume", "run.sqlite", "--budget", 60)
     data = json.loads(here("show", "run.sqlite", "--json").stdout)
-    result = kl.minimize(imported("sim:years"), imported("sim:space"), budget=60, rng=0)
+    result = kl.minimize(import_object("sim:years"), import_object("sim:space"), budget=60, rng=0)
     assert result.x["kind"] == datetime.date(2020, 1, 1)
     assert (data["fun"], data["nfev"], data["failures"]) == (result.fun, 60, 0)
 
@@ -396,7 +398,7 @@ def noted(folder, **changed):
     """A journal of a few evaluations, with notes that were tampered with."""
     here(*run("--journal", "run.sqlite", budget=5))
     with read("run.sqlite") as record:
-        plan = asdict(commands.Plan.of(record))
+        plan = asdict(RunPlan.of(record))
     writer = Writer(kl.Journal("run.sqlite"))
     writer.note({"command": plan | changed})
     writer.close()
@@ -408,9 +410,33 @@ def noted(folder, **changed):
 def test_a_journal_cannot_make_anyone_call_what_is_not_in_the_folder(folder, name):
     noted(folder, objective=name)
     done = here("resume", "run.sqlite", "--budget", 9, code=2)
-    assert f"it names {name}, " in done.stderr
-    assert done.stderr.endswith("If you know what it does: knobless resume run.sqlite --trust\n")
-    assert commands.recorded("run.sqlite") == 5
+    assert f"the journal names {name}, " in done.stderr
+    assert done.stderr.endswith("To run it anyway: knobless resume run.sqlite --trust\n")
+    assert commands.count_recorded("run.sqlite") == 5
+
+
+@pytest.mark.parametrize("init", [True, False], ids=["package", "namespace package"])
+@pytest.mark.parametrize(
+    "changed", [{"objective": "unpacked.payload:fun"}, {"space": "unpacked.payload:space"}], ids=str
+)
+def test_nor_run_code_of_a_subfolder(folder, changed, init):
+    (folder / "unpacked").mkdir()
+    trap = "open('sprung', 'w').close()\nfun = space = None"
+    (folder / "unpacked" / "payload.py").write_text(trap)
+    if init:
+        (folder / "unpacked" / "__init__.py").write_text(trap)
+    noted(folder, **{"toml": None, "space": "sim:space"} | changed)
+    assert "not in a file of the current folder" in shell("resume", "run.sqlite", code=2).stderr
+    assert not (folder / "sprung").exists()
+
+
+def test_nor_run_a_file_that_has_the_name_of_a_standard_module(folder):
+    (folder / "secrets.py").write_text("open('sprung', 'w').close()")
+    for name in ("secrets:choice", "nowhere:fun"):
+        noted(folder, objective=name)
+        shell("resume", "run.sqlite", code=2)
+        (folder / "run.sqlite").unlink()
+    assert not (folder / "sprung").exists()
 
 
 def test_nor_import_it(folder):
@@ -456,11 +482,11 @@ def test_notes_that_were_tampered_with_are_refused(folder, changed, said):
 
 def test_a_journal_of_the_library_does_not_say_how_to_go_on_but_can_be_gone_on_with(folder):
     space = spacefile.space_of(TOML, "")
-    kl.minimize(imported("sim:loss"), space, budget=10, rng=3, journal="run.sqlite")
-    assert "`knobless run` has not begun it" in here("resume", "run.sqlite", code=2).stderr
+    kl.minimize(import_object("sim:loss"), space, budget=10, rng=3, journal="run.sqlite")
+    assert "the journal was not created by `knobless run`" in here("resume", "run.sqlite", code=2).stderr
     here(*run("--journal", "run.sqlite", budget=20))
     here("resume", "run.sqlite", "--budget", 30)
-    assert commands.recorded("run.sqlite") == 30
+    assert commands.count_recorded("run.sqlite") == 30
 
 
 # What a journal shows.
@@ -487,7 +513,7 @@ def test_show_is_what_the_library_says(folder):
         "maximize sim:gain",
         f"{data['fun']:.10g}",
         "300 of 300",
-        f"{opt.failures}, the first one said: RuntimeError: diverged",
+        f"{opt.failures}, the first: RuntimeError: diverged",
         f"{opt.eps:.10g}",
         f"pid {os.getpid()}",
         "gelu",
@@ -534,6 +560,45 @@ def test_files_that_are_no_journals(folder, verb, content, said):
     assert done.stderr.startswith("Error: ")
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_header_that_is_nested_deeply_is_one_line(folder):
+    here(*run("--journal", "run.sqlite", budget=5))
+    with contextlib.closing(sqlite3.connect("run.sqlite")) as file, file:
+        (identity,) = file.execute("SELECT json FROM header WHERE name = 'identity'").fetchone()
+        nested = identity.replace('"seed": 3', '"seed": ' + "[" * 700 + "]" * 700)
+        assert nested != identity
+        file.execute("UPDATE header SET json = ? WHERE name = 'identity'", (nested,))
+    done = subprocess.run(command("show", "run.sqlite", "--json"), capture_output=True, text=True, timeout=120)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0 or (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_json_of_a_hostile_journal_is_plain_ascii(folder):
+    opt = kl.Optimizer({"a\x9b\u202e": kl.Choice("\udc80", "\x85b")}, rng=0, journal="run.sqlite")
+    batch = opt.ask()
+    opt.tell(batch, [RuntimeError("\x9b31m\u2066"), 1.0])
+    opt.close()
+    text = shell("show", "run.sqlite", "--json").stdout
+    assert text.isascii()
+    assert text[:-1].isprintable()
+    assert json.loads(text)["failure"].endswith("\x9b31m\u2066\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_terminals_without_unicode(folder, encoding):
+    here(*run("--journal", "run.sqlite", budget=20, objective="sim:value"))
+    env = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "COLUMNS": "100"}
+    for words in (
+        ["show", "run.sqlite"],
+        ["resume", "run.sqlite"],
+        ["plot", "--help"],
+        ["reproduce", "alpha", "--help"],
+    ):
+        done = subprocess.run(command(*words), capture_output=True, timeout=120, env=env)
+        assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
+        done.stdout.decode(encoding)
+        assert words[0] != "show" or b" lambda  " in done.stdout
 
 
 def test_a_journal_gives_a_terminal_no_orders(folder):
@@ -703,8 +768,8 @@ def test_any_text_is_a_space_or_a_value_error(text):
     [
         ({"objective": "sim"}, "expected a name such as package.module:function, got 'sim'"),
         ({"objective": "sim.py:loss"}, "expected the name of a module, such as sim:loss, got 'sim.py:loss'"),
-        ({"objective": "nowhere:loss"}, "nowhere:loss: there is no module nowhere, neither in this folder nor"),
-        ({"objective": "sim.deep:loss"}, "sim.deep:loss: there is no module sim.deep"),
+        ({"objective": "nowhere:loss"}, "nowhere:loss: no module nowhere in the current folder"),
+        ({"objective": "sim.deep:loss"}, "sim.deep:loss: no module sim.deep"),
         ({"objective": "sim:lost"}, "sim:lost: module 'sim' has no attribute 'lost'"),
         ({"objective": "sim:nothing"}, "sim:nothing: expected a function, got None"),
         ({"space": "nowhere.toml"}, "nowhere.toml: No such file or directory"),
@@ -726,7 +791,7 @@ def test_a_wrong_name_is_a_usage_error(folder, words, said):
         (["--budget", "many"], "--budget"),
         (["--workers", "0"], "--workers"),
         (["--algorithm", "magic"], "--algorithm"),
-        (["--rng", "-1"], "--rng"),
+        (["--seed", "-1"], "--seed"),
         (["--target", "nan"], "target: expected a finite number, got nan"),
         (["--timeout", "0"], "timeout: expected a number above 0, got 0.0"),
         (["--evaluation-timeout", "-1"], "evaluation_timeout: expected a number above 0, got -1.0"),
@@ -802,14 +867,22 @@ def test_help(folder):
     assert "--trust" in here("resume", "--help").stdout
 
 
-def test_what_lies_here(folder):
-    (folder / "package").mkdir()
-    (folder / "package" / "inner.py").write_text("def fun(x): return 0")
-    here = {"sim:loss": True, "package.inner:fun": True, "os:system": False, "sys:exit": False, "nowhere:x": False}
-    assert {name: lies_here(name) for name in here} == here
-    assert not lies_here("__main__:x")
-    assert Named("package.inner:fun").lies_here
-    assert Named("sim:model.loss").lies_here
-    assert not Named("sim:math.sqrt").lies_here
-    sys.modules.pop("package")
-    sys.modules.pop("package.inner")
+def test_only_files_of_the_current_folder_are_local(folder, monkeypatch):
+    (folder / "inside").mkdir()
+    (folder / "inside" / "payload.py").write_text("def fun(x): return 0")
+    (folder / "inside" / "conftest.py").write_text("def fun(x): return 0")
+    (folder / "regular").mkdir()
+    (folder / "regular" / "__init__.py").write_text("def fun(x): return 0")
+    (folder / "random.py").write_text("def fun(x): return 0")
+    monkeypatch.syspath_prepend(folder / "inside")  # as a .pth file may do
+    local = {"sim:loss": True, "os:system": False, "sys:exit": False, "nowhere:x": False, "__main__:x": False}
+    local |= {"inside.payload:fun": False, "inside:fun": False, "payload:fun": False, "conftest:fun": False}
+    local |= {"regular:fun": False, "regular.fun:fun": False, "random:fun": False}
+    before = [*sys.path], {*sys.modules}
+    assert {name: is_local(name) for name in local} == local
+    assert before == (sys.path, {*sys.modules})  # nothing is imported to find out
+    assert NamedFunction("sim:model.loss").is_local
+    assert not NamedFunction("sim:math.sqrt").is_local
+    assert not NamedFunction("inside.payload:fun").is_local
+    for name in ("inside", "inside.payload"):
+        sys.modules.pop(name)

@@ -49,8 +49,8 @@ NOT_RUN = {
     "knobless watch": "serves until Ctrl-C; tests/test_report.py does it",
     "knobless reproduce": "takes minutes to hours; tests/test_reproduce.py does it in small",
 }
-# Output that differs from run to run is not compared.
-VARIES = re.compile(r"pid \d+@[^ ]+|takes .* s, the longest took .* s|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[\d.]+ seconds")
+# What differs from run to run is not compared.
+VARIES = re.compile(r"pid \d+@[^ ]+|median .* s, longest .* s|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[\d.]+ seconds")
 
 
 def updated(page: Path, text: str) -> str:

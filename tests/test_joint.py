@@ -23,7 +23,7 @@ from torch.nn import functional as F  # noqa: E402, N812
 from knobless.paper.joint import __main__ as command  # noqa: E402
 from knobless.paper.joint import runs  # noqa: E402
 from knobless.paper.joint.networks import Activations, Layers  # noqa: E402
-from knobless.paper.joint.training import Setting, Training, descend, factor, gradients, marks, wait  # noqa: E402
+from knobless.paper.joint.training import Setting, Training, curve_marks, descend, factor, gradients, wait  # noqa: E402
 from knobless.torch import Search  # noqa: E402
 from knobless.torch.data import Data  # noqa: E402
 
@@ -286,7 +286,7 @@ def test_a_training_goes_on_exactly_from_what_was_saved(name, tmp_path):
         first, second = (Training(SETTINGS[name], data(), [0, 1], 60) for _ in range(2))
         first.run(stop)
         path = tmp_path / "state.checkpoint"
-        runs.save(path, first.state())
+        runs.save_checkpoint(path, first.state())
         first.run(stop + 1)  # what was saved is what was then
         second.load(torch.load(path, weights_only=True))
         assert (second.done, second.T.item()) == (stop, stop)
@@ -338,15 +338,15 @@ def test_the_learning_rate_falls_at_a_half_and_three_quarters(updates):
 
 def test_marks_are_even_on_a_logarithmic_scale():
     for updates in (101, 500, 93_750, 937_500):
-        found = marks(updates)
+        found = curve_marks(updates)
         assert (found[0], found[-1]) == (100, updates)
         assert found == sorted({*found})
         assert len(found) <= 60
-    ratios = np.diff(np.log(marks(93_750)))
+    ratios = np.diff(np.log(curve_marks(93_750)))
     assert len(ratios) == 59
     assert np.ptp(ratios) < 0.02
-    assert marks(7) == [7]
-    assert marks(100) == [100]
+    assert curve_marks(7) == [7]
+    assert curve_marks(100) == [100]
 
 
 def test_the_test_error_is_that_of_the_mode():
@@ -385,11 +385,11 @@ def test_a_run_that_was_cut_off_ends_as_a_whole_one(name, when, tmp_path, monkey
     settings, lines = [SETTINGS["epsilon"], SETTINGS[name]], []
 
     def run(folder, say):
-        runs.run("layers", settings, data(), 2, 112, "cpu", tmp_path / folder, say)
+        runs.run_trainings("layers", settings, data(), 2, 112, "cpu", tmp_path / folder, say)
 
     def cut(line):
         lines.append(line)
-        if len(lines) == len(marks(112)) + when:  # in the second setting
+        if len(lines) == len(curve_marks(112)) + when:  # in the second setting
             raise CutError
 
     run("whole", lambda line: None)
@@ -399,7 +399,7 @@ def test_a_run_that_was_cut_off_ends_as_a_whole_one(name, when, tmp_path, monkey
     assert len([*(tmp_path / "cut").glob("*.checkpoint")]) == (when > 1)
     lines.clear()
     run("cut", lines.append)
-    assert len(lines) == len(marks(112)) - (when - 1) + (when > 1)  # it goes on, and says so
+    assert len(lines) == len(curve_marks(112)) - (when - 1) + (when > 1)  # it goes on, and says so
     assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
     assert not [path for path in (tmp_path / "cut").iterdir() if path.suffix in (".checkpoint", ".part")]
     lines.clear()
@@ -409,14 +409,16 @@ def test_a_run_that_was_cut_off_ends_as_a_whole_one(name, when, tmp_path, monkey
 
 def test_a_csv_has_a_row_per_mark_and_trial(tmp_path):
     setting = SETTINGS["lambda"]
-    runs.run("layers", [setting, SETTINGS["fixed"]], data(), 2, 105, "cpu", tmp_path, lambda line: None)
+    runs.run_trainings("layers", [setting, SETTINGS["fixed"]], data(), 2, 105, "cpu", tmp_path, lambda line: None)
     rows = rows_of(tmp_path)
-    assert tuple(rows[0]) == runs.COLUMNS
+    assert tuple(rows[0]) == runs.CURVE_COLUMNS
     seen = [(row["setting"], int(row["update"]), int(row["trial"])) for row in rows]
-    assert seen == [(name, mark, trial) for name in ("lambda", "fixed") for mark in marks(105) for trial in (0, 1)]
+    assert seen == [
+        (name, mark, trial) for name in ("lambda", "fixed") for mark in curve_marks(105) for trial in (0, 1)
+    ]
     training = Training(setting, data(), [0, 1], 105)
     training.run(105)
-    for row, expected in zip(rows[2 * len(marks(105)) - 2 :], training.records(), strict=False):
+    for row, expected in zip(rows[2 * len(curve_marks(105)) - 2 :], training.records(), strict=False):
         assert {key: float(row[key]) for key in expected} == expected
     assert {(row["lam_r"], row["eps"], row["ones"]) for row in rows if row["setting"] == "fixed"} == {("", "", "")}
     meta = json.loads((tmp_path / "layers-meta.json").read_text())["runs"]
@@ -436,17 +438,21 @@ def test_only_trials_that_are_missing_are_trained(tmp_path, monkeypatch):
             raise CutError
 
     with pytest.raises(CutError):
-        runs.run("layers", settings, data(), 3, 105, "cpu", tmp_path / "parts", cut)
-    runs.run("layers", settings, data(), 2, 105, "cpu", tmp_path / "parts", quiet)  # a checkpoint of other trials
-    runs.run("layers", settings, data(), 4, 105, "cpu", tmp_path / "parts", quiet)
-    runs.run("layers", settings, data(), 4, 105, "cpu", tmp_path / "once", quiet)
+        runs.run_trainings("layers", settings, data(), 3, 105, "cpu", tmp_path / "parts", cut)
+    runs.run_trainings(
+        "layers", settings, data(), 2, 105, "cpu", tmp_path / "parts", quiet
+    )  # a checkpoint of other trials
+    runs.run_trainings("layers", settings, data(), 4, 105, "cpu", tmp_path / "parts", quiet)
+    runs.run_trainings("layers", settings, data(), 4, 105, "cpu", tmp_path / "once", quiet)
 
     def ordered(folder):
         return sorted(rows_of(tmp_path / folder), key=lambda row: (int(row["trial"]), int(row["update"])))
 
     assert ordered("parts") == ordered("once")
-    runs.run("layers", settings, data(), 4, 101, "cpu", tmp_path / "parts", quiet)  # another number of updates
-    assert len(rows_of(tmp_path / "parts")) == 4 * (len(marks(105)) + len(marks(101)))
+    runs.run_trainings(
+        "layers", settings, data(), 4, 101, "cpu", tmp_path / "parts", quiet
+    )  # another number of updates
+    assert len(rows_of(tmp_path / "parts")) == 4 * (len(curve_marks(105)) + len(curve_marks(101)))
 
 
 def test_checkpoints_of_both_experiments_may_lie_side_by_side(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import subprocess
@@ -16,16 +15,13 @@ from typer.testing import CliRunner
 
 from knobless.cli.app import app
 from knobless.fast import Run
-from knobless.paper import Claim, Options, Report, Stopped, alpha, hitting_times, max_3_sat, noise, page, theorem
-from knobless.paper.experiment import Table, Task, Verdict, carry_out, finish, follow, kernel_of, seed
+from knobless.paper import Claim, Options, Report, alpha, hitting_times, max_3_sat, noise, theorem
+from knobless.paper.experiment import Readiness, Stopped, Task, finish, follow, kernel_of, run_tasks, seed
 from knobless.paper.measure import Sample, quantile, slope
+from knobless.paper.page import write_page
 from knobless.paper.settings import ALGORITHMS, CGA_1, LAMBDA
+from knobless.paper.table import Table, read_csv
 from knobless.problems import LeadingOnes, MaxSat, OneMax
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def command(*words: object) -> str:
@@ -52,7 +48,7 @@ def test_a_command_writes_its_files_and_a_second_call_runs_nothing(name, tmp_pat
     assert "claim" in command(*words)
     claims = json.loads((tmp_path / f"{name}-claims.json").read_text())
     assert {c["holds"] for c in claims} <= {"holds", "does not hold", "not decided"}
-    assert len(read(tmp_path / f"{name}-claims.csv")) == len(claims)
+    assert len(read_csv(tmp_path / f"{name}-claims.csv")) == len(claims)
     assert (tmp_path / f"{name}-claims.md").read_text().count("\n| ") == len(claims) + 1
     assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     before = {path: path.read_bytes() for path in tmp_path.glob("*.csv")}
@@ -66,9 +62,9 @@ def test_a_command_writes_its_files_and_a_second_call_runs_nothing(name, tmp_pat
 def test_the_number_of_threads_does_not_show(tmp_path):
     found = []
     for jobs in (1, 3):
-        table = Table(tmp_path / f"{jobs}.csv", hitting_times.NAMES, hitting_times.RESULTS)
-        carry_out(table, hitting_times.plan(Options(tmp_path, trials=2, max_n=10), cap=2000), jobs, "test")
-        found.append({tuple(row.values())[:-1] for row in read(table.path)})  # all but the seconds
+        table = Table(tmp_path / f"{jobs}.csv", hitting_times.KEY_COLUMNS, hitting_times.RESULT_COLUMNS)
+        run_tasks(table, hitting_times.plan(Options(tmp_path, trials=2, max_n=10), cap=2000), jobs, "test")
+        found.append({tuple(row.values())[:-1] for row in read_csv(table.path)})  # all but the seconds
     assert found[0] == found[1]
 
 
@@ -76,7 +72,7 @@ def test_the_page_holds_everything_in_one_file(tmp_path):
     image = tmp_path / "a.png"
     image.write_bytes(b"\x89PNG")
     claim = Claim("a < b", "if", "1.0", None)
-    path = page.write([Report("x", "X", "setup", ((image, "caption"),), (claim,))], tmp_path / "index.html")
+    path = write_page([Report("x", "X", "setup", ((image, "caption"),), (claim,))], tmp_path / "index.html")
     html = path.read_text()
     assert "a &lt; b" in html
     assert "not decided" in html
@@ -104,20 +100,20 @@ def table_at(path: Path) -> Table:
 def test_what_was_stopped_goes_on_without_repeating_a_trial(tmp_path):
     path, ran = tmp_path / "t.csv", []
     with pytest.raises(KeyboardInterrupt):
-        carry_out(table_at(path), [counted(ran, i, fails=4) for i in range(8)], 1, "test")
+        run_tasks(table_at(path), [counted(ran, i, fails=4) for i in range(8)], 1, "test")
     assert ran == [0, 1, 2, 3]
-    assert len(read(path)) == 4
-    carry_out(table_at(path), [counted(ran, i) for i in range(8)], 2, "test")
+    assert len(read_csv(path)) == 4
+    run_tasks(table_at(path), [counted(ran, i) for i in range(8)], 2, "test")
     assert sorted(ran) == list(range(8))
-    assert {(int(r["number"]), int(r["square"])) for r in read(path)} == {(i, i * i) for i in range(8)}
+    assert {(int(r["number"]), int(r["square"])) for r in read_csv(path)} == {(i, i * i) for i in range(8)}
 
 
 def test_a_half_written_line_is_cut_off_and_its_trial_run_again(tmp_path):
     path, ran = tmp_path / "t.csv", []
     path.write_text("number,square,seconds\n0,0,0.1\n1,1")
-    carry_out(table_at(path), [counted(ran, i) for i in range(3)], 1, "test")
+    run_tasks(table_at(path), [counted(ran, i) for i in range(3)], 1, "test")
     assert ran == [1, 2]
-    assert [r["square"] for r in read(path)] == ["0", "1", "4"]
+    assert [r["square"] for r in read_csv(path)] == ["0", "1", "4"]
 
 
 def test_a_table_of_other_columns_is_refused(tmp_path):
@@ -129,7 +125,7 @@ def test_a_table_of_other_columns_is_refused(tmp_path):
 
 def test_costly_trials_begin_first(tmp_path):
     ran: list[int] = []
-    carry_out(table_at(tmp_path / "t.csv"), [counted(ran, i) for i in (3, 1, 2)], 1, "test")
+    run_tasks(table_at(tmp_path / "t.csv"), [counted(ran, i) for i in (3, 1, 2)], 1, "test")
     assert ran == [1, 2, 3]
 
 
@@ -144,20 +140,20 @@ def test_a_running_trial_is_told_to_stop():
 
 def test_larger_n_are_skipped_where_none_was_solved_and_only_there(tmp_path):
     tasks = hitting_times.plan(Options(tmp_path, trials=2, max_n=100), cap=3000)
-    table = Table(tmp_path / "t.csv", hitting_times.NAMES, hitting_times.RESULTS)
+    table = Table(tmp_path / "t.csv", hitting_times.KEY_COLUMNS, hitting_times.RESULT_COLUMNS)
     judge = hitting_times.Skipping(table, tasks)
     chain = [t for t in tasks if (t.name["function"], t.name["setting"]) == ("LeadingOnes", CGA_1)]
 
-    def verdicts() -> list[Verdict]:
+    def verdicts() -> list[Readiness]:
         return [judge(task) for task in chain[::2]]  # n = 10, 30, 100
 
-    assert verdicts() == [Verdict.GO, Verdict.WAIT, Verdict.WAIT]
+    assert verdicts() == [Readiness.GO, Readiness.WAIT, Readiness.WAIT]
     rest = {"calls": 1, "iterations": 1, "best": 0, "lam_r": 2, "seconds": 0}
     table.add({**chain[0].name, **rest, "solved": 1})
-    assert verdicts() == [Verdict.GO, Verdict.GO, Verdict.WAIT]
+    assert verdicts() == [Readiness.GO, Readiness.GO, Readiness.WAIT]
     for task in chain[2:4]:
         table.add({**task.name, **rest, "solved": 0})
-    assert verdicts()[2] is Verdict.SKIP
+    assert verdicts()[2] is Readiness.SKIP
 
 
 # The figures, computed another way.
@@ -166,13 +162,13 @@ def test_larger_n_are_skipped_where_none_was_solved_and_only_there(tmp_path):
 @pytest.mark.slow
 def test_a_row_is_what_the_engine_gives_for_its_seed(tmp_path):
     command("hitting-times", "--max-n", 30, "--trials", 2, "--cap", 2000, "--out", tmp_path)
-    rows = [row for row in read(tmp_path / "hitting-times.csv") if row["n"] == "10"]
+    rows = [row for row in read_csv(tmp_path / "hitting-times.csv") if row["n"] == "10"]
     row = next(r for r in rows if (r["function"], r["setting"], r["trial"]) == ("OneMax", LAMBDA, "1"))
     run = Run(kernel_of(OneMax(10)), ALGORITHMS[LAMBDA](10), seed("hitting-times", "OneMax", LAMBDA, 10, 1))
     run.go(2000, target=0.0)
     assert int(row["calls"]) == run.nfev
     group = [float(r["calls"]) for r in rows if (r["function"], r["setting"], r["n"]) == ("OneMax", LAMBDA, "10")]
-    line = next(s for s in read(tmp_path / "hitting-times-summary.csv") if s["setting"] == LAMBDA)
+    line = next(s for s in read_csv(tmp_path / "hitting-times-summary.csv") if s["setting"] == LAMBDA)
     assert float(line["median"]) == pytest.approx(np.median(group), abs=0.5)
 
 
@@ -246,14 +242,14 @@ def test_a_missing_folder_is_one_line(tmp_path):
         app, ["reproduce", "max-3-sat", "--satlib", str(tmp_path), "--out", str(tmp_path / "o")]
     )
     assert result.exit_code == 2
-    assert "expected files named uf20-01.cnf" in result.output.replace("\n", " ")
+    assert "expected files named uf20-01.cnf" in result.stderr
 
 
 def test_theorem_probabilities_are_those_of_the_family():
     for name in ("random f, 8 bits", "random f, 5 choices of 4"):
         small = theorem.space(name, 1)
         theta = theorem.beginning(small, 1, name)
-        p = theorem.probabilities(small, theta)
+        p = theorem.point_probabilities(small, theta)
         assert p.sum() == pytest.approx(1.0)
         assert p @ small.family.statistics(small.x) == pytest.approx(theta)  # θ = E_θ[T]
 
@@ -269,4 +265,16 @@ def test_the_command_says_what_it_needs():
     code = "import sys; sys.modules['typer'] = None; sys.argv = ['knobless']; import knobless.__main__ as m; m.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.strip() == "The knobless command needs typer: pip install 'knobless[cli]'"
+    assert done.stderr.strip() == "Error: this command requires typer: pip install 'knobless[cli]'"
+
+
+def test_sizes_below_those_of_the_fits_are_refused(tmp_path):
+    result = CliRunner().invoke(app, ["reproduce", "hitting-times", "--max-n", "20", "--out", str(tmp_path)])
+    assert (result.exit_code, result.stderr) == (2, "Error: max_n: expected at least 30, got 20\n")
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "all"])
+def test_help_of_every_command(name):
+    text = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["reproduce", name, "--help"]).stdout
+    for option in ("--out", "--trials", "--max-n", "--jobs", *(w for w in COMMANDS.get(name, ()) if "--" in str(w))):
+        assert option in text

@@ -22,12 +22,14 @@ from typer.testing import CliRunner
 from knobless import paper as reproduce
 from knobless.cli.app import app
 from knobless.paper import Claim, Report, activations, layers
-from knobless.paper.joint import results as joint
-from knobless.paper.joint import runs
-from knobless.paper.joint.results import Options, Trials, all_of, lower, rank_sum, read
+from knobless.paper.joint import missing, runs
+from knobless.paper.joint.comparisons import all_of, lower, rank_sum
+from knobless.paper.joint.settings import TrainingOptions
+from knobless.paper.joint.trials import Trials, read_trials
 from knobless.torch import data
 
 MODULES = {"layers": layers, "activations": activations}
+EXPERIMENTS = {"layers": layers.LAYER_SELECTION, "activations": activations.ACTIVATION_SELECTION}
 COMMITTED = Path(__file__).parent.parent / "docs" / "reproduction"
 AT = (100, 1000, 10_000, 93_750)
 
@@ -71,7 +73,7 @@ PAPER = {
 
 
 def claims(name: str, found: dict[str, Trials]) -> list[Claim]:
-    return layers.claims(found) if name == "layers" else activations.claims(found, found)
+    return layers.claims_of_layers(found) if name == "layers" else activations.claims_of_activations(found, found)
 
 
 def verdicts(name: str, found: dict[str, Trials]) -> dict[str, bool | None]:
@@ -137,7 +139,7 @@ def test_what_may_be_chance_is_not_decided(name):
 def test_the_long_run_decides_its_own_claim_alone():
     found = PAPER["activations"]
     without, right, wrong = (
-        activations.claims(found, longer)
+        activations.claims_of_activations(found, longer)
         for longer in ({}, {k: v for k, v in found.items() if k != "pbil-lambda"}, {**found, "relu": found["cga"]})
     )
     assert [c.holds for c in without] == [True] * 12 + [None]
@@ -184,14 +186,14 @@ def test_a_share_of_the_updates_is_looked_up_on_the_logarithmic_scale():
 
 
 def test_durations_have_their_unit():
-    assert [joint.lasting(s) for s in (0.1, 90, 150, 7300, 200_000)] == ["1 s", "90 s", "2 min", "2 hours", "2 days"]
+    assert [missing.duration(s) for s in (0.1, 90, 150, 7300, 200_000)] == ["1 s", "90 s", "2 min", "2 hours", "2 days"]
 
 
 def test_the_time_on_a_cpu_is_that_of_an_update_times_their_number(monkeypatch, few_images):
     clock = itertools.count()
-    monkeypatch.setattr(joint.time, "perf_counter", lambda: next(clock))  # each look a second later
+    monkeypatch.setattr(missing.time, "perf_counter", lambda: next(clock))  # each look a second later
     settings = runs.chosen("layers", ["ten-layers", "pbil-lambda"])
-    said = joint.on_a_cpu(settings, data.mnist(None), {setting.name: [0] for setting in settings}, 93_750)
+    said = missing.cpu_estimate(settings, data.mnist(None), {setting.name: [0] for setting in settings}, 93_750)
     # Two updates were between two looks.
     assert said.startswith("93,750 updates will take about 26 hours on this CPU (ten-layers 13 hours, pbil-lambda 13 h")
 
@@ -209,13 +211,13 @@ def write(path: Path, found: dict[str, Trials], updates: int = 93_750) -> None:
                 if setting in ("relu", "tanh", "ten-layers"):
                     measured = {"error": measured["error"]}
                 rows.append({**named, **measured})
-    runs.append(path, rows)
+    runs.add_rows(path, rows)
 
 
 def test_what_is_read_is_what_was_written(tmp_path):
     write(tmp_path / "t.csv", PAPER["activations"])
     write(tmp_path / "t.csv", {"cga": trials(9, 3, 1, at=(100, 1000, 937_500), lam_r=(2, 2, 2))}, 937_500)
-    found = read(tmp_path / "t.csv")
+    found = read_trials(tmp_path / "t.csv")
     assert set(found) == {93_750, 937_500}
     assert list(found[93_750]) == list(PAPER["activations"])
     for name in ("at", "error", "lam_r", "eps", "ones"):
@@ -229,22 +231,22 @@ def test_a_trial_without_its_last_row_does_not_count(tmp_path):
     write(path, {"cga": trials(9, 3, 2, 1, count=4)})
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if not line.startswith("cga,93750,2,93750")))
-    assert read(path)[93_750]["cga"].numbers == (0, 1, 3)
-    assert read(tmp_path / "none.csv") == {}
+    assert read_trials(path)[93_750]["cga"].numbers == (0, 1, 3)
+    assert read_trials(tmp_path / "none.csv") == {}
 
 
-@pytest.mark.parametrize("text", ["setting,updates,trial,update,error,lam_r,eps,ones\ncga,937", "a,b\n1,2\n"])
+@pytest.mark.parametrize("text", ["setting,updates,trial,update,error,lam_r,eps,ones\ncga,937,,,,,,\n", "a,b\n1,2\n"])
 def test_a_broken_csv_is_named_with_its_line(tmp_path, text):
     (tmp_path / "layers.csv").write_text(text)
     with pytest.raises(ValueError, match=r"layers.csv, line 2: expected a row of a trial, got"):
-        read(tmp_path / "layers.csv")
+        read_trials(tmp_path / "layers.csv")
 
 
 def test_settings_have_the_names_under_which_they_are_trained():
-    for name, module in MODULES.items():
-        assert set(module.EXPERIMENT.known) == {setting.name for setting in runs.EXPERIMENTS[name]}
-        assert module.EXPERIMENT.settings == tuple(setting.name for setting in runs.MAIN[name])
-        assert {setting.network.n for setting in runs.EXPERIMENTS[name]} == {module.EXPERIMENT.n}
+    for name in MODULES:
+        assert set(EXPERIMENTS[name].known) == {setting.name for setting in runs.EXPERIMENTS[name]}
+        assert EXPERIMENTS[name].settings == tuple(setting.name for setting in runs.MAIN[name])
+        assert {setting.network.n for setting in runs.EXPERIMENTS[name]} == {EXPERIMENTS[name].n}
 
 
 # The commands.
@@ -322,7 +324,10 @@ def test_pictures_need_no_torch_and_training_says_that_it_does(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "layers.png").exists()
     done = without_torch("reproduce", "layers", "--trials", 13, "--out", tmp_path)
-    assert (done.returncode, done.stderr.strip()) == (1, "This needs torch: pip install 'knobless[torch]'")
+    assert (done.returncode, done.stderr.strip()) == (
+        1,
+        "Error: this command requires torch: pip install 'knobless[torch]'",
+    )
 
 
 @pytest.fixture
@@ -335,13 +340,13 @@ def few_images(monkeypatch):
     )
     monkeypatch.setattr(data, "mnist", lambda folder: images)
     trained: list[tuple[str, list[int]]] = []
-    carry_out = runs.carry_out
+    train_setting = runs.train_setting
 
     def counted(setting, images, numbers, *rest):
         trained.append((setting.name, list(numbers)))
-        return carry_out(setting, images, numbers, *rest)
+        return train_setting(setting, images, numbers, *rest)
 
-    monkeypatch.setattr(runs, "carry_out", counted)
+    monkeypatch.setattr(runs, "train_setting", counted)
     return trained
 
 
@@ -349,8 +354,8 @@ def few_images(monkeypatch):
 @pytest.mark.parametrize("name", MODULES)
 def test_training_ends_in_a_report_and_is_not_done_again(name, tmp_path, few_images):
     said: list[str] = []
-    experiment = MODULES[name].EXPERIMENT
-    options = Options(tmp_path, trials=1, iterations=3, device="cpu")
+    experiment = EXPERIMENTS[name]
+    options = TrainingOptions(tmp_path, trials=1, iterations=3, device="cpu")
     report = MODULES[name].reproduce(options, said.append)
     assert few_images == [(setting, [0]) for setting in experiment.settings]
     assert re.match(r"3 updates will take about \d+ \w+ on this CPU \(cga \d+ \w+, ", said[1])
@@ -359,9 +364,9 @@ def test_training_ends_in_a_report_and_is_not_done_again(name, tmp_path, few_ima
     assert all(path.read_bytes().startswith(b"\x89PNG") for path, _ in report.figures)
     assert not (tmp_path / f"{name}-long.png").exists()
     before = (tmp_path / f"{name}.csv").read_bytes()
-    joint.train(experiment, options, said.append)
+    missing.train_missing(experiment, options, said.append)
     assert len(few_images) == len(experiment.settings)
-    joint.train(experiment, Options(tmp_path, 2, 3, "cpu", ("pbil-lambda",)), said.append)
+    missing.train_missing(experiment, TrainingOptions(tmp_path, 2, 3, "cpu", ("pbil-lambda",)), said.append)
     assert few_images[len(experiment.settings) :] == [("pbil-lambda", [1])]
     assert (tmp_path / f"{name}.csv").read_bytes().startswith(before)
 
@@ -371,13 +376,13 @@ def test_what_was_stopped_goes_on_with_the_next_setting(tmp_path, few_images):
         if line.startswith("[2/"):
             raise KeyboardInterrupt
 
-    options = Options(tmp_path, 1, 2, "cpu", ("cga", "ten-layers"))
+    options = TrainingOptions(tmp_path, 1, 2, "cpu", ("cga", "ten-layers"))
     with pytest.raises(KeyboardInterrupt):
-        joint.train(layers.EXPERIMENT, options, stop)
-    assert list(read(tmp_path / "layers.csv")[2]) == ["cga"]
-    joint.train(layers.EXPERIMENT, options, lambda line: None)
+        missing.train_missing(layers.LAYER_SELECTION, options, stop)
+    assert list(read_trials(tmp_path / "layers.csv")[2]) == ["cga"]
+    missing.train_missing(layers.LAYER_SELECTION, options, lambda line: None)
     assert few_images == [("cga", [0]), ("ten-layers", [0]), ("ten-layers", [0])]
-    assert list(read(tmp_path / "layers.csv")[2]) == ["cga", "ten-layers"]
+    assert list(read_trials(tmp_path / "layers.csv")[2]) == ["cga", "ten-layers"]
 
 
 def test_both_experiments_may_be_stopped_in_the_same_folder(tmp_path):
@@ -404,20 +409,20 @@ def test_help_names_the_options(name):
 
 def test_what_a_user_can_mend_is_one_line(tmp_path, few_images):
     out = ("--out", tmp_path, "--trials", 1, "--iterations", 2)
-    expected = f"algorithms: expected some of {', '.join(layers.EXPERIMENT.known)}, got 'relu'"
+    expected = f"Error: algorithms: expected some of {', '.join(layers.LAYER_SELECTION.known)}, got 'relu'"
     assert command("layers", "--algorithms", "relu", *out, code=2).strip() == expected
     said = command("layers", "--device", "tpu", *out, code=2).strip()
-    assert said == "device: expected cpu, cuda or one GPU such as cuda:0, got 'tpu'"
+    assert said == "Error: device: expected cpu, cuda or one GPU such as cuda:0, got 'tpu'"
     assert few_images == []
     with pytest.raises(ValueError, match="trials: expected an integer of at least 1, got 0"):
-        layers.reproduce(Options(tmp_path, trials=0), few_images.append)
+        layers.reproduce(TrainingOptions(tmp_path, trials=0), few_images.append)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_not_asked_for_and_said(tmp_path):
-    assert joint.device_of(None) == "cpu"
+    assert missing.device_of(None) == "cpu"
     said = command("activations", "--device", "cuda", "--out", tmp_path, code=2).strip()
-    assert said == "device: expected one that is here, got 'cuda', and PyTorch finds no GPU"
+    assert said == "Error: device: expected an available device, got 'cuda', and PyTorch finds no GPU"
 
 
 def test_without_mnist_it_says_how_to_get_it(tmp_path):
@@ -435,7 +440,7 @@ def test_all_has_them_where_they_were_trained(tmp_path, monkeypatch):
     for name in ("hitting_times", "lambda_dynamics", "alpha", "max_3_sat", "noise", "theorem"):
         __import__(f"knobless.paper.{name}")
         empty = Report(name, name, "", (), ())
-        monkeypatch.setattr(getattr(reproduce, name), "reproduce", lambda *_, empty=empty: empty)
+        monkeypatch.setattr(getattr(reproduce, name), "reproduce", lambda *_, empty=empty, **__: empty)
     command("all", "--out", tmp_path)
     assert 'id="layers"' not in (tmp_path / "index.html").read_text()
     write(tmp_path / "layers.csv", PAPER["layers"])
@@ -443,3 +448,13 @@ def test_all_has_them_where_they_were_trained(tmp_path, monkeypatch):
     page = (tmp_path / "index.html").read_text()
     assert 'id="layers"' in page
     assert 'id="activations"' not in page
+
+
+def test_training_needs_nothing_but_numpy_and_torch(tmp_path):
+    others = ("matplotlib", "numba", "rich", "scipy", "tqdm", "typer", "pysat")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({others})); import knobless.paper.joint.__main__ as m; m.main()"
+    )
+    words = ["layers", "--mnist", str(tmp_path), "--device", "cpu", "--out", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert "expected the four files of MNIST" in done.stderr

@@ -24,7 +24,8 @@ from typer.testing import CliRunner
 
 import knobless as kl
 from knobless.cli.app import app
-from knobless.problems.instances import Format, Instance, cost_of, load, rounded, solve
+from knobless.problems import dimacs
+from knobless.problems.instances import Format, Instance, load_instance, solve_instance
 
 BIN = Path(sys.executable).parent / "knobless"
 PACKED = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
@@ -119,7 +120,7 @@ def drawn():
 def test_what_is_written_is_read(written, packing, random):
     kind, text, n, worth = written
     data = PACKED[packing](text.encode())
-    named, given_ = load(f"a.{kind}{packing}", data=data), load("standard input", Format(kind), data)
+    named, given_ = load_instance(f"a.{kind}{packing}", data=data), load_instance("standard input", Format(kind), data)
     assert (named.format, named.told_by, given_.told_by) == (kind, "by its name", "as given")
     assert named.problem.n == given_.problem.n == n
     for _ in range(8):
@@ -128,7 +129,7 @@ def test_what_is_written_is_read(written, packing, random):
         cost = named.problem(x)
         assert cost == given_.problem(x)
         if hard:  # more than any point that breaks none
-            assert cost > cost_of(named, 1e300)
+            assert cost > named.problem.cost_of(1e300)
         else:
             assert cost == (-value if kind == "mc" else value)
 
@@ -146,22 +147,22 @@ def test_what_is_written_is_read(written, packing, random):
 )
 @pytest.mark.parametrize("pack", PACKED.values())
 def test_contents_that_tell_the_format(text, format, by, pack):
-    found = load("G1", data=pack(text.encode()))
+    found = load_instance("G1", data=pack(text.encode()))
     assert (found.format, found.told_by) == (format, by)
 
 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("3 2\n1 2 1\n2 3 1\n", "a graph or a matrix, which look alike"),
-        ("3 1 -2 0\n", "nothing that tells"),  # a clause of 2022, or one without its p line
-        ("", "nothing that tells"),
-        ("\x00\xff", "nothing that tells"),
+        ("3 2\n1 2 1\n2 3 1\n", "it may be a graph or a matrix"),
+        ("3 1 -2 0\n", "its contents are not recognized"),  # a clause of 2022, or one without its p line
+        ("", "its contents are not recognized"),
+        ("\x00\xff", "its contents are not recognized"),
     ],
 )
 def test_contents_that_do_not_tell(text, what):
-    with pytest.raises(ValueError, match=f"^G1: its name does not tell its format, and in it is {what}; say --format"):
-        load("G1", data=text.encode("latin-1"))
+    with pytest.raises(ValueError, match=f"^G1: cannot determine the format: {what}; use --format"):
+        load_instance("G1", data=text.encode("latin-1"))
 
 
 @given(
@@ -172,7 +173,7 @@ def test_any_bytes_are_read_or_refused(format, data):
     data = data.encode() if isinstance(data, str) else data
     for pack in PACKED.values():
         try:
-            found = load("a", format, pack(data))
+            found = load_instance("a", format, pack(data))
         except ValueError as error:
             assert str(error).startswith(("a, line ", "a: ", "MaxSat: ", "MaxCut: ", "Qubo: "))  # noqa: PT017
         else:
@@ -238,10 +239,11 @@ def test_what_is_printed_is_true_of_the_point_that_is_printed(tmp_path_factory, 
 @settings(max_examples=15)
 def test_small_ones_are_solved(written):
     kind, text, n, worth = written
-    answer = solve(load(f"a.{kind}", data=text.encode()), budget=20_000, seed=0)
+    answer = solve_instance(load_instance(f"a.{kind}", data=text.encode()), budget=20_000, seed=0)
     worths = [worth(x) for x in itertools.product([0, 1], repeat=n)]
     hard, value = max(worths, key=lambda w: w[1]) if kind == "mc" else min(worths)
-    assert (answer.broken[0], answer.value) == (hard, None if hard else value)
+    assert answer.value == (None if hard else value)
+    assert (answer.data()["hard_unsatisfied"] or 0) == hard
 
 
 FORMULA = "p wcnf 3 4 100\n100 1 2 0\n100 -1 2 0\n7 -2 0\n4 3 0\n"  # 2 must hold: the least value is 7
@@ -250,8 +252,8 @@ FORMULA = "p wcnf 3 4 100\n100 1 2 0\n100 -1 2 0\n7 -2 0\n4 3 0\n"  # 2 must hol
 @pytest.mark.parametrize(("target", "at_most"), [(20, 11), (11, 11), (7, 7), (0, 7), (-3, 7)])
 def test_a_target_is_a_value_and_no_broken_hard_clause_meets_it(target, at_most):
     for seed in range(10):
-        answer = solve(load("a.wcnf", data=FORMULA.encode()), budget=3000, seed=seed, target=target)
-        assert answer.broken[0] == 0
+        answer = solve_instance(load_instance("a.wcnf", data=FORMULA.encode()), budget=3000, seed=seed, target=target)
+        assert answer.data()["hard_unsatisfied"] == 0
         assert answer.value <= at_most
         assert (answer.result.status == kl.Status.TARGET) == (target >= 7)
 
@@ -265,21 +267,21 @@ def test_a_target_is_a_value_and_no_broken_hard_clause_meets_it(target, at_most)
     ],
 )
 def test_a_look_at_every_point_is_a_proof(name, formula, verdict, code):
-    instance = load(name, data=formula.encode())
-    answer = solve(instance, budget=100, seed=0)
+    instance = load_instance(name, data=formula.encode())
+    answer = solve_instance(instance, budget=100, seed=0)
     assert (answer.verdict, answer.code) == (verdict, code)
-    assert solve(instance, budget=1, seed=0).verdict in ("UNKNOWN", "SATISFIABLE")
+    assert solve_instance(instance, budget=1, seed=0).verdict in ("UNKNOWN", "SATISFIABLE")
 
 
 def test_the_target_of_a_cut_is_the_cut():
-    ring = load("a.mc", data=b"4 4\n1 2\n2 3\n3 4\n1 4\n")
-    answer = solve(ring, budget=10_000, seed=0, target=4)
+    ring = load_instance("a.mc", data=b"4 4\n1 2\n2 3\n3 4\n1 4\n")
+    answer = solve_instance(ring, budget=10_000, seed=0, target=4)
     assert (answer.result.status, answer.value) == (kl.Status.TARGET, 4)
     assert answer.result.nfev < 10_000
-    assert solve(ring, budget=100, seed=0).result.status == kl.Status.EXHAUSTED
-    assert solve(ring, budget=10, seed=0).result.nfev == 10
+    assert solve_instance(ring, budget=100, seed=0).result.status == kl.Status.EXHAUSTED
+    assert solve_instance(ring, budget=10, seed=0).result.nfev == 10
     with pytest.raises(ValueError, match="target"):
-        solve(ring, budget=100, seed=0, target=math.nan)
+        solve_instance(ring, budget=100, seed=0, target=math.nan)
 
 
 def test_a_formula_is_solved_where_random_points_would_not_do(tmp_path):
@@ -292,7 +294,7 @@ def test_a_formula_is_solved_where_random_points_would_not_do(tmp_path):
             clauses.append((1, clause))
     path = tmp_path / "planted.cnf.xz"
     path.write_bytes(lzma.compress(cnf((60, clauses)).encode()))
-    done = CliRunner().invoke(app, ["solve", str(path), "--budget", "100000", "--rng", "1"])
+    done = CliRunner().invoke(app, ["solve", str(path), "--budget", "100000", "--seed", "1"])
     lines, x = parsed(done.stdout, "cnf")
     assert (done.exit_code, lines["s"]) == (10, ["SATISFIABLE"])
     assert broken((60, clauses), x) == (0, 0)
@@ -313,21 +315,21 @@ def test_a_formula_is_solved_where_random_points_would_not_do(tmp_path):
 def test_weights_beyond_exact_sums_are_remarked_on(tmp_path, text, kind, large):
     path = tmp_path / f"a.{kind}"
     path.write_text(text)
-    assert rounded(load(str(path))) == large
+    assert load_instance(str(path)).is_rounded == large
     done = CliRunner().invoke(app, ["solve", str(path), "--budget", "10"])
-    assert ("c the weights add up to more than 2^53" in done.stdout) == large
+    assert ("c the sum of the weights exceeds 2^53" in done.stdout) == large
 
 
 @pytest.mark.parametrize("top", [2**53 + 1, 2**60 + 2, 2**64 - 1])
 def test_a_weight_just_below_top_is_soft_where_both_are_one_float(top):
     text = f"p wcnf 3 3 {top}\n{top - 1} 1 0\n{top} 2 0\n{top + 1} 3 0\n"
-    read = load("a.wcnf", data=text.encode()).problem
+    read = load_instance("a.wcnf", data=text.encode()).problem
     assert [math.isinf(w) for w in read.weights] == [False, True, True]
 
 
 @pytest.mark.parametrize("weight", [2.0**53, 1e18, 1e300])
 def test_a_hard_clause_costs_more_than_any_weight(weight):
-    problem = load("a.wcnf", data=f"h -1 0\n{weight} 1 0\n".encode()).problem
+    problem = load_instance("a.wcnf", data=f"h -1 0\n{weight} 1 0\n".encode()).problem
     assert problem([1]) > problem([0]) == weight
 
 
@@ -400,7 +402,7 @@ HOSTILE = {
     "empty.cnf": ("", "line 0: expected 'p cnf"),
     "clause.cnf": ("1 2 0\n", "line 1: expected 'p cnf"),
     "literal.cnf": ("p cnf 2 2\n1 2 0\n1 3 0\n", "line 3: literal: expected an integer from -2 to 2, got '3'"),
-    "open.cnf": ("p cnf 2 1\n1 2\n", "line 2: the last clause is not ended by 0"),
+    "open.cnf": ("p cnf 2 1\n1 2\n", "line 2: expected a 0 at the end of the last clause"),
     "huge.cnf": ("p cnf 99999999999 1\n1 0\n", "line 1: number of variables: expected"),
     "weights.cnf": ("p wcnf 2 1\n1 2 0\n", "the format is wcnf"),
     "minus.wcnf": ("h 1 0\n-3 2 0\n", "line 2: weight: expected a number of at least 0"),
@@ -410,12 +412,12 @@ HOSTILE = {
     "short.mc": ("2 2\n1 2 3\n", "line 2: expected 2 edges, got 1"),
     "twice.qubo": ("2 2\n1 2 3\n2 1 3\n", "line 3: entry 2 1 is given twice"),
     "dense.qubo": ("100000 1\n1 2 3\n", "line 1: n: expected an integer from 1 to 5000"),
-    "sum.wcnf": ("1e308 1 0\n1e308 -1 0\n", "sum.wcnf: expected weights that add up to a finite number"),
-    "hard.wcnf": ("h 1 0\nh 2 0\n1e308 -1 0\n", "hard.wcnf: expected weights that add up to a finite number"),
-    "sum.mc": ("3 2\n1 2 1e308\n2 3 1e308\n", "sum.mc: expected weights that add up to a finite number"),
-    "sum.qubo": ("2 2\n1 1 -1e308\n2 2 -1e308\n", "sum.qubo: expected weights that add up to a finite number"),
-    "plain.cnf.xz": ("p cnf 2 1\n1 2 0\n", "line 0: not a whole xz file"),
-    "G1": ("3 1\n1 2 1\n", "say --format"),
+    "sum.wcnf": ("1e308 1 0\n1e308 -1 0\n", "sum.wcnf: expected weights with a finite sum"),
+    "hard.wcnf": ("h 1 0\nh 2 0\n1e308 -1 0\n", "hard.wcnf: expected weights with a finite sum"),
+    "sum.mc": ("3 2\n1 2 1e308\n2 3 1e308\n", "sum.mc: expected weights with a finite sum"),
+    "sum.qubo": ("2 2\n1 1 -1e308\n2 2 -1e308\n", "sum.qubo: expected weights with a finite sum"),
+    "plain.cnf.xz": ("p cnf 2 1\n1 2 0\n", "line 0: expected a complete xz file"),
+    "G1": ("3 1\n1 2 1\n", "use --format"),
     "a\x1b[31m.cnf": ("x", "line 1: expected 'p cnf"),
 }
 
@@ -433,13 +435,48 @@ def test_bad_files(name, tmp_path, monkeypatch):
     assert isinstance(done.exception, SystemExit)  # not a traceback
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "blanks.mc.bz2",
+            bz2.compress(b" " * 2**21 + b"\n2 1\n1 2\n"),
+            "line 1: expected a line of at most 1048576 by",
+        ),
+        ("n.cnf", b"p cnf 10000000 1\n1 0\n", "line 1: number of variables: expected an integer from 1 to 100000"),
+        ("n.mc", b"10000000 1\n1 2 1\n", "line 1: n: expected an integer from 1 to 100000"),
+        ("literal.wcnf", b"h 10000000 0\n", "line 1: literal: expected an integer from -100000 to 100000"),
+    ],
+)
+def test_a_small_file_cannot_take_the_memory(name, text, message):
+    with pytest.raises(ValueError, match=f"^{name}, {message}"):
+        load_instance(name, data=text)
+
+
+def test_the_literals_of_all_clauses_are_limited(monkeypatch):
+    text = b"p cnf 2 4\n" + b"1 2 1 2 0\n" * 4
+    assert len(load_instance("a.cnf", data=text).problem.clauses) == 4
+    monkeypatch.setattr(dimacs, "MAX_TERMS", 15)
+    with pytest.raises(ValueError, match=r"^a\.cnf, line 5: expected at most 15 literals in all clauses, got one more"):
+        load_instance("a.cnf", data=text)
+
+
+def test_a_lack_of_memory_is_a_message(tmp_path, monkeypatch):
+    def exhausted(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("knobless.cli.solve.load_instance", exhausted)
+    done = CliRunner().invoke(app, ["solve", "a.cnf", "--budget", "10"])
+    assert (done.exit_code, done.stderr) == (2, "Error: not enough memory\n")
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 def test_packed_files_cut_short_or_spoilt(pack):
     data = pack(cnf((50, [(1, [i % 50 + 1, -(i * 7 % 50 + 1)]) for i in range(2000)])).encode())
     spoilt = data[: len(data) // 2] + b"\x00\xff\x00" + data[len(data) // 2 + 3 :]
     for bad in (data[:-8], data[: len(data) // 2], spoilt):
         with pytest.raises(ValueError, match=r"^a\.cnf, line \d+: "):
-            load("a.cnf", data=bad)
+            load_instance("a.cnf", data=bad)
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,23 @@
-"""`python -m knobless`, and all of `knobless` but its first line: the command, or what to install for it."""
+"""`python -m knobless`, and the `knobless` command after its first line."""
 
 import sys
 
+from knobless.cli.errors import missing_extra
+from knobless.cli.terminal import escape_unencodable
+
 
 def main() -> None:
-    """Runs the command; it needs the extra `cli`."""
+    """Run the command; it requires the extra `cli`."""
     try:
         from knobless.cli.app import app
-    except ModuleNotFoundError as missing:
-        if (missing.name or "knobless").startswith("knobless"):
-            raise
-        sys.exit(f"The knobless command needs {missing.name}: pip install 'knobless[cli]'")
+    except ModuleNotFoundError as error:
+        sys.exit(missing_extra(error))
+    escape_unencodable()
     app()
 
 
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:  # while modules were imported
+    except KeyboardInterrupt:  # during imports
         sys.exit(130)

@@ -1,7 +1,7 @@
-"""Objects by name, `package.module:attribute`, as they are named at a shell and in the notes of a journal.
+"""Objects by name, `package.module:attribute`, as given on the command line and recorded in a journal.
 
-Modules of the current folder come first, as with `python -m`. A `Named` function goes to other processes by its name,
-so that it need not pickle. A name that came in a file is trusted only where it leads to code of the current folder.
+Modules of the current folder come first, as with `python -m`. A `NamedFunction` is pickled by its name, so that worker
+processes can import what does not pickle. A name from an untrusted file is followed only if `is_local`.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 import sys
 from functools import reduce
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 
 class UserCodeError(Exception):
-    """Code of the user's own has raised; the cause is what it raised."""
+    """The user's code raised the exception that is the cause of this one."""
 
 
-def imported(name: str) -> Any:
-    """Import the object of this name; ValueError if there is none, UserCodeError if its module fails."""
+def import_object(name: str) -> Any:
+    """Import an object by name; raise ValueError if there is none, UserCodeError if its module fails."""
     module, attributes = _split(name)
-    if find_spec_of(module) is None:
-        raise ValueError(f"{name}: there is no module {module}, neither in this folder nor installed")
+    if _find(module) is None:
+        raise ValueError(f"{name}: no module {module} in the current folder, and none installed")
     try:
         found = import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserCodeError(f"{name}: {module} cannot be imported") from error
     try:
         return reduce(getattr, attributes, found)
@@ -33,35 +34,42 @@ def imported(name: str) -> Any:
         raise ValueError(f"{name}: {error}") from None
 
 
-def lies_here(name: str) -> bool:
-    """Whether its module is in the current folder, so that to import it runs code from there."""
-    top = _split(name)[0].partition(".")[0]
-    spec = find_spec_of(top)
-    if spec is None:
+def is_local(name: str) -> bool:
+    """Whether importing the module of this name runs a file that lies in the current folder, and no other file.
+
+    Modules of packages are not local: a subfolder may have been unpacked from an untrusted archive, and importing a
+    module of a package runs the package first. Nothing is imported to find out, and `sys.path` stays as it is.
+    """
+    module, _ = _split(name)
+    if "." in module or module in sys.stdlib_module_names:  # a file of a standard name is never imported
         return False
-    places = spec.submodule_search_locations or ([spec.origin] if spec.has_location else [])
-    here = Path.cwd().resolve()
-    return bool(places) and all(Path(place).parent.resolve() == here for place in places)
+    here = Path.cwd()
+    loaded = sys.modules.get(module)
+    spec = PathFinder.find_spec(module, [str(here)]) if loaded is None else getattr(loaded, "__spec__", None)
+    if spec is None or not spec.has_location or spec.origin is None:
+        return False
+    return Path(spec.origin).parent.resolve() == here.resolve()
 
 
-def find_spec_of(module: str) -> Any:
-    """Where a module is, the current folder included; None where it is nowhere."""
+def _find(module: str) -> ModuleSpec | None:
+    """Find a module, the current folder first; None if there is none."""
     here = str(Path.cwd())
-    if here not in sys.path:
+    if sys.path[:1] != [here]:
         sys.path.insert(0, here)
     try:
         return find_spec(module)
     except ModuleNotFoundError as error:
-        if f"{module}.".startswith(f"{error.name}."):  # a package on the way to it
+        if f"{module}.".startswith(f"{error.name}."):  # a package that contains it
             return None
         raise UserCodeError(f"{module} cannot be imported") from error
     except ValueError:  # `__main__` has none
         return None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserCodeError(f"{module} cannot be imported") from error
 
 
 def _split(name: str) -> tuple[str, list[str]]:
+    """Split a name into its module and its attributes."""
     module, _, path = name.partition(":")
     attributes = path.split(".")
     if not all(word.isidentifier() for word in (*module.split("."), *attributes)):
@@ -71,24 +79,24 @@ def _split(name: str) -> tuple[str, list[str]]:
     return module, attributes
 
 
-class Named:
-    """A function by its name."""
+class NamedFunction:
+    """A function that is pickled by its name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.fun = imported(name)
+        self.fun = import_object(name)
         if not callable(self.fun):
             raise ValueError(f"{name}: expected a function, got {self.fun!r}")
         self.__module__, _, self.__qualname__ = name.partition(":")
 
     @property
-    def lies_here(self) -> bool:
-        """Whether it is defined in the current folder: not, if a module there has merely imported it."""
-        where = getattr(self.fun, "__module__", None)
-        return isinstance(where, str) and lies_here(f"{where}:_")
+    def is_local(self) -> bool:
+        """Whether it is defined in a file of the current folder, and not merely imported there."""
+        module = getattr(self.fun, "__module__", None)
+        return isinstance(module, str) and all(map(str.isidentifier, module.split("."))) and is_local(f"{module}:_")
 
     def __call__(self, x: Any) -> Any:
         return self.fun(x)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Named, (self.name,)
+        return NamedFunction, (self.name,)

@@ -1,78 +1,61 @@
-"""The commands that show runs: `knobless plot`, `knobless report` and `knobless watch`."""
+"""`knobless plot`, `report` and `watch`: figures and pages of recorded runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from rich.console import Console
 
-Run = Annotated[Path, typer.Argument(metavar="JOURNAL", help="The journal of a run, as in minimize(journal=...).")]
-Runs = Annotated[list[Path], typer.Argument(metavar="JOURNAL...", help="The journal of a run, or of several.")]
-Picture = Annotated[Path | None, typer.Option("-o", "--out", help="Where to; .png, .svg or .pdf. Default: beside it.")]
-Page = Annotated[Path | None, typer.Option("-o", "--out", help="Where to. Default: beside the journal, as .html.")]
-Target = Annotated[
-    float | None, typer.Option(help="Draw hitting times instead: the share of the runs with a value as good as this.")
-]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any that is free.")]
+from . import options
+from .errors import reported_errors
 
 
 def register(app: typer.Typer) -> None:
-    """Adds the commands to the app."""
-    for command in (plot, report, watch):
-        app.command()(command)
+    """Add the commands to the app."""
+    app.command("plot")(plot_command)
+    app.command("report")(report_command)
+    app.command("watch")(watch_command)
 
 
-def plot(journals: Runs, out: Picture = None, target: Target = None) -> None:
-    """Draw a run: values, λ_r, ε, the signal-to-noise ratio, θ over time and at its end."""
-    from .app import friendly
-
-    with friendly():
+def plot_command(
+    journals: options.JournalsArgument, out: options.FigureOption = None, target: options.HittingTargetOption = None
+) -> None:
+    """Plot a run: values, λ_r, ε, signal-to-noise ratio, θ over time and at the end."""
+    with reported_errors():
         from knobless import plots
 
         out = out or journals[0].with_suffix(".png")
-        _spare(journals, out)
+        _check_output(journals, out)
         if target is not None:
             figure = plots.hitting_times(journals, target).get_figure(root=True)
         elif len(journals) == 1:
             figure = plots.panel(journals[0])
         else:
-            raise ValueError(
-                f"expected --target with {len(journals)} journals: what several show is their hitting times"
-            )
+            raise ValueError(f"--target: expected a value with {len(journals)} journals, got none")
         if figure is not None:
             figure.savefig(out)
-        _say(f"The picture: {out}")
+        typer.echo(f"Figure written to {out}")
 
 
-def report(journal: Run, out: Page = None) -> None:
-    """Write a page with a run's pictures, numbers, failures and evaluations: one file, to open in a browser."""
-    from .app import friendly
-
-    with friendly():
+def report_command(journal: options.JournalArgument, out: options.PageOption = None) -> None:
+    """Write a page with the figures, numbers, failures and evaluations of a run: one file for a browser."""
+    with reported_errors():
         from knobless.report import write
 
         out = out or journal.with_suffix(".html")
-        _spare([journal], out)
-        _say(f"The page: {write(journal, out)}")
+        _check_output([journal], out)
+        typer.echo(f"Page written to {write(journal, out)}")
 
 
-def watch(journal: Run, port: Port = 0) -> None:
-    """Serve the page of a run on this machine and keep it up to date while the run goes on, until Ctrl-C."""
-    from .app import friendly
-
-    with friendly():
+def watch_command(journal: options.JournalArgument, port: options.PortOption = 0) -> None:
+    """Serve the page of a run on this machine and update it during the run, until Ctrl-C."""
+    with reported_errors():
         from knobless.report import serve
 
-        serve(journal, port, lambda address: _say(f"{journal} is shown at {address} until Ctrl-C."))
+        serve(journal, port, lambda address: typer.echo(f"Serving {journal} at {address}; Ctrl-C to stop."))
 
 
-def _spare(journals: list[Path], out: Path) -> None:
-    """A journal is never written over."""
+def _check_output(journals: list[Path], out: Path) -> None:
+    """Refuse to overwrite a journal."""
     if any(out.resolve() == journal.resolve() for journal in journals):
-        raise ValueError(f"{out}: expected a file to write to, got the journal itself")
-
-
-def _say(text: str) -> None:
-    Console(soft_wrap=True).print(text, markup=False, highlight=False)
+        raise ValueError(f"{out}: expected a file to write, got the journal itself")

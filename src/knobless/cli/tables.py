@@ -1,4 +1,4 @@
-"""How results and journals look at a terminal, and as JSON."""
+"""Results and journals as tables for a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from knobless.report.summary import Summary, sayable
 from knobless.run.result import Result
 from knobless.space.space import Space
 
-WIDE = 64  # characters of a value
-NAMED = 4  # workers
+from .terminal import plain
+
+MAX_WIDTH = 64  # characters of a value
+MAX_WORKERS = 4  # named in a summary
 
 
 def as_json(data: Any) -> str:
-    """Data on one line."""
-    return json.dumps(sayable(data), ensure_ascii=False, allow_nan=False)
+    """Return one line of JSON. It is ASCII, so that untrusted text cannot control a terminal."""
+    return json.dumps(sayable(data), allow_nan=False)
 
 
 def print_result(result: Result, space: Space) -> None:
-    """Why a run ended, and what it found."""
+    """Print why a run ended, and what it found."""
     console = Console(highlight=False)
     console.print(Text(plain(result.message)))
     facts = {
@@ -41,18 +43,18 @@ def print_result(result: Result, space: Space) -> None:
 
 
 def print_summary(found: Summary, space: Space) -> None:
-    """What is in a journal."""
+    """Print the summary of a journal."""
     facts = {
-        "run": f"{found.direction} {found.objective or 'a function'}",
+        "run": f"{found.direction} {found.objective or 'an unnamed objective'}",
         "best": _number(found.fun),
         "evaluations": f"{found.nfev}" + (f" of {found.budget}" if found.budget else ""),
         "failures": _failures(found.failures, found.failure),
         "iterations": _number(found.nit),
         "λ": _number(found.lam),
         "ε": _number(found.eps),
-        "the mode gave": _number(found.mode_fun),
-        "an evaluation": _took(found.seconds_median, found.seconds_longest),
-        "began": _moment(found.started),
+        "value at mode": _number(found.mode_fun),
+        "evaluation time": _took(found.seconds_median, found.seconds_longest),
+        "started": _moment(found.started),
         "last ended": _moment(found.ended),
         "workers": _busy(found.workers),
         "batch": f"{found.batch}{', deterministic' if found.deterministic else ''}",
@@ -63,22 +65,17 @@ def print_summary(found: Summary, space: Space) -> None:
     console.print(_points(space, found.x, found.mode, [_sure(each) for each in found.marginals]))
 
 
-def plain(text: str) -> str:
-    """What a terminal would take for an order is spelled out: a file may come from a stranger."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _grid(facts: dict[str, str]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", style="bold")
     table.add_column(overflow="fold")
     for name, text in facts.items():
-        table.add_row(name, Text(plain(text)))
+        table.add_row(Text(plain(name)), Text(plain(text)))
     return table
 
 
 def _points(space: Space, best: Any, mode: Any, certainty: Sequence[str] = ()) -> Table:
-    """Variable by variable, the best point beside the most probable one."""
+    """Return a table with one row per variable: the best point and the most probable one."""
     columns: dict[str, Iterable[str]] = {"variable": [each.name or "x" for each in space.columns()]}
     if best is not None:
         columns["best"] = map(_shown, space.flatten(best))
@@ -95,17 +92,17 @@ def _points(space: Space, best: Any, mode: Any, certainty: Sequence[str] = ()) -
 
 
 def _shown(value: Any) -> str:
-    """A value as its user wrote it, bits one after the other."""
+    """Format a value; bits without separators."""
     if isinstance(value, np.ndarray):
         words = [_shown(each) for each in value.tolist()]
         text, many = ("" if value.dtype == np.int8 else ", ").join(words), f" ({len(words)})"
     else:
         text, many = f"{value:.6g}" if isinstance(value, float) else str(value), ""
-    return text if len(text) <= WIDE else f"{text[: WIDE - 2]} …{many}"
+    return text if len(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH - 2]} …{many}"
 
 
 def _sure(marginal: VariableSummary) -> str:
-    """How probable the most probable value is; of several, the least and the most probable one."""
+    """Format the probability of the most probable value; for an array, the smallest and the largest one."""
     p = marginal.probability
     if p is None:
         return f"68% from {_shown(marginal.low)} to {_shown(marginal.high)}"
@@ -118,21 +115,21 @@ def _number(value: float | None) -> str:
 
 def _failures(many: int, first: str | None) -> str:
     lines = (first or "").strip().splitlines()
-    return f"{many}, the first one said: {lines[-1]}" if many and lines else str(many)
+    return f"{many}, the first: {lines[-1]}" if many and lines else str(many)
 
 
 def _took(median: float | None, longest: float | None) -> str:
-    return "–" if median is None or longest is None else f"takes {median:.3g} s, the longest took {longest:.3g} s"
+    return "–" if median is None or longest is None else f"median {median:.3g} s, longest {longest:.3g} s"
 
 
 def _moment(when: float | None) -> str:
     try:
         return "–" if when is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
-    except (ValueError, OSError, OverflowError):  # a journal may say anything
+    except (ValueError, OSError, OverflowError):  # an untrusted journal may contain any number
         return str(when)
 
 
 def _busy(workers: dict[str, int]) -> str:
     each = [f"{name} ({many})" for name, many in workers.items()]
-    more = f" and {len(each) - NAMED} more" if len(each) > NAMED else ""
-    return f"{len(each)}: {', '.join(each[:NAMED])}{more}" if each else "–"
+    more = f" and {len(each) - MAX_WORKERS} more" if len(each) > MAX_WORKERS else ""
+    return f"{len(each)}: {', '.join(each[:MAX_WORKERS])}{more}" if each else "–"

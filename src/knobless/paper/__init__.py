@@ -1,13 +1,13 @@
-"""The paper's results, each made again by one command: `knobless reproduce`.
+"""Reproduction of the paper's results, one module per result: `knobless reproduce`.
 
-One module a result, each with a function `reproduce(options, …)` that runs what has not been run yet, draws, and
-returns a `Report`. They share four small parts: `experiment` runs trials in threads and appends each to a CSV as
-it ends, so that what was stopped goes on where it was; `settings` names the algorithms that are compared;
-`measure` summarises trials, of which some were cut off at the cap; `report` holds claims beside measurements and
-writes them down. `page` puts all reports on one page.
+Each module has a function `reproduce(options, ...)` that runs the trials that are missing, draws figures and returns a
+`Report`. `experiment` runs trials in threads and adds each to a `table`, so that an interrupted command can be resumed;
+`settings` names the algorithms that are compared; `measure` summarizes trials, some of which were cut off; `claims`
+compares claims with measurements; `page` writes all reports on one page. `joint` has the trainings of networks; it
+imports nothing but NumPy and torch, so that it runs where nothing else is installed.
 """
 
 from .claims import Claim, Report
-from .experiment import Options, Stopped
+from .options import Options
 
-__all__ = ["Claim", "Options", "Report", "Stopped"]
+__all__ = ["Claim", "Options", "Report"]

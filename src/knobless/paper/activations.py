@@ -1,4 +1,4 @@
-"""Experiment II: tanh or ReLU for each of 3072 hidden units, found while the weights are trained."""
+"""Experiment II: tanh or ReLU for each of 3072 hidden units, selected while the weights are trained."""
 
 from __future__ import annotations
 
@@ -8,26 +8,40 @@ import numpy as np
 
 from . import figures as plotting
 from .claims import Claim, Report
-from .joint import results as joint
-from .joint.results import EARLY, END, Found, Options, Quartiles, Say, ahead, all_of, label, lower, not_run, quartiles
+from .joint.comparisons import ahead, all_of, dynamic, lower, not_run, quartiles
+from .joint.curves import draw_curves, draw_ends
+from .joint.missing import ProgressLog, train_missing
+from .joint.report import write_report
+from .joint.settings import (
+    EARLY,
+    END,
+    RATE,
+    SIGNIFICANCE,
+    UPDATES,
+    ErrorQuartiles,
+    JointExperiment,
+    TrainingOptions,
+    label,
+)
+from .joint.trials import TrialsBySetting, trials_at
 
-NAME = "activations"
+_NAME = "activations"
 N = 3072
 FAR = 5.0  # an ε below 1/n by this factor is called far below
-ADAPTIVE = ("pbil-lambda", "pbil-epsilon")
+_ADAPTIVE = ("pbil-lambda", "pbil-epsilon")
 
-EXPERIMENT = joint.Experiment(
-    NAME,
+ACTIVATION_SELECTION = JointExperiment(
+    _NAME,
     "Selection of activation functions (experiment II)",
     N,
     (*("cga", "pbil-lambda", "pbil-epsilon"), "relu", "tanh"),
     (),
     {
-        "cga": Quartiles(1.450, 1.430, 1.488),
-        "pbil-lambda": Quartiles(1.370, 1.343, 1.420),
-        "pbil-epsilon": Quartiles(1.385, 1.332, 1.437),
-        "relu": Quartiles(1.610, 1.560, 1.627),
-        "tanh": Quartiles(1.520, 1.490, 1.545),
+        "cga": ErrorQuartiles(1.450, 1.430, 1.488),
+        "pbil-lambda": ErrorQuartiles(1.370, 1.343, 1.420),
+        "pbil-epsilon": ErrorQuartiles(1.385, 1.332, 1.437),
+        "relu": ErrorQuartiles(1.610, 1.560, 1.627),
+        "tanh": ErrorQuartiles(1.520, 1.490, 1.545),
     },
     "share of ReLU units",
     lambda ones: ones / N,
@@ -39,31 +53,32 @@ EXPERIMENT = joint.Experiment(
 )
 
 
-def reproduce(options: Options, say: Say) -> Report:
-    """Trains what is missing, draws, and judges."""
-    joint.train(EXPERIMENT, options, say)
+def reproduce(options: TrainingOptions, log: ProgressLog) -> Report:
+    """Train what is missing, draw the figures and judge the claims."""
+    train_missing(ACTIVATION_SELECTION, options, log)
     return report(options.out, options.iterations)
 
 
-def report(out: Path, updates: int = joint.UPDATES) -> Report:
-    """Draws and judges what the CSV has."""
-    found, longer = joint.at(EXPERIMENT, out, updates)
+def report(out: Path, updates: int = UPDATES) -> Report:
+    """Draw the figures and judge the claims from the CSV."""
+    found, longer = trials_at(ACTIVATION_SELECTION, out, updates)
     over = "Over the updates of the weights: median and inter-quartile band of the trials. Dotted: the learning rate"
     figures = [
-        (joint.draw(EXPERIMENT, found, out / f"{NAME}.png"), f"{over} is divided by 10."),
+        (draw_curves(ACTIVATION_SELECTION, found, out / f"{_NAME}.png"), f"{over} is divided by 10."),
         (
-            draw_ends(found, longer, updates, out / f"{NAME}-final.png"),
+            _draw_ends(found, longer, updates, out / f"{_NAME}-final.png"),
             "Test error at the end: every trial, and median and quartiles; in grey the paper's.",
         ),
     ]
     if longer:
-        path = joint.draw(EXPERIMENT, longer, out / f"{NAME}-long.png")
+        path = draw_curves(ACTIVATION_SELECTION, longer, out / f"{_NAME}-long.png")
         figures.append((path, f"The same for {10 * updates:,} updates."))
-    return joint.report(EXPERIMENT, out, updates, found, figures, claims(found, longer), longer)
+    claims = claims_of_activations(found, longer)
+    return write_report(ACTIVATION_SELECTION, out, updates, found, figures, claims, longer)
 
 
-def claims(found: Found, longer: Found) -> list[Claim]:
-    """What the text says, and what its numbers say together."""
+def claims_of_activations(found: TrialsBySetting, longer: TrialsBySetting) -> list[Claim]:
+    """Judge the statements of the text, and those that follow from its numbers."""
     final = "cGA had an advantage over fixed M in the final performance: {}."
     slower = "… while the decrease of the test error was slower than with fixed M: {}."
     mitigated = "This disadvantage was mitigated by our methods: {}."
@@ -72,18 +87,18 @@ def claims(found: Found, longer: Found) -> list[Claim]:
     return [
         *(ahead(found, "cga", setting, END, final.format(label(setting))) for setting in fixed),
         *(ahead(found, setting, "cga", EARLY, slower.format(label(setting))) for setting in fixed),
-        *(ahead(found, setting, "cga", EARLY, mitigated.format(label(setting))) for setting in ADAPTIVE),
-        *(ahead(found, setting, "cga", END, better.format(label(setting))) for setting in ADAPTIVE),
-        joint.dynamic(found, "pbil-epsilon", "The step-size in PBIL-ε was rather dynamic …"),
-        joint.dynamic(found, "pbil-lambda", "… and the sample size in PBIL-λ."),
+        *(ahead(found, setting, "cga", EARLY, mitigated.format(label(setting))) for setting in _ADAPTIVE),
+        *(ahead(found, setting, "cga", END, better.format(label(setting))) for setting in _ADAPTIVE),
+        dynamic(found, "pbil-epsilon", "The step-size in PBIL-ε was rather dynamic …"),
+        dynamic(found, "pbil-lambda", "… and the sample size in PBIL-λ."),
         far_below(found),
         order(found, "(The paper's numbers: PBIL-λ and PBIL-ε below cGA, cGA below tanh, tanh below ReLU.)"),
         order(longer, "(With ten times the updates, the order of the paper's numbers appears.)"),
     ]
 
 
-def far_below(found: Found) -> Claim:
-    """ε of PBIL-ε beside that of cGA."""
+def far_below(found: TrialsBySetting) -> Claim:
+    """Compare the ε of PBIL-ε with that of cGA."""
     claim = "In PBIL-ε, ε became much smaller than that of cGA (1/n)."
     criterion = f"at the end ε is at most 1/n over {FAR:g} in the median"
     if missing := not_run(found, "pbil-epsilon"):
@@ -96,11 +111,11 @@ def far_below(found: Found) -> Claim:
     return Claim(claim, criterion, words, bool(eps[-1] * FAR <= 1 / N))
 
 
-def order(found: Found, claim: str) -> Claim:
-    """The order of the paper's numbers, as far as the adaptive methods were run."""
-    adaptive = [setting for setting in ADAPTIVE if setting in found]
-    criterion = f"each of these differences of the medians at the end is there, p < {joint.SURE:g}"
-    if missing := not_run(found, *(() if adaptive else ADAPTIVE), "cga", "tanh", "relu"):
+def order(found: TrialsBySetting, claim: str) -> Claim:
+    """Judge the order of the paper's numbers, for the adaptive methods that were run."""
+    adaptive = [setting for setting in _ADAPTIVE if setting in found]
+    criterion = f"each of these differences of the medians at the end is there, p < {SIGNIFICANCE:g}"
+    if missing := not_run(found, *(() if adaptive else _ADAPTIVE), "cga", "tanh", "relu"):
         return Claim(claim, criterion, missing, None)
     pairs = [*((setting, "cga") for setting in adaptive), ("cga", "tanh"), ("tanh", "relu")]
     verdicts = [lower(found[a].final, found[b].final) for a, b in pairs]
@@ -111,16 +126,16 @@ def order(found: Found, claim: str) -> Claim:
     return Claim(claim, criterion, f"{here}: {words}", all_of(verdicts))
 
 
-def draw_ends(found: Found, longer: Found, updates: int, path: Path) -> Path:
-    """Beside the paper's numbers; at another learning rate; and after ten times the updates."""
-    rates = [setting for setting in EXPERIMENT.known if setting.endswith(joint.RATE) and setting in found]
-    panels = {f"{updates:,} updates, beside the paper": (found, EXPERIMENT.settings)}
+def _draw_ends(found: TrialsBySetting, longer: TrialsBySetting, updates: int, path: Path) -> Path:
+    """Draw the final errors: with those of the paper, at another learning rate, and after ten times the updates."""
+    rates = [setting for setting in ACTIVATION_SELECTION.known if setting.endswith(RATE) and setting in found]
+    panels = {f"{updates:,} updates, beside the paper": (found, ACTIVATION_SELECTION.settings)}
     if longer:
-        panels[f"{10 * updates:,} updates"] = (longer, EXPERIMENT.settings)
+        panels[f"{10 * updates:,} updates"] = (longer, ACTIVATION_SELECTION.settings)
     if rates:
-        both = [setting for rate in rates for setting in (rate.removesuffix(joint.RATE), rate)]
+        both = [setting for rate in rates for setting in (rate.removesuffix(RATE), rate)]
         panels["how much the learning rate matters"] = (found, tuple(both))
     figure, axes = plotting.axes(*panels, height=4.0)
     for ax, (trials, settings) in zip(axes, panels.values(), strict=True):
-        joint.draw_ends(ax, EXPERIMENT, trials, settings)
-    return plotting.save(figure, path)
+        draw_ends(ax, ACTIVATION_SELECTION, trials, settings)
+    return plotting.save_figure(figure, path)

@@ -17,123 +17,112 @@ from knobless.problems import LeadingOnes, OneMax
 
 from . import figures as plotting
 from .claims import Claim, Report
-from .experiment import (
-    Options,
-    Row,
-    Table,
-    Task,
-    carry_out,
-    finish,
-    follow,
-    kernel_of,
-    seed,
-    series,
-    session,
-    write_csv,
-)
-from .measure import Sample, listed, quantile, ratio
+from .experiment import Task, finish, follow, kernel_of, run_tasks, seed, session
+from .measure import Sample, listed_by_n, quantile, ratio
 from .noise import ALONE, noisy
+from .options import Options
 from .settings import ALGORITHMS, COLORS, LAMBDA, LAMBDA_FREE, pbil_lambda_with
+from .table import Table, TableRow, series, write_csv
 
-NAME = "alpha"
+_NAME = "alpha"
 ALPHAS = (1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0)
-SIZES = (10, 30, 100, 300, 1000)
-PROBLEMS = {"OneMax": OneMax, "LeadingOnes": LeadingOnes}
+_SIZES = (10, 30, 100, 300, 1000)
+_PROBLEMS = {"OneMax": OneMax, "LeadingOnes": LeadingOnes}
 BOUND_SIZES = (10, 30, 100)
 NOISES: dict[str, Callable[[int], float]] = {"OneMax, σ = √n": lambda n: n**0.5, "noise alone": lambda n: ALONE}
 
-Samples = dict[tuple[str, float, int], Sample]
+_Samples = dict[tuple[str, float, int], Sample]
 
 
-def trial(function: str, alpha: float, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
+def _trial(function: str, alpha: float, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
     """One run to the optimum or to the cap."""
     run = Run(
-        kernel_of(PROBLEMS[function](n)), pbil_lambda_with(n, alpha=alpha), seed(NAME, function, alpha, n, number)
+        kernel_of(_PROBLEMS[function](n)), pbil_lambda_with(n, alpha=alpha), seed(_NAME, function, alpha, n, number)
     )
     return {"solved": int(finish(run, cap, stop)), "calls": run.nfev, "lam_r": f"{run.lam_r:.6g}"}
 
 
-def marks(n: int) -> Array:
+def _marks(n: int) -> Array:
     """Calls at which a run is looked at, to 2000·n."""
     return np.unique(np.geomspace(10, 2000 * n, 80).round())
 
 
 def bounded_trial(problem: str, setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
     """λ_r on the way: to the optimum, or for 2000·n calls where noise leaves nothing to arrive at."""
-    what = (NAME, "bound", problem, n, number)  # the same for both settings: they differ where the bound is met
+    what = (_NAME, "bound", problem, n, number)  # the same for both settings: they differ where the bound is met
     objective: Objective
-    objective = noisy(NOISES[problem](n), *what) if problem in NOISES else kernel_of(PROBLEMS[problem](n))
+    objective = noisy(NOISES[problem](n), *what) if problem in NOISES else kernel_of(_PROBLEMS[problem](n))
     run = Run(objective, ALGORITHMS[setting](n), seed(*what))
     target = -math.inf if problem in NOISES else 0.0
-    lam = [run.lam_r for _ in follow(run, marks(n), stop, target)]
+    lam = [run.lam_r for _ in follow(run, _marks(n), stop, target)]
     solved = problem not in NOISES and (run.best <= 0.0 or finish(run, cap, stop))
     largest = max([*lam, run.lam_r])
     return {"solved": int(solved), "calls": run.nfev, "lam_r_max": f"{largest:.6g}", "lam_r": series(lam)}
 
 
 def reproduce(options: Options, cap: float = 3e7) -> Report:
-    """Runs what is missing, draws, and judges."""
-    out, sizes = options.out, options.sizes(*SIZES)
-    with session(options, NAME):
+    """Run the missing trials, draw the figures and judge the claims."""
+    out, sizes = options.out, options.sizes(*_SIZES)
+    with session(options, _NAME):
         table = Table(
-            out / f"{NAME}.csv", ("function", "alpha", "n", "trial", "cap"), ("solved", "calls", "lam_r", "seconds")
+            out / f"{_NAME}.csv", ("function", "alpha", "n", "trial", "cap"), ("solved", "calls", "lam_r", "seconds")
         )
         tasks = [
             Task(
                 {"function": function, "alpha": alpha, "n": n, "trial": number, "cap": f"{cap:.0f}"},
-                partial(trial, function, alpha, n, number, cap),
+                partial(_trial, function, alpha, n, number, cap),
                 n**3 if function == "LeadingOnes" else n * n,
             )
-            for function in PROBLEMS
+            for function in _PROBLEMS
             for n in sizes
             for alpha in ALPHAS
             for number in range(options.trials)
         ]
-        carry_out(table, tasks, options.threads, NAME)
-        samples = samples_of(table.of(tasks))
-        write_csv(out / f"{NAME}-summary.csv", summary(samples))
+        run_tasks(table, tasks, options.threads, _NAME)
+        samples = samples_of(table.rows_of(task.key for task in tasks))
+        write_csv(out / f"{_NAME}-summary.csv", _summary(samples))
         bounds, n = run_bounds(options, cap)
         report = Report(
-            NAME,
+            _NAME,
             "Robustness against α (appendix), and λ_max",
             f"PBIL-λ, {options.trials} trials, n = {', '.join(map(str, sizes))}, α = {', '.join(map(str, ALPHAS))}."
             " Calls to the optimum are divided by the median of the best α of each n.",
             (
-                (draw(samples, out / f"{NAME}.png"), "Calls over the best median: median and inter-quartile band."),
+                (_draw(samples, out / f"{_NAME}.png"), "Calls over the best median: median and inter-quartile band."),
                 (
-                    draw_bounds(bounds, n, out / f"{NAME}-lambda-max.png"),
+                    draw_bounds(bounds, n, out / f"{_NAME}-lambda-max.png"),
                     f"λ_r with λ_max = n and λ_max = ∞, n = {n}: median and inter-quartile band.",
                 ),
             ),
-            (*claims(samples), *claims_of_bounds(bounds, n)),
+            (*_claims(samples), *claims_of_bounds(bounds, n)),
         )
         report.write(out)
     return report
 
 
-def run_bounds(options: Options, cap: float) -> tuple[dict[tuple[str, str], list[Row]], int]:
-    """λ_max = n beside λ_max = ∞."""
+def run_bounds(options: Options, cap: float) -> tuple[dict[tuple[str, str], list[TableRow]], int]:
+    """Run λ_max = n and λ_max = ∞."""
     n = options.sizes(*BOUND_SIZES)[-1]
     results = ("solved", "calls", "lam_r_max", "lam_r", "seconds")
-    table = Table(options.out / f"{NAME}-lambda-max.csv", ("problem", "setting", "n", "trial", "cap"), results)
+    table = Table(options.out / f"{_NAME}-lambda-max.csv", ("problem", "setting", "n", "trial", "cap"), results)
     tasks = [
         Task(
             {"problem": problem, "setting": setting, "n": n, "trial": number, "cap": f"{cap:.0f}"},
             partial(bounded_trial, problem, setting, n, number, cap),
             1.0,
         )
-        for problem in (*PROBLEMS, *NOISES)
+        for problem in (*_PROBLEMS, *NOISES)
         for setting in (LAMBDA, LAMBDA_FREE)
         for number in range(options.trials)
     ]
-    carry_out(table, tasks, options.threads, "λ_max")
-    rows: dict[tuple[str, str], list[Row]] = {}
-    for row in table.of(tasks):
+    run_tasks(table, tasks, options.threads, "λ_max")
+    rows: dict[tuple[str, str], list[TableRow]] = {}
+    for row in table.rows_of(task.key for task in tasks):
         rows.setdefault((row["problem"], row["setting"]), []).append(row)
     return rows, n
 
 
-def samples_of(rows: list[Row]) -> Samples:
+def samples_of(rows: list[TableRow]) -> _Samples:
     """Calls by function, α and n."""
     calls: dict[tuple[str, float, int], list[float]] = {}
     for row in rows:
@@ -142,28 +131,28 @@ def samples_of(rows: list[Row]) -> Samples:
     return {key: Sample(tuple(c)) for key, c in calls.items()}
 
 
-def best_median(samples: Samples, function: str, n: int) -> float:
+def best_median(samples: _Samples, function: str, n: int) -> float:
     """That of the best α."""
     return min(samples[function, alpha, n].median for alpha in ALPHAS)
 
 
-def relative(samples: Samples, function: str, alpha: float, n: int) -> tuple[float, float, float]:
+def relative(samples: _Samples, function: str, alpha: float, n: int) -> tuple[float, float, float]:
     """Lower quartile, median and upper quartile of the calls over the best median."""
     best, sample = best_median(samples, function, n), samples[function, alpha, n]
     low, high = sample.quartiles
     return ratio(low, best), ratio(sample.median, best), ratio(high, best)
 
 
-def by_chance(samples: Samples, function: str, n: int, draws: int = 200) -> float:
+def by_chance(samples: _Samples, function: str, n: int, draws: int = 200) -> float:
     """The worst median over the best if α made no difference: the same calls dealt out to the α at random."""
-    rng = np.random.default_rng(seed(NAME, "shuffled", function, n))
+    rng = np.random.default_rng(seed(_NAME, "shuffled", function, n))
     calls = np.array([samples[function, alpha, n].calls for alpha in ALPHAS])
     dealt = (rng.permuted(calls.ravel()).reshape(calls.shape) for _ in range(draws))
     medians = [[quantile(row, 0.5) for row in table] for table in dealt]
     return quantile([ratio(max(m), min(m)) for m in medians if min(m) < math.inf], 0.5)
 
 
-def summary(samples: Samples) -> list[dict[str, Any]]:
+def _summary(samples: _Samples) -> list[dict[str, Any]]:
     """A row a function, n and α."""
     lines = []
     for (function, alpha, n), sample in samples.items():
@@ -174,8 +163,8 @@ def summary(samples: Samples) -> list[dict[str, Any]]:
     return lines
 
 
-def claims(samples: Samples) -> list[Claim]:
-    """What the appendix says of α."""
+def _claims(samples: _Samples) -> list[Claim]:
+    """Judge the statements of the appendix about α."""
     sizes = sorted({n for _, _, n in samples})
 
     def worst(function: str, alphas: list[float]) -> list[tuple[int, float]]:
@@ -188,35 +177,35 @@ def claims(samples: Samples) -> list[Claim]:
         Claim(
             "On OneMax, even with the worst α, the performance is at most 1.4 times worse than with the best.",
             "median over best median at most 1.4 for every α and n",
-            f"worst α: {listed(one)}; if α made no difference, by chance: {listed(chance)}",
+            f"worst α: {listed_by_n(one)}; if α made no difference, by chance: {listed_by_n(chance)}",
             all(v <= 1.4 for _, v in one),
         ),
         Claim(
             "α = 1.1 led to significant performance deterioration on LeadingOnes.",
             "median over best median above 2 at the largest n",
-            f"α = 1.1: {listed(low)}",
+            f"α = 1.1: {listed_by_n(low)}",
             low[-1][1] > 2.0,
         ),
         Claim(
             "Larger values (α ≥ 1.5) resulted in stable performance as well.",
             "median over best median on LeadingOnes at most 2 for every α ≥ 1.5 and n",
-            f"worst α ≥ 1.5: {listed(rest)}",
+            f"worst α ≥ 1.5: {listed_by_n(rest)}",
             all(v <= 2.0 for _, v in rest),
         ),
     ]
 
 
-def claims_of_bounds(rows: dict[tuple[str, str], list[Row]], n: int) -> list[Claim]:
-    """What the paper says of λ_max."""
+def claims_of_bounds(rows: dict[tuple[str, str], list[TableRow]], n: int) -> list[Claim]:
+    """Judge the statements about λ_max."""
     said = "λ_max can be ∞, since the adaptation mechanism will not let λ diverge"
     claims = []
-    for problem in (*PROBLEMS, *NOISES):
+    for problem in (*_PROBLEMS, *NOISES):
         both = [rows[problem, setting] for setting in (LAMBDA, LAMBDA_FREE)]
         largest = [quantile([float(row["lam_r_max"]) for row in found], 0.5) for found in both]
         calls = [quantile([float(r["calls"]) if r["solved"] == "1" else math.inf for r in f], 0.5) for f in both]
         if problem in NOISES:
             lam = np.array([np.array(row["lam_r"].split(), dtype=float) for row in both[1]])
-            middle = int(np.searchsorted(marks(n), 200 * n))
+            middle = int(np.searchsorted(_marks(n), 200 * n))
             growth = quantile(lam[:, -1] / lam[:, middle], 0.5)
             measured = f"n = {n}, λ_max = ∞: λ_r {quantile(lam[:, middle], 0.5):.3g} after 200·n calls and"
             measured += f" {quantile(lam[:, -1], 0.5):.3g} after 2000·n (largest {largest[1]:.3g})"
@@ -232,29 +221,29 @@ def claims_of_bounds(rows: dict[tuple[str, str], list[Row]], n: int) -> list[Cla
     return claims
 
 
-def draw(samples: Samples, path: Path) -> Path:
+def _draw(samples: _Samples, path: Path) -> Path:
     """Calls over the best median, over n, by α."""
-    figure, both = plotting.axes(*PROBLEMS)
+    figure, both = plotting.axes(*_PROBLEMS)
     sizes = sorted({n for _, _, n in samples})
     for ax in both:
-        for alpha, color in zip(ALPHAS, plotting.theta_history(len(ALPHAS)), strict=True):
+        for alpha, color in zip(ALPHAS, plotting.ordered_colors(len(ALPHAS)), strict=True):
             low, middle, high = zip(*(relative(samples, ax.get_title(), alpha, n) for n in sizes), strict=True)
             ax.fill_between(sizes, low, [min(h, 1e3) for h in high], color=color, alpha=0.12, linewidth=0)
             ax.plot(sizes, middle, color=color, marker="o", markersize=3.5, linewidth=1.3, label=f"α = {alpha:g}")
         ax.set(xscale="log", yscale="log", xlabel="n", ylabel="calls over the best median")
     both[0].legend(fontsize=7)
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)
 
 
-def draw_bounds(rows: dict[tuple[str, str], list[Row]], n: int, path: Path) -> Path:
+def draw_bounds(rows: dict[tuple[str, str], list[TableRow]], n: int, path: Path) -> Path:
     """λ_r over the calls."""
-    at = marks(n)
-    figure, row = plotting.axes(*PROBLEMS, *NOISES, height=3.6)
+    at = _marks(n)
+    figure, row = plotting.axes(*_PROBLEMS, *NOISES, height=3.6)
     for ax in row:
         for setting, label in ((LAMBDA, "λ_max = n"), (LAMBDA_FREE, "λ_max = ∞")):
             found = [np.array(r["lam_r"].split(), dtype=float) for r in rows[ax.get_title(), setting]]
             curves = np.array([np.concatenate([c, np.full(len(at) - len(c), np.nan)]) for c in found])
-            plotting.over_time(ax, at, curves, label, COLORS[setting])
+            plotting.plot_over_time(ax, at, curves, label, COLORS[setting])
         ax.set(xscale="log", yscale="log", xlabel=f"calls (n = {n})", ylabel="λ_r")
     row[0].legend(fontsize=8)
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)

@@ -1,19 +1,20 @@
-"""Claims of the paper beside what was measured, and how they are written down."""
+"""Claims of the paper, compared with measurements, as Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+
+from .table import write_csv
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, when it counts as holding here, what was measured, and whether it holds.
+    """A sentence of the paper, the criterion by which it holds, the measurement, and whether it holds.
 
-    `holds` is None where the trials that were run do not decide it.
+    `holds` is None if the trials do not decide it.
     """
 
     claim: str
@@ -28,7 +29,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Report:
-    """What a command found: figures with a caption each, and claims."""
+    """The result of a command: figures with captions, and claims."""
 
     name: str
     title: str
@@ -37,14 +38,11 @@ class Report:
     claims: tuple[Claim, ...]
 
     def write(self, out: Path) -> list[Path]:
-        """`<name>-claims.md`, `.csv` and `.json`."""
+        """Write `<name>-claims.md`, `.csv` and `.json`; return their paths."""
         rows = [{**asdict(claim), "holds": claim.verdict} for claim in self.claims]
         paths = [out / f"{self.name}-claims.{ending}" for ending in ("md", "csv", "json")]
         paths[0].write_text(self.markdown(), encoding="utf-8")
-        with paths[1].open("w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, ["claim", "criterion", "measured", "holds"], lineterminator="\n")
-            table.writeheader()
-            table.writerows(rows)
+        write_csv(paths[1], rows, [field.name for field in fields(Claim)])
         paths[2].write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         return paths
 

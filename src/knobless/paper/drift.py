@@ -21,18 +21,20 @@ from knobless.problems import LeadingOnes
 
 from . import figures as plotting
 from .claims import Claim, Report
-from .experiment import Options, Row, Table, Task, carry_out, finish, follow, kernel_of, seed, series
+from .experiment import Task, finish, follow, kernel_of, run_tasks, seed
 from .measure import Sample, quantile
+from .options import Options
 from .settings import ALGORITHMS, COLORS, EPSILON, LAMBDA
+from .table import Table, TableRow, series
 
-NAME = "drift"
-SIZES = (10, 30, 100)  # at 300 PBIL-ε ends at the cap
+_NAME = "drift"
+_SIZES = (10, 30, 100)  # at 300 PBIL-ε ends at the cap
 ADAPTED = "PBIL-ε, ε adapted before"
-SETTINGS = {LAMBDA: COLORS[LAMBDA], EPSILON: COLORS[EPSILON], ADAPTED: "#7f7f7f"}
+_SETTINGS = {LAMBDA: COLORS[LAMBDA], EPSILON: COLORS[EPSILON], ADAPTED: "#7f7f7f"}
 SETTLED = 10  # times n calls, after which the bits that are on the wrong side are watched
 
 
-def marks(n: int) -> Array:
+def _marks(n: int) -> Array:
     """Calls at which a run is looked at: evenly on a log scale, from 10 to 1000·n, with 10·n among them."""
     return np.unique(np.append(np.geomspace(10, 1000 * n, 60).round(), float(SETTLED * n)))
 
@@ -41,16 +43,16 @@ def start(setting: str, n: int, number: int, cap: float, stop: Event) -> Run:
     """A run at its beginning."""
     objective = kernel_of(LeadingOnes(n))
     if setting != ADAPTED:
-        return Run(objective, ALGORITHMS[setting](n), seed(NAME, setting, n, number))
+        return Run(objective, ALGORITHMS[setting](n), seed(_NAME, setting, n, number))
     algorithm = ALGORITHMS[EPSILON](n)
-    scout = Run(objective, algorithm, seed(NAME, "scout", n, number))
+    scout = Run(objective, algorithm, seed(_NAME, "scout", n, number))
     finish(scout, cap, stop)
     state = algorithm.init()
     state = state._replace(signal=state.signal._replace(lam_r=scout.lam_r))
-    return Run(objective, algorithm, seed(NAME, setting, n, number), state)
+    return Run(objective, algorithm, seed(_NAME, setting, n, number), state)
 
 
-def trial(setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
+def _trial(setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
     """A run to the optimum, and what it does on the way.
 
     `away` is the mean |θ − ½| of the last quarter of the bits. `back` is, of those among them that were below ½
@@ -61,7 +63,7 @@ def trial(setting: str, n: int, number: int, cap: float, stop: Event) -> dict[st
     away, eps, back = [], [], []
     wrong = np.zeros(0, dtype=bool)
     been = wrong
-    for calls in follow(run, marks(n), stop, target=0.0):
+    for calls in follow(run, _marks(n), stop, target=0.0):
         theta = run.theta[late]
         if calls == SETTLED * n:
             wrong = theta < 0.5
@@ -76,32 +78,32 @@ def trial(setting: str, n: int, number: int, cap: float, stop: Event) -> dict[st
     return {"calls": run.nfev, "solved": int(solved), **traces}
 
 
-def traces(rows: list[Row], column: str, length: int) -> Array:
+def traces(rows: list[TableRow], column: str, length: int) -> Array:
     """One row a trial, NaN after its end."""
     found = [np.array(row[column].split(), dtype=float) for row in rows]
     return np.array([np.concatenate([values, np.full(length - len(values), np.nan)]) for values in found])
 
 
 def reproduce(options: Options, cap: float) -> Report:
-    """Runs what is missing, draws, and judges."""
-    n = options.sizes(*SIZES)[-1]
+    """Run the missing trials, draw the figures and judge the claims."""
+    n = options.sizes(*_SIZES)[-1]
     names, results = ("setting", "n", "trial", "cap"), ("calls", "solved", "away", "eps_n", "back", "seconds")
-    table = Table(options.out / f"hitting-times-{NAME}.csv", names, results)
+    table = Table(options.out / f"hitting-times-{_NAME}.csv", names, results)
     tasks = []
-    for setting in SETTINGS:
+    for setting in _SETTINGS:
         for number in range(options.trials):
             name = {"setting": setting, "n": n, "trial": number, "cap": f"{cap:.0f}"}
-            tasks.append(Task(name, partial(trial, setting, n, number, cap), setting == ADAPTED))
-    carry_out(table, tasks, options.threads, NAME)
-    rows = {s: [row for row in table.of(tasks) if row["setting"] == s] for s in SETTINGS}
-    path = draw(rows, n, options.out / f"hitting-times-{NAME}.png")
+            tasks.append(Task(name, partial(_trial, setting, n, number, cap), setting == ADAPTED))
+    run_tasks(table, tasks, options.threads, _NAME)
+    rows = {s: [row for row in table.rows_of(task.key for task in tasks) if row["setting"] == s] for s in _SETTINGS}
+    path = _draw(rows, n, options.out / f"hitting-times-{_NAME}.png")
     caption = f"LeadingOnes, n = {n}: how far θ of the last quarter of the bits is from ½, and ε, over the calls."
-    return Report(NAME, "Drift", "", ((path, caption),), tuple(claims(rows, n)))
+    return Report(_NAME, "Drift", "", ((path, caption),), tuple(_claims(rows, n)))
 
 
-def claims(rows: dict[str, list[Row]], n: int) -> list[Claim]:
+def _claims(rows: dict[str, list[TableRow]], n: int) -> list[Claim]:
     """The paper's explanation, taken apart: drift, no way back, and whether that is the reason."""
-    at = marks(n)
+    at = _marks(n)
     away = {s: middle(traces(rows[s], "away", len(at))) for s in rows}
     back = {s: middle(traces(rows[s], "back", len(at))) for s in rows}
     eps = {s: middle(traces(rows[s], "eps_n", len(at))) for s in (EPSILON, ADAPTED)}
@@ -150,18 +152,18 @@ def middle(curves: Array) -> Array:
     return np.array([quantile(column, 0.5) if len(column) else math.nan for column in columns])
 
 
-def draw(rows: dict[str, list[Row]], n: int, path: Path) -> Path:
+def _draw(rows: dict[str, list[TableRow]], n: int, path: Path) -> Path:
     """How far θ is away, which bits are back, and ε."""
-    at = marks(n)
+    at = _marks(n)
     titles = {"away": "mean |θ − ½| of late bits", "back": "late bits that came back from below ½", "eps_n": "ε · n"}
     figure, row = plotting.axes(*titles.values())
     for ax, column in zip(row, titles, strict=True):
-        for setting, color in SETTINGS.items():
-            plotting.over_time(ax, at, traces(rows[setting], column, len(at)), setting, color)
+        for setting, color in _SETTINGS.items():
+            plotting.plot_over_time(ax, at, traces(rows[setting], column, len(at)), setting, color)
         ax.set(xscale="log", xlabel=f"calls (LeadingOnes, n = {n})")
     if any(
         (np.asarray(line.get_ydata()) > 0).any() for line in row[2].lines
     ):  # small runs may end before the first look
         row[2].set(yscale="log")
     row[0].legend(fontsize=8)
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)

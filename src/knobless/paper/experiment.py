@@ -1,15 +1,12 @@
-"""Trials that can be stopped and taken up again: one trial, one row of a CSV, written as soon as it ends.
+"""Trials that can be interrupted and resumed: one row of a `Table` per trial, written as soon as it ends.
 
-A `Task` is a trial that may have to be run; `carry_out` runs those that the `Table` does not have, in threads,
-long ones first. A trial's seed is made of what it is (`seed`), so that neither the order nor the number of
-threads shows in the results.
+A `Task` is a trial that may have to be run; `run_tasks` runs those that the table lacks, in threads, long ones first.
+The seed of a trial is a hash of its name (`seed`), so that results depend neither on the order nor on the threads.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import math
 import os
@@ -34,47 +31,26 @@ from knobless.fast import Objective, Run, compiled
 from knobless.problems import Problem
 from knobless.run.result import Status
 
-Key = tuple[str, ...]
-Row = dict[str, str]
+from .options import Options
+from .table import Table, TableKey
 
-SLICE = 2000  # iterations between two looks at whether to stop: a second at most
-
-
-@dataclass(frozen=True)
-class Options:
-    """What every command is told."""
-
-    out: Path
-    trials: int = 10
-    max_n: int = 3000
-    jobs: int = 0  # 0: as many as there are cores
-
-    @property
-    def threads(self) -> int:
-        return self.jobs or os.cpu_count() or 1
-
-    def sizes(self, *sizes: int) -> list[int]:
-        """Those of these that are not above `max_n`."""
-        kept = [n for n in sizes if n <= self.max_n]
-        if not kept:
-            raise ValueError(f"max_n: expected at least {min(sizes)}, got {self.max_n}")
-        return kept
+_SLICE = 2000  # iterations between two checks for a stop: at most a second
 
 
-class Stopped(Exception):  # noqa: N818 (it is no error)
-    """A trial was told to end before its end."""
+class Stopped(Exception):  # noqa: N818 (not an error)
+    """Raised in a trial that was asked to stop."""
 
 
 def seed(*what: object) -> np.random.SeedSequence:
-    """The seed of what is named: `seed("hitting-times", "OneMax", "cGA 1/n", 100, 3)`."""
+    """Return the seed of a trial by its name: `seed("hitting-times", "OneMax", "cGA 1/n", 100, 3)`."""
     digest = hashlib.sha256("\x1f".join(map(str, what)).encode()).digest()
     return np.random.SeedSequence(int.from_bytes(digest[:16]))
 
 
 def finish(run: Run, cap: float, stop: Event, target: float = 0.0) -> bool:
-    """Takes a run to its target or to the cap; whether it met the target."""
+    """Run to the target or to the cap; return whether the target was met."""
     while True:
-        status = run.go(cap, iterations=SLICE, target=target)
+        status = run.go(cap, iterations=_SLICE, target=target)
         if status is not None:
             return status is Status.TARGET
         if stop.is_set():
@@ -82,131 +58,60 @@ def finish(run: Run, cap: float, stop: Event, target: float = 0.0) -> bool:
 
 
 def follow(run: Run, marks: Iterable[float], stop: Event, target: float = -math.inf) -> Iterator[float]:
-    """Takes a run from mark to mark, in calls; yields each mark at the end of the iteration that passes it.
+    """Run from mark to mark, in evaluations; yield each mark at the end of the iteration that passes it.
 
-    Where the target is met before a mark, the marks end there.
+    The marks end where the target is met.
     """
-    lam = 2.0  # samples per iteration, as last seen
+    lam = 2.0  # samples per iteration, as last observed
     for mark in marks:
         while run.nfev < mark:
             if stop.is_set():
                 raise Stopped
-            before, begun = run.nfev, run.nit
+            before, started = run.nfev, run.nit
             # A quarter of what is left at a time: λ may grow on the way, and the mark must not be overrun.
-            if run.go(iterations=min(max(1, int((mark - before) / lam / 4)), SLICE), target=target) is Status.TARGET:
+            if run.go(iterations=min(max(1, int((mark - before) / lam / 4)), _SLICE), target=target) is Status.TARGET:
                 return
-            lam = (run.nfev - before) / (run.nit - begun)
+            lam = (run.nfev - before) / (run.nit - started)
         yield mark
 
 
 def kernel_of(problem: Problem) -> Objective:
-    """The problem, compiled."""
+    """Return the compiled problem."""
     objective = compiled(problem)
     if objective is None:
         raise TypeError(f"problem: expected one with a kernel, got {problem!r}")
     return objective
 
 
-def series(values: Iterable[float]) -> str:
-    """Numbers in one field of a row."""
-    return " ".join(f"{value:.4g}" for value in values)
-
-
-class Table:
-    """A CSV file of finished trials: columns that name a trial, then columns that say what came of it.
-
-    Everything is text, as in the file. What a stopped process left of a half-written line is cut off.
-    """
-
-    def __init__(self, path: Path, names: Sequence[str], results: Sequence[str]) -> None:
-        self.path = path
-        self.names = tuple(names)
-        self.columns = (*names, *results)
-        self._rows: dict[Key, Row] = {}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            self._read()
-        else:
-            path.write_text(_line(self.columns), encoding="utf-8")
-
-    def _read(self) -> None:
-        text = self.path.read_bytes()
-        whole = text[: text.rfind(b"\n") + 1]
-        if len(whole) < len(text):
-            os.truncate(self.path, len(whole))
-        lines = csv.reader(io.StringIO(whole.decode("utf-8")))
-        header = tuple(next(lines, ()))
-        if header != self.columns:
-            raise ValueError(
-                f"{self.path}: expected the columns {', '.join(self.columns)}, got {', '.join(header) or 'none'};"
-                " move the file away or choose another folder"
-            )
-        for line in lines:
-            row = dict(zip(self.columns, line, strict=True))
-            self._rows[self._key(row)] = row
-
-    def _key(self, row: Mapping[str, str]) -> Key:
-        return tuple(row[name] for name in self.names)
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        text = {column: str(row[column]) for column in self.columns}
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            file.write(_line(list(text.values())))
-        self._rows[self._key(text)] = text
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._rows
-
-    def get(self, key: Key) -> Row | None:
-        return self._rows.get(key)
-
-    def of(self, tasks: Iterable[Task]) -> list[Row]:
-        """The rows of these trials, those there are."""
-        return [self._rows[task.key] for task in tasks if task.key in self._rows]
-
-
-def _line(values: Sequence[str]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(values)
-    return line.getvalue()
-
-
-def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A whole table at once."""
-    columns = list(rows[0])
-    lines = [_line(columns), *(_line([str(row[column]) for column in columns]) for row in rows)]
-    path.write_text("".join(lines), encoding="utf-8")
-
-
 @dataclass(frozen=True)
 class Task:
-    """A trial: its name, what runs it, and about how long that takes, in any unit."""
+    """A trial: its name, the function that runs it, and its approximate duration in any unit."""
 
     name: Mapping[str, Any]
     run: Callable[[Event], Mapping[str, Any]]
     cost: float
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TableKey:
         return tuple(map(str, self.name.values()))
 
 
-class Verdict(Enum):
-    """Whether a trial may begin."""
+class Readiness(Enum):
+    """Whether a trial may start."""
 
     GO = "go"
     WAIT = "wait for others"
     SKIP = "not worth running"
 
 
-def carry_out(
+def run_tasks(
     table: Table,
     tasks: Sequence[Task],
     threads: int,
     label: str,
-    verdict: Callable[[Task], Verdict] = lambda task: Verdict.GO,
+    readiness: Callable[[Task], Readiness] = lambda task: Readiness.GO,
 ) -> None:
-    """Runs the trials that the table does not have yet, the costly ones first, and adds each as it ends."""
+    """Run the trials that the table lacks, costly ones first, and add each as it ends."""
     pending = sorted((task for task in tasks if task.key not in table), key=lambda task: -task.cost)
     stop = Event()
     running: dict[Future[Mapping[str, Any]], Task] = {}
@@ -225,11 +130,11 @@ def carry_out(
                 for task in pending[:]:
                     if len(running) >= threads:
                         break
-                    said = verdict(task)
-                    if said is Verdict.WAIT:
+                    ready = readiness(task)
+                    if ready is Readiness.WAIT:
                         continue
                     pending.remove(task)
-                    if said is Verdict.GO:
+                    if ready is Readiness.GO:
                         running[pool.submit(_timed, task, stop)] = task
                     else:
                         bar.total -= 1
@@ -253,7 +158,7 @@ def _timed(task: Task, stop: Event) -> Mapping[str, Any]:
 
 @contextmanager
 def session(options: Options, name: str) -> Iterator[None]:
-    """Writes `<name>-meta.json` at the end, or where it was stopped: versions, machine, and every session's time."""
+    """Write `<name>-meta.json` at the end or when interrupted: versions, machine, and the time of each session."""
     began = time.time()
     path = options.out / f"{name}-meta.json"
     try:
@@ -273,7 +178,7 @@ def session(options: Options, name: str) -> Iterator[None]:
 
 
 def machine() -> dict[str, Any]:
-    """Versions and the machine, as a reader of results wants them."""
+    """Return the versions and the machine, for the metadata of results."""
     return {
         "knobless": __version__,
         "python": platform.python_version(),
@@ -300,12 +205,12 @@ def _cpu() -> str:
 
 
 def commit() -> str | None:
-    """The commit of the working copy that this runs from, marked if files differ from it; None if it is none."""
+    """Return the commit of the working copy, marked if files differ from it; None outside a working copy."""
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return None
     try:
-        said = subprocess.run(
+        described = subprocess.run(
             ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"],
             capture_output=True,
             text=True,
@@ -313,4 +218,4 @@ def commit() -> str | None:
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return said.stdout.strip()
+    return described.stdout.strip()

@@ -1,4 +1,4 @@
-"""Figures: medians with inter-quartile bands over n or over time, and marks where trials were cut off."""
+"""Figures: medians with interquartile bands over n or over time, and marks where trials were cut off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .measure import Sample, quantile
 
 
 def axes(*titles: str, height: float = 4.2, columns: int | None = None) -> tuple[Figure, list[Axes]]:
-    """A figure with one pair of axes a title, side by side. Without pyplot: no window, no global state."""
+    """Return a figure with one pair of axes per title. Without pyplot: no window, no global state."""
     columns = columns or len(titles)
     rows = -(-len(titles) // columns)
     figure = Figure(figsize=(5.4 * columns, height * rows), dpi=120, layout="constrained")
@@ -29,13 +29,13 @@ def axes(*titles: str, height: float = 4.2, columns: int | None = None) -> tuple
     return figure, panels
 
 
-def save(figure: Figure, path: Path) -> Path:
-    """Writes it; returns where."""
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write a figure; return its path."""
     figure.savefig(path)
     return path
 
 
-def hitting_times(
+def plot_hitting_times(
     ax: Axes, samples: Sequence[tuple[int, Sample]], cap: Callable[[int], float], label: str, color: str, place: int = 0
 ) -> None:
     """Log-log: the median and the inter-quartile band; crosses at the cap with the number of trials cut off there.
@@ -58,8 +58,8 @@ def hitting_times(
     ax.set(xscale="log", yscale="log", xlabel="n", ylabel="calls to the optimum")
 
 
-def over_time(ax: Axes, x: Array, curves: Array, label: str, color: str) -> None:
-    """The median of the curves, one row a trial, and their inter-quartile band."""
+def plot_over_time(ax: Axes, x: Array, curves: Array, label: str, color: str) -> None:
+    """Plot the median of the curves, one row per trial, and their interquartile band."""
     low, middle, high = (
         np.array([quantile(c[~np.isnan(c)], q) if (~np.isnan(c)).any() else np.nan for c in curves.T])
         for q in (0.25, 0.5, 0.75)
@@ -68,6 +68,6 @@ def over_time(ax: Axes, x: Array, curves: Array, label: str, color: str) -> None
     ax.plot(x, middle, color=color, linewidth=1.4, label=label)
 
 
-def theta_history(count: int) -> list[str]:
-    """Colours for an ordered series."""
+def ordered_colors(count: int) -> list[str]:
+    """Return colors for an ordered series."""
     return [to_hex(colormaps["viridis"](0.92 * i / max(count - 1, 1))) for i in range(count)]

@@ -1,6 +1,6 @@
-"""Figure 1: calls to the optimum of OneMax and LeadingOnes over n, and what the paper says of them.
+"""Figure 1: evaluations to the optimum of OneMax and LeadingOnes over n, and the claims about them.
 
-With it goes the scaling that the paper cites for cGA, as fitted exponents, and, in `drift`, why PBIL-ε lags.
+Included are the scaling that the paper cites for cGA, as fitted exponents, and, in `drift`, why PBIL-ε is slower.
 """
 
 from __future__ import annotations
@@ -19,36 +19,38 @@ from knobless.problems import BinVal, LeadingOnes, Linear, OneMax, Problem
 from . import drift
 from . import figures as plotting
 from .claims import Claim, Report
-from .experiment import Options, Table, Task, Verdict, carry_out, finish, kernel_of, seed, session, write_csv
-from .measure import Sample, Slope, listed, quantile, ratio, slope
+from .experiment import Readiness, Task, finish, kernel_of, run_tasks, seed, session
+from .measure import Sample, Slope, listed_by_n, quantile, ratio, slope
+from .options import Options
 from .settings import ALGORITHMS, CGA_1, CGA_3_4, CGA_HALF, COLORS, EPSILON, LAMBDA, LAMBDA_1
+from .table import Table, write_csv
 
-NAME = "hitting-times"
-SIZES = (10, 30, 100, 300, 1000, 3000)
+_NAME = "hitting-times"
+_SIZES = (10, 30, 100, 300, 1000, 3000)
 SCALING_SIZES = (30, 100, 300, 1000)
 FIGURE_1 = (LAMBDA, EPSILON, LAMBDA_1, CGA_1, CGA_HALF)
 SCALING = {CGA_1: 1.0, CGA_3_4: 0.75}  # ε = n^-power
-NAMES = ("function", "setting", "n", "trial", "cap")
-RESULTS = ("calls", "solved", "iterations", "best", "lam_r", "seconds")
+KEY_COLUMNS = ("function", "setting", "n", "trial", "cap")
+RESULT_COLUMNS = ("calls", "solved", "iterations", "best", "lam_r", "seconds")
 LARGE = 100  # claims about how things scale are judged from here on
 
-PROBLEMS: dict[str, Callable[[int, int], Problem]] = {
+_PROBLEMS: dict[str, Callable[[int, int], Problem]] = {
     "OneMax": lambda n, trial: OneMax(n),
     "LeadingOnes": lambda n, trial: LeadingOnes(n),
-    "Linear": lambda n, trial: Linear.random(n, seed(NAME, "weights", n, trial)),
+    "Linear": lambda n, trial: Linear.random(n, seed(_NAME, "weights", n, trial)),
     "BinVal": lambda n, trial: BinVal(n),
 }
 CHAINS = (
-    *((function, setting, SIZES) for function in ("OneMax", "LeadingOnes") for setting in FIGURE_1),
+    *((function, setting, _SIZES) for function in ("OneMax", "LeadingOnes") for setting in FIGURE_1),
     ("OneMax", CGA_3_4, SCALING_SIZES),
     *((function, setting, SCALING_SIZES) for function in ("Linear", "BinVal") for setting in SCALING),
 )
 
 
-def trial(function: str, setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
+def _trial(function: str, setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
     """One run to the optimum or to the cap."""
     run = Run(
-        kernel_of(PROBLEMS[function](n, number)), ALGORITHMS[setting](n), seed(NAME, function, setting, n, number)
+        kernel_of(_PROBLEMS[function](n, number)), ALGORITHMS[setting](n), seed(_NAME, function, setting, n, number)
     )
     solved = finish(run, cap, stop)
     return {
@@ -68,7 +70,7 @@ def plan(options: Options, cap: float) -> list[Task]:
             for number in range(options.trials):
                 name = {"function": function, "setting": setting, "n": n, "trial": number, "cap": f"{cap:.0f}"}
                 cost = n * n * (n if function == "LeadingOnes" else 1)
-                tasks.append(Task(name, partial(trial, function, setting, n, number, cap), cost))
+                tasks.append(Task(name, partial(_trial, function, setting, n, number, cap), cost))
     return tasks
 
 
@@ -82,14 +84,14 @@ class Skipping:
             chain = self._groups.setdefault((task.name["function"], task.name["setting"]), {})
             chain.setdefault(task.name["n"], []).append(task)
 
-    def __call__(self, task: Task) -> Verdict:
+    def __call__(self, task: Task) -> Readiness:
         chain = self._groups[task.name["function"], task.name["setting"]]
         smaller = [n for n in chain if n < task.name["n"]]
         rows = [[self._table.get(t.key) for t in chain[n]] for n in smaller]
         solved = [any(row and row["solved"] == "1" for row in group) for group in rows]
         if any(all(group) and not any_solved for group, any_solved in zip(rows, solved, strict=True)):
-            return Verdict.SKIP
-        return Verdict.GO if all(solved) else Verdict.WAIT
+            return Readiness.SKIP
+        return Readiness.GO if all(solved) else Readiness.WAIT
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Results:
     def of(cls, table: Table, tasks: Sequence[Task], cap: float) -> Results:
         results = cls(cap, {}, {}, {}, tuple(dict.fromkeys(_group(task.name) for task in tasks)))
         calls: dict[tuple[str, str, int], list[float]] = {}
-        for row in table.of(tasks):
+        for row in table.rows_of(task.key for task in tasks):
             group = _group(row)
             calls.setdefault(group, []).append(float(row["calls"]) if row["solved"] == "1" else math.inf)
             results.lam_mean.setdefault(group, []).append(float(row["calls"]) / max(int(row["iterations"]), 1))
@@ -171,7 +173,7 @@ def _all(pairs: Iterable[tuple[int, float]], test: Callable[[float], bool]) -> b
 
 
 def claims_of_figure_1(results: Results) -> list[Claim]:
-    """What the text says of Figure 1, sentence by sentence."""
+    """Judge the statements about Figure 1, sentence by sentence."""
     r = results
     from_ = f"at every n ≥ {LARGE}"
     one, leading = "OneMax", "LeadingOnes"
@@ -202,51 +204,52 @@ def claims_of_figure_1(results: Results) -> list[Claim]:
         Claim(
             "The optimal ε of cGA depends on problems.",
             f"the better of ε = 1/n and n^-½ is one on OneMax and the other on LeadingOnes, {from_}",
-            f"calls with 1/n over calls with n^-½: OneMax {listed(halves[one])}; LeadingOnes {listed(halves[leading])}",
+            "calls with 1/n over calls with n^-½: "
+            + "; ".join(f"{function} {listed_by_n(halves[function])}" for function in (one, leading)),
             set(best[one]) == {CGA_HALF} and set(best[leading]) == {CGA_1} if best[one] and best[leading] else None,
         ),
         Claim(
             "On OneMax ε = n^-½ resulted in significantly faster convergence.",
             f"cGA(n^-½) has fewer calls than cGA(1/n), inter-quartile ranges apart, {from_}",
-            f"calls with 1/n over calls with n^-½: {listed(halves[one])}; ranges apart at n = "
+            f"calls with 1/n over calls with n^-½: {listed_by_n(halves[one])}; ranges apart at n = "
             + (", ".join(str(n) for n, yes in apart if yes) or "none"),
             _all(apart, bool),
         ),
         Claim(
             "ε = n^-½ was too large for LeadingOnes and cGA failed to locate the optimum.",
             f"at the largest n that was run no trial of cGA(n^-½) is solved within {r.cap:.0e} calls",
-            f"share of trials that failed: {listed(failed)}",
+            f"share of trials that failed: {listed_by_n(failed)}",
             None if largest_failed is None else largest_failed == 1.0,
         ),
         Claim(
             "With ε = 1/n the proposed method performed very similarly to cGA.",
             f"medians of PBIL-λ(1/n) and cGA(1/n) within a factor of 1.25 on both functions, {from_}",
-            "PBIL-λ(1/n) over cGA(1/n): " + "; ".join(f"{f} {listed(pairs)}" for f, pairs in alike),
+            "PBIL-λ(1/n) over cGA(1/n): " + "; ".join(f"{f} {listed_by_n(pairs)}" for f, pairs in alike),
             _both([_all(pairs, lambda v: 0.8 <= v <= 1.25) for _, pairs in alike]),
         ),
         Claim(
             "… as it kept λ = 2.",
             f"calls per iteration of PBIL-λ(1/n) below 2.1 on both functions, {from_}",
-            f"calls per iteration, OneMax then LeadingOnes: {listed(mean_lam)}",
+            f"calls per iteration, OneMax then LeadingOnes: {listed_by_n(mean_lam)}",
             _all(mean_lam, lambda v: v < 2.1),
         ),
         Claim(
             "With ε = n^-½ the proposed method located the optimum with fewer f-calls than cGA with n^-½ on OneMax.",
             f"median of PBIL-λ below that of cGA(n^-½), {from_}",
-            f"PBIL-λ over cGA(n^-½): {listed(fewer_one)}",
+            f"PBIL-λ over cGA(n^-½): {listed_by_n(fewer_one)}",
             _all(fewer_one, lambda v: v < 1.0),
         ),
         Claim(
             "… and than cGA with 1/n on LeadingOnes.",
             f"median of PBIL-λ below that of cGA(1/n), {from_}",
-            f"PBIL-λ over cGA(1/n): {listed(fewer_leading)}",
+            f"PBIL-λ over cGA(1/n): {listed_by_n(fewer_leading)}",
             _all(fewer_leading, lambda v: v < 1.0),
         ),
         *(
             Claim(
                 f"PBIL-ε tended to be slower than PBIL-λ on both functions: {f}.",
                 f"median of PBIL-ε above that of PBIL-λ, {from_}",
-                f"PBIL-ε over PBIL-λ: {listed(lag[f])}",
+                f"PBIL-ε over PBIL-λ: {listed_by_n(lag[f])}",
                 _all(lag[f], lambda v: v > 1.0),
             )
             for f in (one, leading)
@@ -255,7 +258,7 @@ def claims_of_figure_1(results: Results) -> list[Claim]:
         Claim(
             "… though it adapted ε < 1/n.",
             "ε of PBIL-ε at the end of its runs on LeadingOnes below 1/n, at every n ≥ 100 (median)",
-            f"ε · n at the end: {listed(adapted)}",
+            f"ε · n at the end: {listed_by_n(adapted)}",
             _all(adapted, lambda v: v < 1.0),
         ),
     ]
@@ -266,7 +269,7 @@ def _both(verdicts: Sequence[bool | None]) -> bool | None:
 
 
 def _scales_worse(r: Results) -> Claim:
-    """PBIL-ε beside cGA(1/n) on LeadingOnes, where one of them may not finish."""
+    """Compare PBIL-ε with cGA(1/n) on LeadingOnes, where one of them may not finish."""
     pairs = r.ratios("LeadingOnes", EPSILON, CGA_1)
     slopes = [slope([p for p in r.chain("LeadingOnes", s) if p[0] >= 30]) for s in (EPSILON, CGA_1)]
     grows = [v for _, v in pairs if not math.isnan(v)]
@@ -276,7 +279,7 @@ def _scales_worse(r: Results) -> Claim:
         "PBIL-ε scaled even worse than cGA with 1/n on LeadingOnes.",
         "fitted exponent of calls in n (n ≥ 30, sizes where all trials were solved) larger for PBIL-ε,"
         " and more calls at the largest n where either finished",
-        f"exponents: {words}; PBIL-ε over cGA(1/n): {listed(pairs)}",
+        f"exponents: {words}; PBIL-ε over cGA(1/n): {listed_by_n(pairs)}",
         steeper and grows[-1] > 1.0 if len(grows) > 1 and None not in slopes else None,
     )
 
@@ -320,48 +323,50 @@ def draw_figure_1(results: Results, path: Path) -> Path:
     for ax in both:
         for place, setting in enumerate(FIGURE_1):
             chain = results.chain(ax.get_title(), setting)
-            plotting.hitting_times(ax, chain, lambda n: results.cap, setting, COLORS[setting], place)
+            plotting.plot_hitting_times(ax, chain, lambda n: results.cap, setting, COLORS[setting], place)
         ax.axhline(results.cap, color="0.4", linewidth=0.8, linestyle=":")
         ax.legend(fontsize=8, loc="upper left")
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)
 
 
 def draw_scaling(results: Results, path: Path) -> Path:
-    """cGA on three linear functions, beside the runtimes that are cited."""
+    """Draw cGA on three linear functions, with the runtimes that are cited."""
     figure, both = plotting.axes(*(f"cGA, ε = n^-{power:g}" for power in SCALING.values()))
     for ax, (setting, power) in zip(both, SCALING.items(), strict=True):
         for place, (function, color) in enumerate(
             (("OneMax", "#1f77b4"), ("Linear", "#2ca02c"), ("BinVal", "#d62728"))
         ):
             chain = [p for p in results.chain(function, setting) if p[0] in SCALING_SIZES]
-            plotting.hitting_times(ax, chain, lambda n: results.cap, function, color, place)
+            plotting.plot_hitting_times(ax, chain, lambda n: results.cap, function, color, place)
         sizes = [n for n in SCALING_SIZES if n in results.sizes("OneMax", setting)]
         ax.plot(sizes, [2 * n ** (0.5 + power) for n in sizes], "k--", linewidth=0.8, label="∝ √n/ε")
         ax.plot(sizes, [2 * n ** (1.0 + power) for n in sizes], "k:", linewidth=0.8, label="∝ n/ε")
         ax.legend(fontsize=8)
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)
 
 
 def reproduce(options: Options, cap: float = 3e7, skip: bool = True) -> Report:
-    """Runs what is missing, draws the figures, and judges the claims."""
+    """Run the missing trials, draw the figures and judge the claims."""
     out = options.out
-    sizes = options.sizes(*SIZES)
-    with session(options, NAME):
-        table = Table(out / f"{NAME}.csv", NAMES, RESULTS)
+    sizes = options.sizes(*_SIZES)
+    if options.max_n < min(SCALING_SIZES):  # fits begin there
+        raise ValueError(f"max_n: expected at least {min(SCALING_SIZES)}, got {options.max_n}")
+    with session(options, _NAME):
+        table = Table(out / f"{_NAME}.csv", KEY_COLUMNS, RESULT_COLUMNS)
         tasks = plan(options, cap)
-        carry_out(table, tasks, options.threads, NAME, Skipping(table, tasks) if skip else lambda task: Verdict.GO)
+        run_tasks(table, tasks, options.threads, _NAME, Skipping(table, tasks) if skip else lambda task: Readiness.GO)
         drifted = drift.reproduce(options, cap)
         results = Results.of(table, tasks, cap)
-        write_csv(out / f"{NAME}-summary.csv", results.summary())
-        figure_1 = draw_figure_1(results, out / f"{NAME}.png")
+        write_csv(out / f"{_NAME}-summary.csv", results.summary())
+        figure_1 = draw_figure_1(results, out / f"{_NAME}.png")
         figures = [(figure_1, "Median and inter-quartile band. Crosses: trials cut off at the cap, and how many.")]
         claims = claims_of_figure_1(results)
         if results.chain("Linear", CGA_1):
-            scaling = draw_scaling(results, out / f"{NAME}-scaling.png")
+            scaling = draw_scaling(results, out / f"{_NAME}-scaling.png")
             figures.append((scaling, "cGA at two step lengths beside the runtimes that the paper cites."))
             claims += claims_of_scaling(results)
         report = Report(
-            NAME,
+            _NAME,
             "Hitting times (Figure 1)",
             f"{options.trials} trials, n = {', '.join(map(str, sizes))}, at most {cap:.0e} calls a trial."
             " Medians count a trial that was cut off as slower than all others; 0 and ∞ stand for ratios of which"

@@ -17,18 +17,20 @@ from knobless.run.result import Status
 
 from . import figures as plotting
 from .claims import Claim, Report
-from .experiment import Options, Row, Stopped, Table, Task, carry_out, kernel_of, seed, series, session
+from .experiment import Stopped, Task, kernel_of, run_tasks, seed, session
 from .measure import quantile
+from .options import Options
 from .settings import ALGORITHMS, LAMBDA
+from .table import Table, TableRow, series
 
-NAME = "lambda-dynamics"
-SIZES = (10, 30, 100, 300, 1000, 3000)
-PROBLEMS = {"OneMax": OneMax, "LeadingOnes": LeadingOnes}
+_NAME = "lambda-dynamics"
+_SIZES = (10, 30, 100, 300, 1000, 3000)
+_PROBLEMS = {"OneMax": OneMax, "LeadingOnes": LeadingOnes}
 GRID = np.linspace(0.0, 1.0, 101)  # of the run, in calls
-MOST = 2000  # points kept of a run
+_MOST = 2000  # points kept of a run
 
 
-def watch(run: Run, cap: float, stop: Event) -> tuple[bool, Array, Array]:
+def _watch(run: Run, cap: float, stop: Event) -> tuple[bool, Array, Array]:
     """Takes a run to the optimum; whether it got there, and calls and λ_r at evenly spaced iterations."""
     calls, lam, stride = [0], [run.lam_r], 1
     while True:
@@ -37,45 +39,52 @@ def watch(run: Run, cap: float, stop: Event) -> tuple[bool, Array, Array]:
         lam.append(run.lam_r)
         if status is not None:
             return status is Status.TARGET, np.array(calls, dtype=float), np.array(lam)
-        if len(calls) > MOST:  # how long it will be is not known: keep every other, and look half as often
+        if len(calls) > _MOST:  # how long it will be is not known: keep every other, and look half as often
             calls, lam, stride = calls[::2], lam[::2], 2 * stride
         if stop.is_set():
             raise Stopped
 
 
-def trial(function: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
+def _trial(function: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
     """λ_r at each hundredth of a run."""
-    run = Run(kernel_of(PROBLEMS[function](n)), ALGORITHMS[LAMBDA](n), seed(NAME, function, n, number))
-    solved, calls, lam = watch(run, cap, stop)
+    run = Run(kernel_of(_PROBLEMS[function](n)), ALGORITHMS[LAMBDA](n), seed(_NAME, function, n, number))
+    solved, calls, lam = _watch(run, cap, stop)
     curve = np.interp(GRID, calls / calls[-1], lam)
     return {"calls": run.nfev, "solved": int(solved), "lam_r_max": f"{lam.max():.4g}", "lam_r": series(curve)}
 
 
 def reproduce(options: Options, cap: float = 3e7) -> Report:
-    """Runs what is missing, draws, and judges."""
-    out, n = options.out, [n for n in options.sizes(*SIZES) if n <= 1000][-1]
-    with session(options, NAME):
+    """Run the missing trials, draw the figures and judge the claims."""
+    out, n = options.out, [n for n in options.sizes(*_SIZES) if n <= 1000][-1]
+    with session(options, _NAME):
         results = ("calls", "solved", "lam_r_max", "lam_r", "seconds")
-        table = Table(out / f"{NAME}.csv", ("function", "n", "trial", "cap"), results)
+        table = Table(out / f"{_NAME}.csv", ("function", "n", "trial", "cap"), results)
         tasks = []
-        for function in PROBLEMS:
+        for function in _PROBLEMS:
             for number in range(options.trials):
                 name = {"function": function, "n": n, "trial": number, "cap": f"{cap:.0f}"}
-                tasks.append(Task(name, partial(trial, function, n, number, cap), function == "LeadingOnes"))
-        carry_out(table, tasks, options.threads, NAME)
-        rows = {f: [row for row in table.of(tasks) if row["function"] == f] for f in PROBLEMS}
+                tasks.append(Task(name, partial(_trial, function, n, number, cap), function == "LeadingOnes"))
+        run_tasks(table, tasks, options.threads, _NAME)
+        rows = {
+            f: [row for row in table.rows_of(task.key for task in tasks) if row["function"] == f] for f in _PROBLEMS
+        }
         report = Report(
-            NAME,
+            _NAME,
             "Dynamics of λ",
             f"PBIL-λ, n = {n}, {options.trials} trials to the optimum; λ_r over the share of the run's calls.",
-            ((draw(rows, n, out / f"{NAME}.png"), "λ_r over the run: median and inter-quartile band of the trials."),),
-            tuple(claims(rows, n)),
+            (
+                (
+                    _draw(rows, n, out / f"{_NAME}.png"),
+                    "λ_r over the run: median and inter-quartile band of the trials.",
+                ),
+            ),
+            tuple(_claims(rows, n)),
         )
         report.write(out)
     return report
 
 
-def curves(rows: list[Row]) -> Array:
+def curves(rows: list[TableRow]) -> Array:
     """λ_r at each hundredth of the run, a row a trial."""
     return np.array([np.array(row["lam_r"].split(), dtype=float) for row in rows])
 
@@ -90,8 +99,8 @@ def rise(curve: Array) -> float:
     return float(curve[80:].mean() / curve[20:40].mean())
 
 
-def claims(rows: dict[str, list[Row]], n: int) -> list[Claim]:
-    """What the text says of λ."""
+def _claims(rows: dict[str, list[TableRow]], n: int) -> list[Claim]:
+    """Judge the statements about λ."""
     found = {f: curves(rows[f]) for f in rows}
     usual = {f: quantile([typical(c) for c in found[f]], 0.5) for f in rows}
     most = {f: quantile([float(row["lam_r_max"]) for row in rows[f]], 0.5) for f in rows}
@@ -120,14 +129,14 @@ def claims(rows: dict[str, list[Row]], n: int) -> list[Claim]:
     ]
 
 
-def draw(rows: dict[str, list[Row]], n: int, path: Path) -> Path:
+def _draw(rows: dict[str, list[TableRow]], n: int, path: Path) -> Path:
     """λ_r over the share of the run."""
     figure, (ax,) = plotting.axes(f"PBIL-λ, n = {n}")
     for function, color in zip(rows, ("#1f77b4", "#d62728"), strict=True):
-        plotting.over_time(ax, GRID, curves(rows[function]), function, color)
+        plotting.plot_over_time(ax, GRID, curves(rows[function]), function, color)
     ax.axhline(16, color="0.4", linewidth=0.8, linestyle=":", label="16")
     ax.set(xlabel="share of the run's calls", ylabel="λ_r", yscale="log")
     ax.set_yticks([2, 4, 8, 16, 32], ["2", "4", "8", "16", "32"])
     ax.minorticks_off()
     ax.legend(fontsize=8)
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)

@@ -1,4 +1,4 @@
-"""Experiment I: which of 31 layers a deep network uses, found while its weights are trained; and what is said aside."""
+"""Experiment I: which of 31 layers a deep network uses, selected while its weights are trained; and remarks."""
 
 from __future__ import annotations
 
@@ -8,25 +8,39 @@ import numpy as np
 
 from . import figures as plotting
 from .claims import Claim, Report
-from .joint import results as joint
-from .joint.results import EARLY, END, Found, Options, Quartiles, Say, ahead, chance, label, lower, not_run, quartiles
+from .joint.comparisons import ahead, chance, dynamic, lower, not_run, quartiles
+from .joint.curves import PERCENT, draw_curves, draw_ends, over_updates, plain_ticks
+from .joint.missing import ProgressLog, train_missing
+from .joint.report import write_report
+from .joint.settings import (
+    EARLY,
+    END,
+    SIGNIFICANCE,
+    UPDATES,
+    ErrorQuartiles,
+    JointExperiment,
+    TrainingOptions,
+    color,
+    label,
+)
+from .joint.trials import TrialsBySetting, trials_at
 
-NAME = "layers"
+_NAME = "layers"
 WIDER = 2.0  # an inter-quartile range wider by this factor is called less stable
-LOST = 50.0  # percent: a trial that ends above has not learned
-TEN_LAYERS = Quartiles(1.778, 1.778, 1.778)  # a note gives this number alone
+_LOST = 50.0  # percent: a trial that ends above has not learned
+TEN_LAYERS = ErrorQuartiles(1.778, 1.778, 1.778)  # a note gives this number alone
 
-EXPERIMENT = joint.Experiment(
-    NAME,
+LAYER_SELECTION = JointExperiment(
+    _NAME,
     "Selection of layers (experiment I)",
     31,
     ("cga", "pbil-lambda", "pbil-epsilon"),
     *(
         ("ten-layers", "pbil-epsilon-no-skip", "pbil-epsilon-no-clip", "pbil-lambda-batch-128", "pbil-lambda-patient"),
         {
-            "cga": Quartiles(2.240, 2.130, 2.298),
-            "pbil-lambda": Quartiles(1.855, 1.790, 1.932),
-            "pbil-epsilon": Quartiles(1.795, 1.752, 1.838),
+            "cga": ErrorQuartiles(2.240, 2.130, 2.298),
+            "pbil-lambda": ErrorQuartiles(1.855, 1.790, 1.932),
+            "pbil-epsilon": ErrorQuartiles(1.795, 1.752, 1.838),
             "ten-layers": TEN_LAYERS,
         },
         "active hidden layers",
@@ -39,46 +53,46 @@ EXPERIMENT = joint.Experiment(
 )
 
 
-def reproduce(options: Options, say: Say) -> Report:
-    """Trains what is missing, draws, and judges."""
-    joint.train(EXPERIMENT, options, say)
+def reproduce(options: TrainingOptions, log: ProgressLog) -> Report:
+    """Train what is missing, draw the figures and judge the claims."""
+    train_missing(LAYER_SELECTION, options, log)
     return report(options.out, options.iterations)
 
 
-def report(out: Path, updates: int = joint.UPDATES) -> Report:
-    """Draws and judges what the CSV has."""
-    found, longer = joint.at(EXPERIMENT, out, updates)
+def report(out: Path, updates: int = UPDATES) -> Report:
+    """Draw the figures and judge the claims from the CSV."""
+    found, longer = trials_at(LAYER_SELECTION, out, updates)
     figures = [
         (
-            joint.draw(EXPERIMENT, found, out / f"{NAME}.png"),
+            draw_curves(LAYER_SELECTION, found, out / f"{_NAME}.png"),
             "Over the updates of the weights: median and inter-quartile band of the trials. Dotted: the learning rate"
             " is divided by 10.",
         ),
         (
-            draw_ends(found, out / f"{NAME}-final.png"),
+            _draw_ends(found, out / f"{_NAME}-final.png"),
             "Test error at the end: every trial, and median and quartiles; in grey the paper's.",
         ),
     ]
-    if any(setting in found for setting in EXPERIMENT.others):
-        path = draw_remarks(found, out / f"{NAME}-remarks.png")
+    if any(setting in found for setting in LAYER_SELECTION.others):
+        path = draw_remarks(found, out / f"{_NAME}-remarks.png")
         figures.append(
             (
                 path,
                 "What the paper says aside: median and inter-quartile band of the trials, in the colours of the names.",
             )
         )
-    return joint.report(EXPERIMENT, out, updates, found, figures, claims(found), longer)
+    return write_report(LAYER_SELECTION, out, updates, found, figures, claims_of_layers(found), longer)
 
 
-def claims(found: Found) -> list[Claim]:
-    """What the text, a footnote, a note and the appendix say."""
+def claims_of_layers(found: TrialsBySetting) -> list[Claim]:
+    """Judge the statements of the text, a footnote, a note and the appendix."""
     adaptive = ("pbil-lambda", "pbil-epsilon")
     beginning = "The test errors of our methods outperform the previous cGA at the beginning stage of training: {}."
     end = "… but also at the final iteration: {}."
     return [
         *(ahead(found, setting, "cga", EARLY, beginning.format(label(setting))) for setting in adaptive),
         *(ahead(found, setting, "cga", END, end.format(label(setting))) for setting in adaptive),
-        *(joint.dynamic(found, s, f"The strategy parameters change dynamically: {label(s)}.") for s in adaptive),
+        *(dynamic(found, s, f"The strategy parameters change dynamically: {label(s)}.") for s in adaptive),
         ten_layers(found),
         *(as_good_as_ten_layers(found, setting) for setting in adaptive),
         less_stable(
@@ -98,8 +112,8 @@ def claims(found: Found) -> list[Claim]:
     ]
 
 
-def ten_layers(found: Found) -> Claim:
-    """The note's number."""
+def ten_layers(found: TrialsBySetting) -> Claim:
+    """Judge the number given in a note."""
     claim = "The best number of layers was ten, whose test error is 1.778."
     criterion = "1.778 lies within the test errors of the trials with ten fixed layers (other numbers were not run)"
     if missing := not_run(found, "ten-layers"):
@@ -109,11 +123,11 @@ def ten_layers(found: Found) -> Claim:
     return Claim(claim, criterion, words, bool(final.min() <= TEN_LAYERS.median <= final.max()))
 
 
-def as_good_as_ten_layers(found: Found, setting: str) -> Claim:
-    """What the paper's two numbers say together."""
-    paper = EXPERIMENT.paper[setting].median
+def as_good_as_ten_layers(found: TrialsBySetting, setting: str) -> Claim:
+    """Compare the search with ten fixed layers, as the paper's numbers do."""
+    paper = LAYER_SELECTION.paper[setting].median
     claim = f"(The search comes up to ten fixed layers: {label(setting)} {paper:.3f} against {TEN_LAYERS.median:.3f}.)"
-    criterion = f"its median is within the other's quartiles or below; not if above with p < {joint.SURE:g}"
+    criterion = f"its median is within the other's quartiles or below; not if above with p < {SIGNIFICANCE:g}"
     if missing := not_run(found, setting, "ten-layers"):
         return Claim(claim, criterion, missing, None)
     search, fixed = found[setting].final, found["ten-layers"].final
@@ -123,20 +137,20 @@ def as_good_as_ten_layers(found: Found, setting: str) -> Claim:
     return Claim(claim, criterion, words, True if np.median(search) <= quartiles(fixed).high else None)
 
 
-def less_stable(found: Found, setting: str, claim: str) -> Claim:
-    """The claim that PBIL-ε is less stable with this changed."""
+def less_stable(found: TrialsBySetting, setting: str, claim: str) -> Claim:
+    """Judge the claim that PBIL-ε is less stable with this change."""
     criterion = (
         f"without it the inter-quartile range of the test error at the end is at least {WIDER:g} times as wide, or more"
-        f" of the trials end above {LOST:g} %; it does not hold if the range is not wider at all"
+        f" of the trials end above {_LOST:g} %; it does not hold if the range is not wider at all"
     )
     if missing := not_run(found, setting, "pbil-epsilon"):
         return Claim(claim, criterion, missing, None)
     with_it, without = found["pbil-epsilon"].final, found[setting].final
     here, there = quartiles(with_it), quartiles(without)
     factor = (there.high - there.low) / max(here.high - here.low, 1e-9)
-    lost, lost_with = (float((final > LOST).mean()) for final in (without, with_it))
+    lost, lost_with = (float((final > _LOST).mean()) for final in (without, with_it))
     words = (
-        f"without {there}, with {here}: {factor:.3g} times as wide; above {LOST:g} %: {lost * len(without):.0f} of"
+        f"without {there}, with {here}: {factor:.3g} times as wide; above {_LOST:g} %: {lost * len(without):.0f} of"
         f" {len(without)} trials without, {lost_with * len(with_it):.0f} of {len(with_it)} with"
     )
     return Claim(
@@ -144,24 +158,24 @@ def less_stable(found: Found, setting: str, claim: str) -> Claim:
     )
 
 
-def draw_ends(found: Found, path: Path) -> Path:
-    """Beside the paper's numbers."""
+def _draw_ends(found: TrialsBySetting, path: Path) -> Path:
+    """Draw the final errors with those of the paper."""
     figure, (ax,) = plotting.axes("test error at the end, here and in the paper", height=3.4)
-    joint.draw_ends(ax, EXPERIMENT, found, (*EXPERIMENT.settings, "ten-layers"))
-    return plotting.save(figure, path)
+    draw_ends(ax, LAYER_SELECTION, found, (*LAYER_SELECTION.settings, "ten-layers"))
+    return plotting.save_figure(figure, path)
 
 
-def draw_remarks(found: Found, path: Path) -> Path:
-    """What is said aside, over the updates and at the end."""
+def draw_remarks(found: TrialsBySetting, path: Path) -> Path:
+    """Draw the settings of the remarks, over the updates and at the end."""
     figure, (over, ends) = plotting.axes("test error", "test error at the end", height=4.4)
-    settings = [setting for setting in ("pbil-epsilon", "pbil-lambda", *EXPERIMENT.others) if setting in found]
+    settings = [setting for setting in ("pbil-epsilon", "pbil-lambda", *LAYER_SELECTION.others) if setting in found]
     for setting in settings:
         trials = found[setting]
-        plotting.over_time(over, trials.at, trials.error, label(setting), joint.color(setting))
-    joint.over_updates(over, found, settings)
+        plotting.plot_over_time(over, trials.at, trials.error, label(setting), color(setting))
+    over_updates(over, found, settings)
     over.set(yscale="log", ylabel="test error, %")
-    joint.plain(over.yaxis, joint.PERCENT)
-    joint.draw_ends(ends, EXPERIMENT, found, settings)
+    plain_ticks(over.yaxis, PERCENT)
+    draw_ends(ends, LAYER_SELECTION, found, settings)
     ends.set(xscale="log")
-    joint.plain(ends.xaxis, joint.PERCENT)
-    return plotting.save(figure, path)
+    plain_ticks(ends.xaxis, PERCENT)
+    return plotting.save_figure(figure, path)

@@ -17,17 +17,19 @@ from knobless.problems import MaxSat
 
 from . import figures as plotting
 from .claims import Claim, Report
-from .experiment import Options, Table, Task, carry_out, finish, kernel_of, seed, session, write_csv
-from .measure import Sample, listed, ratio
+from .experiment import Task, finish, kernel_of, run_tasks, seed, session
+from .measure import Sample, listed_by_n, ratio
+from .options import Options
 from .settings import ALGORITHMS, CGA_1, CGA_HALF, COLORS, EPSILON, LAMBDA
+from .table import Table, write_csv
 
-NAME = "max-3-sat"
+_NAME = "max-3-sat"
 CLAUSES = {20: 91, 50: 218, 75: 325, 100: 430}
-SETTINGS = (LAMBDA, EPSILON, CGA_1, CGA_HALF)
+_SETTINGS = (LAMBDA, EPSILON, CGA_1, CGA_HALF)
 INSTANCES = 10
 PAPER_CAP = 1e7  # calls per variable
 
-Samples = dict[tuple[str, int], Sample]
+_Samples = dict[tuple[str, int], Sample]
 
 
 def from_folder(folder: Path, n: int) -> list[tuple[str, MaxSat]]:
@@ -50,7 +52,7 @@ def generated(n: int) -> list[tuple[str, MaxSat]]:
     found: list[tuple[str, MaxSat]] = []
     drawn = 0
     while len(found) < INSTANCES:
-        problem = MaxSat.random(n, CLAUSES[n], seed(NAME, "instance", n, drawn))
+        problem = MaxSat.random(n, CLAUSES[n], seed(_NAME, "instance", n, drawn))
         if satisfiable(problem):
             found.append((f"random{n}-{drawn:03d}", problem))
         drawn += 1
@@ -58,7 +60,7 @@ def generated(n: int) -> list[tuple[str, MaxSat]]:
 
 
 def satisfiable(problem: MaxSat) -> bool:
-    """What CaDiCaL says, with its solution checked against the problem's own cost."""
+    """Return whether CaDiCaL finds a solution; it is checked against the cost of the problem."""
     from pysat.solvers import Cadical153  # type: ignore[import-untyped]
 
     with Cadical153(bootstrap_with=[list(clause) for clause in problem.clauses]) as solver:
@@ -71,57 +73,57 @@ def satisfiable(problem: MaxSat) -> bool:
     return True
 
 
-def trial(
+def _trial(
     objective: Objective, n: int, instance: str, setting: str, number: int, cap: float, stop: Event
 ) -> dict[str, Any]:
     """One run until every clause is satisfied, or to the cap."""
-    run = Run(objective, ALGORITHMS[setting](n), seed(NAME, instance, setting, n, number))
+    run = Run(objective, ALGORITHMS[setting](n), seed(_NAME, instance, setting, n, number))
     solved = finish(run, cap, stop)
     return {"calls": run.nfev, "solved": int(solved), "unsatisfied": f"{run.best:g}", "lam_r": f"{run.lam_r:.6g}"}
 
 
-def plan(options: Options, folder: Path | None, cap_per_n: float) -> list[Task]:
+def _plan(options: Options, folder: Path | None, cap_per_n: float) -> list[Task]:
     """Every trial."""
     tasks = []
     for n in options.sizes(*CLAUSES):
         cap = cap_per_n * n
         for instance, problem in from_folder(folder, n) if folder else generated(n):
             objective = kernel_of(problem)
-            for setting in SETTINGS:
+            for setting in _SETTINGS:
                 for number in range(options.trials):
                     name = {"n": n, "instance": instance, "setting": setting, "trial": number, "cap": f"{cap:.0f}"}
-                    run = partial(trial, objective, n, instance, setting, number, cap)
+                    run = partial(_trial, objective, n, instance, setting, number, cap)
                     tasks.append(Task(name, run, n))
     return tasks
 
 
-def reproduce(options: Options, folder: Path | None = None, cap_per_n: float = 1e5) -> Report:
-    """Runs what is missing, draws, and judges the claims."""
+def reproduce(options: Options, satlib: Path | None = None, cap_per_n: float = 1e5) -> Report:
+    """Run the missing trials, draw the figures and judge the claims."""
     out = options.out
-    with session(options, NAME):
+    with session(options, _NAME):
         names = ["n", "instance", "setting", "trial", "cap"]
-        table = Table(out / f"{NAME}.csv", names, ["calls", "solved", "unsatisfied", "lam_r", "seconds"])
-        tasks = plan(options, folder, cap_per_n)
-        carry_out(table, tasks, options.threads, NAME)
-        rows = [{**row, "n": int(row["n"])} for row in table.of(tasks)]
+        table = Table(out / f"{_NAME}.csv", names, ["calls", "solved", "unsatisfied", "lam_r", "seconds"])
+        tasks = _plan(options, satlib, cap_per_n)
+        run_tasks(table, tasks, options.threads, _NAME)
+        rows = [{**row, "n": int(row["n"])} for row in table.rows_of(task.key for task in tasks)]
         by_instance = _samples(rows, ("setting", "n", "instance"))
         by_size = _samples(rows, ("setting", "n"))
-        write_csv(out / f"{NAME}-summary.csv", summary(by_size, by_instance))
+        write_csv(out / f"{_NAME}-summary.csv", _summary(by_size, by_instance))
         source = (
-            f"SATLIB files of {folder.name}"
-            if folder
+            f"SATLIB files of {satlib.name}"
+            if satlib
             else "uniform random instances by seed, each shown satisfiable by CaDiCaL"
         )
         caption = (
             "Calls until every clause is satisfied, all trials of all instances. Crosses: trials cut off at the cap."
         )
         report = Report(
-            NAME,
+            _NAME,
             "Max-3-SAT (left out of the paper)",
-            f"{source}; {len(by_instance) // len(SETTINGS)} instances, {options.trials} trials each,"
+            f"{source}; {len(by_instance) // len(_SETTINGS)} instances, {options.trials} trials each,"
             f" at most {cap_per_n:.0e}·n calls a trial.",
-            ((draw(by_size, cap_per_n, out / f"{NAME}.png"), caption),),
-            tuple(claims(by_size, by_instance, cap_per_n)),
+            ((_draw(by_size, cap_per_n, out / f"{_NAME}.png"), caption),),
+            tuple(_claims(by_size, by_instance, cap_per_n)),
         )
         report.write(out)
     return report
@@ -136,7 +138,7 @@ def _samples(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[Any, Sam
     return {key: Sample(tuple(values)) for key, values in calls.items()}
 
 
-def summary(by_size: Samples, by_instance: dict[Any, Sample]) -> list[dict[str, Any]]:
+def _summary(by_size: _Samples, by_instance: dict[Any, Sample]) -> list[dict[str, Any]]:
     """A row a setting and size: calls, spread, failures, and instances never solved."""
     rows = []
     for (setting, n), sample in by_size.items():
@@ -164,7 +166,7 @@ def _calls(value: float) -> str:
     return f"{value:.0f}" if math.isfinite(value) else "censored"
 
 
-def claims(by_size: Samples, by_instance: dict[Any, Sample], cap_per_n: float) -> list[Claim]:
+def _claims(by_size: _Samples, by_instance: dict[Any, Sample], cap_per_n: float) -> list[Claim]:
     """What the left-out paragraphs say, in both of their versions."""
     sizes = sorted({n for _, n in by_size})
 
@@ -173,9 +175,9 @@ def claims(by_size: Samples, by_instance: dict[Any, Sample], cap_per_n: float) -
 
     alike = medians(EPSILON, LAMBDA)
     with_cga = [medians(CGA_1, LAMBDA), medians(CGA_1, EPSILON)]
-    spreads = {s: [(n, by_size[s, n].spread) for n in sizes] for s in SETTINGS}
+    spreads = {s: [(n, by_size[s, n].spread) for n in sizes] for s in _SETTINGS}
     wider = [(n, ratio(by_size[CGA_1, n].spread, max(by_size[s, n].spread for s in (LAMBDA, EPSILON)))) for n in sizes]
-    failures = {s: [(n, by_size[s, n].censored / len(by_size[s, n].calls)) for n in sizes] for s in SETTINGS}
+    failures = {s: [(n, by_size[s, n].censored / len(by_size[s, n].calls)) for n in sizes] for s in _SETTINGS}
     larger = medians(CGA_1, CGA_HALF)
     best = [
         (n, ratio(by_instance[CGA_1, n, i].median, by_instance[CGA_HALF, n, i].median))
@@ -189,39 +191,39 @@ def claims(by_size: Samples, by_instance: dict[Any, Sample], cap_per_n: float) -
         Claim(
             "PBIL-λ and PBIL-ε performed similarly.",
             "medians within a factor of 2 at every n",
-            f"PBIL-ε over PBIL-λ: {listed(alike)}",
+            f"PBIL-ε over PBIL-λ: {listed_by_n(alike)}",
             _known(alike, lambda v: 0.5 <= v <= 2.0),
         ),
         Claim(
             "The median performances of cGA (ε = 1/n), PBIL-λ and PBIL-ε were similar.",
             "medians within a factor of 2 at every n",
-            f"cGA(1/n) over PBIL-λ: {listed(with_cga[0])}; over PBIL-ε: {listed(with_cga[1])}",
+            f"cGA(1/n) over PBIL-λ: {listed_by_n(with_cga[0])}; over PBIL-ε: {listed_by_n(with_cga[1])}",
             _known([*with_cga[0], *with_cga[1]], lambda v: 0.5 <= v <= 2.0),
         ),
         Claim(
             "Significantly large variations were observed for cGA; its inter-quartile range was significantly greater"
             " than those of PBIL-λ and PBIL-ε.",
             "upper over lower quartile of cGA(1/n) the largest of the three at every n",
-            "upper over lower quartile: " + "; ".join(f"{s} {listed(spreads[s])}" for s in SETTINGS),
+            "upper over lower quartile: " + "; ".join(f"{s} {listed_by_n(spreads[s])}" for s in _SETTINGS),
             _known(wider, lambda v: v > 1.0),
         ),
         Claim(
             "For n = 50 the upper quartile of cGA reached 10⁷·n: more than 25 % of instances could not be solved.",
             f"more than 25 % of the trials of cGA(1/n) at n = 50 fail; the cap here is {cap_per_n:.0e}·n, and failing"
             " at a smaller cap than the paper's decides nothing",
-            "share of trials that failed: " + "; ".join(f"{s} {listed(failures[s])}" for s in SETTINGS),
+            "share of trials that failed: " + "; ".join(f"{s} {listed_by_n(failures[s])}" for s in _SETTINGS),
             decided,
         ),
         Claim(
             "(An earlier version:) similar to OneMax, the default cGA is too naive and cGA with n^-½ performed faster.",
             "median of cGA(n^-½) below that of cGA(1/n) at every n",
-            f"cGA(1/n) over cGA(n^-½): {listed(larger)}",
+            f"cGA(1/n) over cGA(n^-½): {listed_by_n(larger)}",
             _known(larger, lambda v: v > 1.0),
         ),
         Claim(
             "(An earlier version:) both PBIL-λ and PBIL-ε performed better than the default cGA.",
             "medians below that of cGA(1/n) at every n",
-            f"cGA(1/n) over PBIL-λ: {listed(with_cga[0])}; over PBIL-ε: {listed(with_cga[1])}",
+            f"cGA(1/n) over PBIL-λ: {listed_by_n(with_cga[0])}; over PBIL-ε: {listed_by_n(with_cga[1])}",
             _known([*with_cga[0], *with_cga[1]], lambda v: v > 1.0),
         ),
         Claim(
@@ -239,16 +241,16 @@ def _known(pairs: Sequence[tuple[int, float]], test: Any) -> bool | None:
     return all(map(test, values)) if values else None
 
 
-def draw(by_size: Samples, cap_per_n: float, path: Path) -> Path:
+def _draw(by_size: _Samples, cap_per_n: float, path: Path) -> Path:
     """All instances of a size together."""
     figure, (ax,) = plotting.axes("uniform random 3-SAT", height=5.0)
     sizes = sorted({n for _, n in by_size})
-    for place, setting in enumerate(SETTINGS):
+    for place, setting in enumerate(_SETTINGS):
         chain = [(n, by_size[setting, n]) for n in sizes]
-        plotting.hitting_times(ax, chain, lambda n: cap_per_n * n, setting, COLORS[setting], place)
+        plotting.plot_hitting_times(ax, chain, lambda n: cap_per_n * n, setting, COLORS[setting], place)
     ax.plot(sizes, [cap_per_n * n for n in sizes], color="0.4", linestyle=":", linewidth=0.8, label="cap")
     ax.set(ylabel="calls to a solution")
     ax.set_xticks(sizes, [str(n) for n in sizes])
     ax.minorticks_off()
     ax.legend(fontsize=8, loc="lower right")
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)

@@ -84,6 +84,6 @@ def times(value: float) -> str:
     return {math.inf: "∞", 0.0: "0"}.get(value, f"{value:.3g}")
 
 
-def listed(values: Iterable[tuple[int, float]]) -> str:
+def listed_by_n(values: Iterable[tuple[int, float]]) -> str:
     """`1.2 (n=10), 1.5 (n=30)`."""
     return ", ".join(f"{times(value)} (n={n})" for n, value in values) or "nothing"

@@ -1,6 +1,6 @@
 """Noisy OneMax: up to which noise cGA with a fixed step finds the optimum, and up to which the adaptation does.
 
-Success is asked of the mode of P_θ, not of the points drawn: under noise nobody sees that a point is the best.
+Success is judged by the mode of P_θ, not by the sampled points: noisy values do not show that a point is the best.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from knobless.fast.kernels import Bits, Ints
 
 from . import figures as plotting
 from .claims import Claim, Report
-from .experiment import Options, Row, Table, Task, carry_out, follow, seed, series, session, write_csv
+from .experiment import Task, follow, run_tasks, seed, session
 from .measure import quantile
+from .options import Options
 from .settings import ALGORITHMS, CGA_1, CGA_HALF, COLORS, EPSILON, LAMBDA, LAMBDA_FREE
+from .table import Table, TableRow, series, write_csv
 
-NAME = "noise"
-SIZES = (10, 30, 100, 300, 1000)
+_NAME = "noise"
+_SIZES = (10, 30, 100, 300, 1000)
 SIGMAS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-SETTINGS = (CGA_HALF, CGA_1, LAMBDA, LAMBDA_FREE, EPSILON)
-ADAPTIVE = (LAMBDA, LAMBDA_FREE, EPSILON)
-ALONE = 1e12  # a σ beside which OneMax does not count: noise alone
+_SETTINGS = (CGA_HALF, CGA_1, LAMBDA, LAMBDA_FREE, EPSILON)
+_ADAPTIVE = (LAMBDA, LAMBDA_FREE, EPSILON)
+ALONE = 1e12  # a σ so large that only noise remains
 
 Shares = dict[tuple[str, float], float]
 
@@ -67,60 +69,60 @@ def noisy(sigma: float, *what: object) -> Objective:
     return Objective(_compiled(), state, np.array([sigma]))
 
 
-def marks(budget: float) -> Array:
+def _marks(budget: float) -> Array:
     """Calls at which a run is looked at."""
     return np.unique(np.geomspace(100, budget, 80).round()) if budget > 100 else np.array([budget])
 
 
-def trial(setting: str, n: int, sigma: float, number: int, budget: float, stop: Event) -> dict[str, Any]:
+def _trial(setting: str, n: int, sigma: float, number: int, budget: float, stop: Event) -> dict[str, Any]:
     """A run to the end of its budget: zeros in the mode of P_θ, and λ_r, on the way."""
-    what = (NAME, setting, n, sigma, number)
+    what = (_NAME, setting, n, sigma, number)
     run = Run(noisy(sigma, *what), ALGORITHMS[setting](n), seed(*what))
     wrong, lam = [], []
-    for _ in follow(run, marks(budget), stop):
+    for _ in follow(run, _marks(budget), stop):
         wrong.append(int((run.theta <= 0.5).sum()))
         lam.append(run.lam_r)
     return {"wrong_at_end": wrong[-1], "wrong": series(wrong), "lam_r": series(lam)}
 
 
 def reproduce(options: Options, budget: float = 1e6) -> Report:
-    """Runs what is missing, draws, and judges."""
-    out, n = options.out, options.sizes(*SIZES)[-1]
-    with session(options, NAME):
+    """Run the missing trials, draw the figures and judge the claims."""
+    out, n = options.out, options.sizes(*_SIZES)[-1]
+    with session(options, _NAME):
         names = ("setting", "n", "sigma", "trial", "budget")
-        table = Table(out / f"{NAME}.csv", names, ("wrong_at_end", "wrong", "lam_r", "seconds"))
+        table = Table(out / f"{_NAME}.csv", names, ("wrong_at_end", "wrong", "lam_r", "seconds"))
         tasks = []
-        for setting in SETTINGS:
+        for setting in _SETTINGS:
             for sigma in SIGMAS:
                 for number in range(options.trials):
                     name = {"setting": setting, "n": n, "sigma": sigma, "trial": number, "budget": f"{budget:.0f}"}
-                    tasks.append(Task(name, partial(trial, setting, n, sigma, number, budget), 1.0))
-        carry_out(table, tasks, options.threads, NAME)
-        rows: dict[tuple[str, float], list[Row]] = {}
-        for row in table.of(tasks):
+                    tasks.append(Task(name, partial(_trial, setting, n, sigma, number, budget), 1.0))
+        run_tasks(table, tasks, options.threads, _NAME)
+        rows: dict[tuple[str, float], list[TableRow]] = {}
+        for row in table.rows_of(task.key for task in tasks):
             rows.setdefault((row["setting"], float(row["sigma"])), []).append(row)
-        write_csv(out / f"{NAME}-summary.csv", summary(rows, n, budget))
+        write_csv(out / f"{_NAME}-summary.csv", _summary(rows, n, budget))
         shares = {key: sum(row["wrong_at_end"] == "0" for row in found) / len(found) for key, found in rows.items()}
         captions = (
             f"n = {n}, {budget:.0e} calls: trials whose mode is the optimum at the end, and zeros in the mode.",
             "λ_r over the calls (median and inter-quartile band), by σ.",
         )
-        pictures = (draw(rows, shares, out / f"{NAME}.png"), draw_lam(rows, budget, out / f"{NAME}-lambda.png"))
+        pictures = (_draw(rows, shares, out / f"{_NAME}.png"), draw_lam(rows, budget, out / f"{_NAME}-lambda.png"))
         report = Report(
-            NAME,
+            _NAME,
             "Noisy OneMax",
             f"OneMax with normal noise of standard deviation σ, n = {n}, {budget:.0e} calls a trial, {options.trials}"
             " trials. Success: every bit of the mode of P_θ is one at the end.",
             tuple(zip(pictures, captions, strict=True)),
-            tuple(claims(shares, rows, n)),
+            tuple(_claims(shares, rows, n)),
         )
         report.write(out)
     return report
 
 
-def summary(rows: dict[tuple[str, float], list[Row]], n: int, budget: float) -> list[dict[str, Any]]:
+def _summary(rows: dict[tuple[str, float], list[TableRow]], n: int, budget: float) -> list[dict[str, Any]]:
     """A row a setting and σ."""
-    at = marks(budget)
+    at = _marks(budget)
     lines = []
     for (setting, sigma), found in rows.items():
         first = [next((at[i] for i, w in enumerate(row["wrong"].split()) if w == "0"), math.inf) for row in found]
@@ -150,9 +152,9 @@ def holds_to(shares: Shares, setting: str) -> float:
     return good
 
 
-def claims(shares: Shares, rows: dict[tuple[str, float], list[Row]], n: int) -> list[Claim]:
-    """What the paper says of noise."""
-    limits = {setting: holds_to(shares, setting) for setting in SETTINGS}
+def _claims(shares: Shares, rows: dict[tuple[str, float], list[TableRow]], n: int) -> list[Claim]:
+    """Judge the statements about noise."""
+    limits = {setting: holds_to(shares, setting) for setting in _SETTINGS}
     words = ", ".join(f"{s} up to σ = {limit:g}" if limit >= 0 else f"{s} at none" for s, limit in limits.items())
     theory = {s: (eps * n**0.5 * math.log(n)) ** -0.5 for s, eps in ((CGA_1, 1.0 / n), (CGA_HALF, n**-0.5))}
     end = {
@@ -174,7 +176,7 @@ def claims(shares: Shares, rows: dict[tuple[str, float], list[Row]], n: int) -> 
                 f"up to σ = {limits[setting]:g}; cGA up to {limits[CGA_1]:g} (1/n) and {limits[CGA_HALF]:g} (n^-½)",
                 limits[setting] > max(limits[CGA_1], limits[CGA_HALF]),
             )
-            for setting in ADAPTIVE
+            for setting in _ADAPTIVE
         ),
         Claim(
             "The sample size follows the noise: the signal-to-noise ratio is kept constant.",
@@ -185,30 +187,30 @@ def claims(shares: Shares, rows: dict[tuple[str, float], list[Row]], n: int) -> 
     ]
 
 
-def draw(rows: dict[tuple[str, float], list[Row]], shares: Shares, path: Path) -> Path:
+def _draw(rows: dict[tuple[str, float], list[TableRow]], shares: Shares, path: Path) -> Path:
     """Success and zeros left, over σ."""
     figure, (left, right) = plotting.axes("share of trials whose mode is the optimum", "zeros in the mode at the end")
-    for place, setting in enumerate(SETTINGS):
+    for place, setting in enumerate(_SETTINGS):
         color, marker = COLORS[setting], "os^vD"[place]
         left.plot(SIGMAS, [shares[setting, s] for s in SIGMAS], color=color, marker=marker, markersize=4, label=setting)
         ends = np.array([[float(row["wrong_at_end"]) for row in rows[setting, s]] for s in SIGMAS])
-        plotting.over_time(right, np.array(SIGMAS), ends.T, setting, color)
+        plotting.plot_over_time(right, np.array(SIGMAS), ends.T, setting, color)
     for ax in (left, right):
         ax.set(xlabel="σ")
         ax.set_xscale("symlog", linthresh=0.5)
         ax.set_xticks(SIGMAS, [f"{s:g}" for s in SIGMAS])
     left.legend(fontsize=8)
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)
 
 
-def draw_lam(rows: dict[tuple[str, float], list[Row]], budget: float, path: Path) -> Path:
+def draw_lam(rows: dict[tuple[str, float], list[TableRow]], budget: float, path: Path) -> Path:
     """λ_r over the calls."""
-    at = marks(budget)
-    figure, row = plotting.axes(*ADAPTIVE)
-    for ax, setting in zip(row, ADAPTIVE, strict=True):
-        for sigma, color in zip(SIGMAS, plotting.theta_history(len(SIGMAS)), strict=True):
+    at = _marks(budget)
+    figure, row = plotting.axes(*_ADAPTIVE)
+    for ax, setting in zip(row, _ADAPTIVE, strict=True):
+        for sigma, color in zip(SIGMAS, plotting.ordered_colors(len(SIGMAS)), strict=True):
             curves = np.array([np.array(r["lam_r"].split(), dtype=float) for r in rows[setting, sigma]])
-            plotting.over_time(ax, at, curves, f"σ = {sigma:g}", color)
+            plotting.plot_over_time(ax, at, curves, f"σ = {sigma:g}", color)
         ax.set(xscale="log", yscale="log", xlabel="calls", ylabel="λ_r")
     row[0].legend(fontsize=7)
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)

@@ -1,4 +1,4 @@
-"""One page for all reports: figures inside it, claims of the paper beside what was measured."""
+"""One page for all reports, with embedded figures and the claims compared with measurements."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ figure { margin: 1.5rem 0; } img { max-width: 100%; } figcaption { color: #555; 
 CLASSES = {True: "yes", False: "no", None: "open"}
 
 
-def write(reports: Sequence[Report], path: Path) -> Path:
-    """The page, complete in one file."""
+def write_page(reports: Sequence[Report], path: Path) -> Path:
+    """Write the page, complete in one file."""
     held = [claim.holds for report in reports for claim in report.claims]
     counts = f"{held.count(True)} of {len(held)} claims hold, {held.count(False)} do not, {held.count(None)} are open."
     made = ", ".join(f"{name} {value}" for name, value in machine().items())

@@ -22,13 +22,15 @@ from knobless.problems import IsingRing, LeadingOnes, OneMax, Traps
 
 from . import figures as plotting
 from .claims import Claim, Report
-from .experiment import Options, Row, Stopped, Table, Task, carry_out, seed, series, session
+from .experiment import Stopped, Task, run_tasks, seed, session
+from .options import Options
+from .table import Table, TableRow, series
 
-NAME = "theorem"
+_NAME = "theorem"
 EPS_BARS = (0.1, 0.5, 0.9, 1.0)
 TIME = 200  # steps times ε̄: the same for every ε̄, or small ones would not get as far
-KEPT = 150  # values of J kept of a trajectory
-SURE = 1.0 - 1e-9  # a probability at which nothing is left to follow
+_KEPT = 150  # values of J kept of a trajectory
+_SURE = 1.0 - 1e-9  # a probability at which nothing is left to follow
 TOLERANCE = 1e-10  # of sums over a thousand points in floating point
 
 
@@ -52,7 +54,7 @@ def _choices(n: int, k: int, rng: np.random.Generator) -> Small:
 
 def space(name: str, number: int) -> Small:
     """A space and an f by name; where f is random, by trial."""
-    rng = np.random.default_rng(seed(NAME, "f", name, number))
+    rng = np.random.default_rng(seed(_NAME, "f", name, number))
     match name:
         case "OneMax, 8 bits":
             return _bits(8, OneMax(8))
@@ -75,7 +77,7 @@ SPACES = (
 )
 
 
-def probabilities(small: Small, theta: Array) -> Array:
+def point_probabilities(small: Small, theta: Array) -> Array:
     """P_θ of every point: a product over the variables."""
     k = len(theta) // small.x.shape[1]
     table = np.stack([1.0 - theta, theta], axis=1) if k == 1 else theta.reshape(-1, k)
@@ -87,7 +89,7 @@ def beginning(small: Small, number: int, name: str) -> Array:
     least = small.family.initial()
     if number == 0:
         return least
-    rng = np.random.default_rng(seed(NAME, "theta", name, number))
+    rng = np.random.default_rng(seed(_NAME, "theta", name, number))
     n = small.x.shape[1]
     if len(least) == n:
         return rng.uniform(0.05, 0.95, size=(n,))
@@ -95,21 +97,21 @@ def beginning(small: Small, number: int, name: str) -> Array:
     return np.asarray(drawn / drawn.sum(axis=1, keepdims=True)).ravel()
 
 
-def trial(name: str, eps_bar: float, number: int, stop: Event) -> dict[str, Any]:
+def _trial(name: str, eps_bar: float, number: int, stop: Event) -> dict[str, Any]:
     """A trajectory: J on the way, how far each step is above the bound, and where it ends."""
     small = space(name, number)
     weights = np.exp(-small.f)  # W ∘ f
     statistics = small.family.statistics(small.x).astype(float)
     theta = beginning(small, number, name)
-    p = probabilities(small, theta)
+    p = point_probabilities(small, theta)
     j = [float(p @ weights)]
     slack, falls = math.inf, 0
-    while len(j) <= TIME / eps_bar and p.max() < SURE:
+    while len(j) <= TIME / eps_bar and p.max() < _SURE:
         if stop.is_set():
             raise Stopped
         gradient = (p * weights) @ (statistics - theta)
         theta = theta + eps_bar / j[-1] * gradient  # never projected
-        after = probabilities(small, theta)
+        after = point_probabilities(small, theta)
         there = (p > 0.0) & (after > 0.0)
         divergence = float(p[there] @ np.log(p[there] / after[there]))
         j.append(float(after @ weights))
@@ -118,7 +120,7 @@ def trial(name: str, eps_bar: float, number: int, stop: Event) -> dict[str, Any]
         falls += gain < -TOLERANCE
         p = after
     best = float(weights.max())
-    at = np.unique(np.geomspace(1, len(j), KEPT).astype(int)) - 1
+    at = np.unique(np.geomspace(1, len(j), _KEPT).astype(int)) - 1
     rest = math.log(j[-1] / j[-2]) / eps_bar
     results = {
         "rest": f"{rest:.3g}",
@@ -131,33 +133,33 @@ def trial(name: str, eps_bar: float, number: int, stop: Event) -> dict[str, Any]
 
 
 def reproduce(options: Options) -> Report:
-    """Runs what is missing, draws, and judges."""
+    """Run the missing trials, draw the figures and judge the claims."""
     out = options.out
-    with session(options, NAME):
+    with session(options, _NAME):
         results = ("rest", "steps", "slack", "falls", "certain", "j_end", "at", "j", "seconds")
-        table = Table(out / f"{NAME}.csv", ("space", "eps_bar", "trial"), results)
+        table = Table(out / f"{_NAME}.csv", ("space", "eps_bar", "trial"), results)
         tasks = [
-            Task({"space": name, "eps_bar": eps, "trial": number}, partial(trial, name, eps, number), 1 / eps)
+            Task({"space": name, "eps_bar": eps, "trial": number}, partial(_trial, name, eps, number), 1 / eps)
             for name in SPACES
             for eps in EPS_BARS
             for number in range(options.trials)
         ]
-        carry_out(table, tasks, options.threads, NAME)
-        rows = table.of(tasks)
+        run_tasks(table, tasks, options.threads, _NAME)
+        rows = table.rows_of(task.key for task in tasks)
         report = Report(
-            NAME,
+            _NAME,
             "Theorem 1",
             f"Exact natural-gradient steps on {len(SPACES)} spaces written out point by point,"
             f" {options.trials} beginnings each (the first assumes least),"
             f" ε̄ = {', '.join(map(str, EPS_BARS))}, W = exp(−f), no projection.",
-            ((draw(rows, out / f"{NAME}.png"), "J(θ) over its largest value along the trajectories, by ε̄."),),
-            tuple(claims(rows)),
+            ((_draw(rows, out / f"{_NAME}.png"), "J(θ) over its largest value along the trajectories, by ε̄."),),
+            tuple(_claims(rows)),
         )
         report.write(out)
     return report
 
 
-def claims(rows: list[Row]) -> list[Claim]:
+def _claims(rows: list[TableRow]) -> list[Claim]:
     """The theorem, its corollary, and what the paper concludes from it."""
     steps = sum(int(row["steps"]) for row in rows)
     slack = min(float(row["slack"]) for row in rows)
@@ -187,16 +189,16 @@ def claims(rows: list[Row]) -> list[Claim]:
     ]
 
 
-def draw(rows: list[Row], path: Path) -> Path:
+def _draw(rows: list[TableRow], path: Path) -> Path:
     """J along every trajectory, the one that assumes least drawn thick."""
     figure, panels = plotting.axes(*SPACES, columns=3, height=3.6)
     for ax in panels:
         _trajectories(ax, [r for r in rows if r["space"] == ax.get_title()])
-    return plotting.save(figure, path)
+    return plotting.save_figure(figure, path)
 
 
-def _trajectories(ax: Any, rows: list[Row]) -> None:
-    for eps, color in zip(EPS_BARS, plotting.theta_history(len(EPS_BARS)), strict=True):
+def _trajectories(ax: Any, rows: list[TableRow]) -> None:
+    for eps, color in zip(EPS_BARS, plotting.ordered_colors(len(EPS_BARS)), strict=True):
         for row in (r for r in rows if r["eps_bar"] == str(eps)):
             j = np.array(row["j"].split(), dtype=float)
             first = row["trial"] == "0"

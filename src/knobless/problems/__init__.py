@@ -1,12 +1,12 @@
-"""Benchmark problems over bits: the functions of the theory, spins and landscapes, MAX-SAT, QUBO and Max-Cut.
+"""Binary benchmark problems: functions of the theory, spins and landscapes, MAX-SAT, QUBO and Max-Cut.
 
-    from . import MaxSat
+    from knobless.problems import MaxSat
     problem = MaxSat.read("uf100-01.cnf")
     result = kl.minimize(problem, problem.space, budget=100_000, target=0)
 
-Every problem is a frozen value: `n` bits, a `space`, an `optimum` where it is known, and a call that gives the
-cost, always to be minimised, of one point or of the rows of an array (`vectorized=True`). All but `NoisyOneMax`
-have `flat()`: the name of a kernel in `knobless.fast.kernels` and its data, for the compiled engine.
+A problem is a frozen value: `n` bits, a `space`, an `optimum` if it is known, and a call that returns the cost, to be
+minimized, of one point or of each row of an array (`vectorized=True`). All but `NoisyOneMax` have `flat()`: the name of
+a kernel in `knobless.fast.kernels` and its data, for the compiled engine.
 """
 
 from .problem import Problem

@@ -1,7 +1,7 @@
-"""DIMACS files: `p cnf`, `p wcnf` with or without a top, and the MaxSAT Evaluation's of 2022, without a p line.
+"""DIMACS files: `p cnf`, `p wcnf` with or without a top, and the format of the MaxSAT Evaluations since 2022.
 
-Files are a stream of words, not of lines: a clause ends at its 0, wherever that is. `sat.py` makes a value of
-what is read here.
+A file is a stream of words, not of lines: a clause ends at its 0, on whatever line. `sat.py` turns the clauses into a
+problem.
 """
 
 from __future__ import annotations
@@ -9,48 +9,49 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-from .text import MOST, Lines, Source, unpacked_name
+from .text import MAX_TERMS, MAX_VARIABLES, Lines, Source, uncompressed_name
 
-Clauses = list[tuple[int, ...]]
+ClauseList = list[tuple[int, ...]]
+Formula = tuple[ClauseList, list[float] | None, int | None]
 
-EXACT = 2.0**53  # beyond it not every whole number is a float
+EXACT_FLOAT = 2.0**53  # above it, not every integer is a float
 
 
-def read(source: Source, headless: bool = False) -> tuple[Clauses, list[float] | None, int | None]:
-    """The clauses, their weights if they have any (inf for a hard clause), and n if it is declared.
+def read_dimacs(source: Source, headless: bool = False) -> Formula:
+    """Read the clauses, their weights if any (inf for a hard clause), and n if it is declared.
 
-    A file without a p line is one of 2022 if it is called .wcnf, or if `headless` says that it may be.
+    A file without a p line is in the format of 2022 if its name ends in .wcnf, or if `headless` is true.
     """
     lines = Lines(source)
-    headless = headless or unpacked_name(lines.path).endswith(".wcnf")
-    reader: Reader | None = None
+    headless = headless or uncompressed_name(lines.path).endswith(".wcnf")
+    parser: _Parser | None = None
     ended = False
     for words in lines:
         if words[0].startswith("c"):
             continue
         if ended:
             if words != ["0"]:
-                lines.fail(f"expected nothing after the line '%' but a 0, got {' '.join(words)[:60]!r}")
+                lines.fail(f"expected nothing but a 0 after the line '%', got {' '.join(words)[:60]!r}")
         elif words[0] == "%":
             ended = True
         elif words[0] == "p":
-            if reader is not None:
+            if parser is not None:
                 lines.fail("expected one p line, before the first clause, got another")
-            reader = headed(lines, words)
+            parser = _parser_of(lines, words)
         else:
-            if reader is None:
+            if parser is None:
                 if not headless:
                     lines.fail(f"expected 'p cnf VARIABLES CLAUSES' before the first clause, got {words[0][:30]!r}")
-                reader = Reader(lines, weighted=True)
+                parser = _Parser(lines, weighted=True)
             for word in words:
-                reader.take(word)
-    if reader is None:
+                parser.take(word)
+    if parser is None:
         lines.fail("expected 'p cnf VARIABLES CLAUSES', got the end of the file")
-    return reader.finish()
+    return parser.finish()
 
 
-def headed(lines: Lines, words: list[str]) -> Reader:
-    """A reader that knows what the p line declares."""
+def _parser_of(lines: Lines, words: list[str]) -> _Parser:
+    """Return a parser for what the p line declares."""
     match words[1:]:
         case ["cnf", n, m]:
             weighted, top = False, None
@@ -61,37 +62,41 @@ def headed(lines: Lines, words: list[str]) -> Reader:
         case _:
             expected = "'p cnf VARIABLES CLAUSES' or 'p wcnf VARIABLES CLAUSES TOP'"
             lines.fail(f"expected {expected}, got {' '.join(words)[:60]!r}")
-    return Reader(
+    return _Parser(
         lines,
         weighted,
-        n=lines.integer("number of variables", n, 1, MOST),
-        m=lines.integer("number of clauses", m, 0, MOST),
+        n=lines.integer("number of variables", n, 1, MAX_VARIABLES),
+        m=lines.integer("number of clauses", m, 0, MAX_TERMS),
         top=top,
     )
 
 
-class Reader:
-    """Takes one word after the other; without a p line (n and m are None) a clause may be hard by its h."""
+class _Parser:
+    """Takes one word after the other; without a p line (n and m are None), h marks a hard clause."""
 
     def __init__(
         self, lines: Lines, weighted: bool, n: int | None = None, m: int | None = None, top: str | None = None
     ) -> None:
         self.lines, self.weighted, self.n, self.m = lines, weighted, n, m
         self.top = math.inf if top is None else lines.real("top", top)
-        self.exact_top = Decimal(top) if top is not None and self.top >= EXACT else None
-        self.largest = MOST if n is None else n
-        self.most = MOST if m is None else m
-        self.clauses: Clauses = []
+        self.exact_top = Decimal(top) if top is not None and self.top >= EXACT_FLOAT else None
+        self.max_literal = MAX_VARIABLES if n is None else n
+        self.max_clauses = MAX_TERMS if m is None else m
+        self.clauses: ClauseList = []
         self.weights: list[float] = []
         self.clause: list[int] = []
+        self.literals = 0
 
     def take(self, word: str) -> None:
         if self.weighted and len(self.weights) == len(self.clauses):
             self.weights.append(self.weight(word))
-        elif literal := self.lines.integer("literal", word, -self.largest, self.largest):
+        elif literal := self.lines.integer("literal", word, -self.max_literal, self.max_literal):
+            self.literals += 1
+            if self.literals > MAX_TERMS:
+                self.lines.fail(f"expected at most {MAX_TERMS} literals in all clauses, got one more")
             self.clause.append(literal)
-        elif len(self.clauses) == self.most:
-            self.lines.fail(f"expected {self.most} clauses, got one more")
+        elif len(self.clauses) == self.max_clauses:
+            self.lines.fail(f"expected {self.max_clauses} clauses, got one more")
         else:
             self.clauses.append(tuple(self.clause))
             self.clause = []
@@ -102,13 +107,13 @@ class Reader:
         weight = self.lines.real("weight", word)
         if weight < 0.0:
             self.lines.fail(f"weight: expected a number of at least 0, got {word!r}")
-        if weight == self.top and self.exact_top is not None:  # as floats; as they are written, it may be less
+        if weight == self.top and self.exact_top is not None:  # equal as floats; as written, it may be smaller
             return weight if Decimal(word) < self.exact_top else math.inf
         return weight if weight < self.top else math.inf
 
-    def finish(self) -> tuple[Clauses, list[float] | None, int | None]:
+    def finish(self) -> Formula:
         if self.clause or len(self.weights) > len(self.clauses):
-            self.lines.fail("the last clause is not ended by 0")
+            self.lines.fail("expected a 0 at the end of the last clause, got the end of the file")
         if self.m is not None and len(self.clauses) != self.m:
             self.lines.fail(f"expected {self.m} clauses, got {len(self.clauses)}")
         if self.n is None and not any(self.clauses):

@@ -1,40 +1,37 @@
-"""Instance files: which format one has, the run on it, and the answer as solvers of that format print it.
+"""Instance files: detect the format of a file, run the optimizer on it, and print the answer as solvers do.
 
-    instance = load("uf100-01.cnf")
-    answer = solve(instance, budget=100_000, seed=1)
+    instance = load_instance("uf100-01.cnf")
+    answer = solve_instance(instance, budget=100_000, seed=1)
     print(*answer.lines(), sep="\\n")
 
-The problems and their readers are those of `knobless.problems`; `solve_cli` is the command. Values are as the format
-has them: unsatisfied clauses, falsified weight, the weight of a cut (the greater the better), x'Qx.
+A format is an entry of `READERS` and a problem class with the methods of `InstanceProblem`. Values are those of the
+format: unsatisfied clauses, falsified weight, the weight of a cut (larger is better), x'Qx.
 """
 
 from __future__ import annotations
 
 import io
 import math
-import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from knobless._checks import real
 from knobless.run.minimize import minimize
 from knobless.run.result import Result, Status
 
-from . import MaxCut, MaxSat, Qubo, dimacs
-from .text import Lines, unpacked_name
+from .answers import InstanceProblem, Verdict
+from .quadratic import MaxCut, Qubo
+from .sat import MaxSat
+from .text import Lines, Source, uncompressed_name
 
-EXACT = 2.0**53  # beyond it not every whole number is a float
-WIDE = 78  # characters of a line of literals
+EXACT = 2.0**53  # above it, not every integer is a float
 
 
 class Format(StrEnum):
-    """What an instance file holds."""
+    """A format of instance files; the value is the suffix of the file name."""
 
     CNF = "cnf"
     WCNF = "wcnf"
@@ -42,92 +39,88 @@ class Format(StrEnum):
     QUBO = "qubo"
 
 
-NAMES = {Format.CNF: "SAT", Format.WCNF: "MaxSAT", Format.MC: "Max-Cut", Format.QUBO: "QUBO"}
-SUFFIXES = {f".{each}": each for each in Format} | {".sparse": Format.QUBO}  # as Biq Mac calls them
-
-
-class Verdict(StrEnum):
-    """What a solver may claim. A cost of nothing at all proves itself, and so does a look at every point."""
-
-    SATISFIABLE = "SATISFIABLE"
-    UNSATISFIABLE = "UNSATISFIABLE"
-    OPTIMUM = "OPTIMUM FOUND"
-    UNKNOWN = "UNKNOWN"
+READERS: dict[Format, Callable[[Source], InstanceProblem]] = {
+    Format.CNF: MaxSat.read_cnf,
+    Format.WCNF: MaxSat.read_wcnf,
+    Format.MC: MaxCut.read,
+    Format.QUBO: Qubo.read,
+}
+SUFFIXES = {f".{each}": each for each in Format} | {".sparse": Format.QUBO}  # the suffix of the Biq Mac library
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A problem from a file; `told_by` says what told its format."""
+    """A problem from a file; `told_by` states how its format was determined."""
 
     name: str
     format: Format
     told_by: str
-    problem: MaxSat | MaxCut | Qubo
+    problem: InstanceProblem
 
     @property
-    def size(self) -> str:
-        match self.problem:
-            case MaxSat(n=n, clauses=clauses, weights=weights):
-                hard = sum(map(math.isinf, weights or ()))
-                return f"{n} variables, {len(clauses)} clauses" + (f", {hard} of them hard" if hard else "")
-            case MaxCut(n=n, edges=edges):
-                return f"{n} vertices, {len(edges)} edges"
-        return f"{self.problem.n} variables"
+    def is_rounded(self) -> bool:
+        """Whether the weights are so large that their sums may be inexact."""
+        return self.problem.largest_sum > EXACT
 
 
-class Held(io.BytesIO):
-    """A file in memory that has a name."""
+def load_instance(name: str, format: Format | None = None, data: bytes | None = None) -> Instance:
+    """Read an instance file.
 
-    name = ""
+    Parameters
+    ----------
+    name : str
+        The file. With `data`, the name used in messages.
+    format : Format, optional
+        The format. By default it is taken from the name, or from unambiguous contents.
+    data : bytes, optional
+        The contents, compressed or not.
 
+    Returns
+    -------
+    Instance
+        The problem, and how its format was determined.
 
-def load(name: str, format: Format | None = None, data: bytes | None = None) -> Instance:
-    """The instance in a file, or in `data`, which are then called by that name.
-
-    The format is what is given, or what the name says, or what the contents show beyond doubt.
+    Raises
+    ------
+    ValueError
+        If the format is ambiguous or the contents are malformed; the message names the line.
     """
     if data is None:
         with open(name, "rb") as file:
             data = file.read()
     told_by = "as given"
     if format is None:
-        plain = unpacked_name(name)
-        format = next((each for suffix, each in SUFFIXES.items() if plain.endswith(suffix)), None)
-        told_by = "by its name"
+        told_by, plain_name = "by its name", uncompressed_name(name)
+        format = next((each for suffix, each in SUFFIXES.items() if plain_name.endswith(suffix)), None)
     if format is None:
-        format, told_by = guessed(Lines(held(name, data)))
-    source = held(name, data)
-    problem: MaxSat | MaxCut | Qubo
-    match format:
-        case Format.CNF | Format.WCNF:
-            clauses, weights, n = dimacs.read(source, headless=format is Format.WCNF)
-            if format is Format.CNF and weights is not None:
-                raise ValueError(f"{name}: expected 'p cnf', got 'p wcnf': the format is wcnf")
-            problem = MaxSat(clauses, weights, n)
-        case Format.MC:
-            problem = MaxCut.read(source)
-        case Format.QUBO:
-            problem = Qubo.read(source)
-    if math.isinf(largest(problem)):
-        raise ValueError(f"{name}: expected weights that add up to a finite number, got more than a float can hold")
+        format, told_by = _guess_format(Lines(_open(name, data)))
+    problem = READERS[format](_open(name, data))
+    if math.isinf(problem.largest_sum):
+        raise ValueError(f"{name}: expected weights with a finite sum, got more than a float can represent")
     return Instance(name, format, told_by, problem)
 
 
-def held(name: str, data: bytes) -> io.BufferedReader:
-    """An open file, as the readers take it."""
-    raw = Held(data)
+class _NamedBytes(io.BytesIO):
+    """A file in memory that has a name."""
+
+    name = ""
+
+
+def _open(name: str, data: bytes) -> io.BufferedReader:
+    """Return an open file, as the readers expect it."""
+    raw = _NamedBytes(data)
     raw.name = name
     return io.BufferedReader(raw)
 
 
-def guessed(lines: Lines) -> tuple[Format, str]:
-    """The format that the contents show, and by what; a ValueError where they would do for another as well."""
+def _guess_format(lines: Lines) -> tuple[Format, str]:
+    """Return the format that the contents show, and by what; raise if they are ambiguous."""
     first: list[str] = []
     for words in lines:
         if words[0].startswith(("c", "#")):
             continue
         match first, words:
-            case [], ["p", ("cnf" | "wcnf" | "qubo") as kind, *_]:
+            case [], ["p", kind, *_] if kind in [*Format]:
                 return Format(kind), f"by its line 'p {kind}'"
             case [], ["h", *_]:
                 return Format.WCNF, "by a clause that begins with h"
@@ -139,102 +132,59 @@ def guessed(lines: Lines) -> tuple[Format, str]:
                 return Format.QUBO, f"by line {lines.number}, an entry on the diagonal"
             case [], _:
                 break
-    found = "a graph or a matrix, which look alike" if first else "nothing that tells"
-    remedy = "say --format cnf, wcnf, mc or qubo"
-    raise ValueError(f"{lines.path}: its name does not tell its format, and in it is {found}; {remedy}")
+    found = "it may be a graph or a matrix" if first else "its contents are not recognized"
+    raise ValueError(f"{lines.path}: cannot determine the format: {found}; use --format {', '.join(Format)}")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a run on an instance found. `value` is None if there is no point, or a hard clause is broken."""
+    """The result of a run on an instance. `value` is None if no point, or no feasible point, was found."""
 
     instance: Instance
     result: Result
     seed: int
     seconds: float
 
-    @cached_property
-    def broken(self) -> tuple[int, float]:
-        """Hard clauses that the point breaks, and the weight of the others it breaks, counted anew."""
-        problem, x = self.instance.problem, self.result.x
-        if not isinstance(problem, MaxSat) or x is None:
-            return 0, 0.0
-        weights = problem.weights or (1.0,) * len(problem.clauses)
-        truth = x.tolist()
-        lost = [
-            weight
-            for clause, weight in zip(problem.clauses, weights, strict=True)
-            if not any(truth[abs(literal) - 1] == (literal > 0) for literal in clause)
-        ]
-        return sum(map(math.isinf, lost)), math.fsum(weight for weight in lost if math.isfinite(weight))
-
     @property
     def value(self) -> float | None:
-        if self.result.x is None or self.broken[0]:
-            return None
-        match self.instance.problem:
-            case MaxSat():
-                return whole(self.broken[1])
-            case MaxCut():
-                return whole(-self.result.fun)
-        return whole(self.result.fun)
+        """The best value, as the format counts it."""
+        return None if self.result.x is None else self.instance.problem.value_of(self.result.x, self.result.fun)
 
     @property
     def verdict(self) -> Verdict | None:
-        """None where the format knows none."""
-        all_seen = self.result.status is Status.EXHAUSTED
-        match self.instance.format, self.value:
-            case ((Format.MC | Format.QUBO), _):
-                return None
-            case Format.CNF, 0:
-                return Verdict.SATISFIABLE
-            case Format.WCNF, 0:
-                return Verdict.OPTIMUM
-            case Format.WCNF, float() | int():
-                return Verdict.OPTIMUM if all_seen else Verdict.SATISFIABLE
-        return Verdict.UNSATISFIABLE if all_seen else Verdict.UNKNOWN
+        """The verdict; None if the format has none."""
+        return self.instance.problem.verdict(self.value, self.result.status is Status.EXHAUSTED)
 
     @property
     def code(self) -> int:
-        """The exit code, as solvers of SAT and MaxSAT have it."""
+        """The exit code."""
         if self.result.status is Status.INTERRUPTED:
             return 130
-        codes = {Verdict.SATISFIABLE: 10, Verdict.UNSATISFIABLE: 20, Verdict.OPTIMUM: 30}
-        return codes.get(self.verdict or Verdict.UNKNOWN, 0)
+        return (self.verdict or Verdict.UNKNOWN).code
 
     def lines(self) -> Iterator[str]:
-        """As solvers print: remarks, the value, the verdict, and the point."""
+        """Yield the lines that a solver prints: comments, value, verdict, point."""
+        problem, x = self.instance.problem, self.result.x
         yield f"c {self.result.message}"
         yield f"c {self.result.nfev} evaluations, {self.seconds:.2f} seconds, seed {self.seed}"
-        hard, soft = self.broken
-        if self.instance.format is Format.CNF and self.result.x is not None:
-            yield f"c {whole(soft)} of {len(self.instance.problem.clauses)} clauses unsatisfied"  # type: ignore[union-attr]
-        elif hard:
-            yield f"c {hard} hard clauses unsatisfied, so that there is no value"
-        elif self.value is not None:
-            yield f"o {self.value}"
+        if x is not None:
+            yield from problem.value_lines(x, self.result.fun)
         if self.verdict is not None:
             yield f"s {self.verdict}"
-        x = self.result.x
-        if x is None:
-            return
-        if self.instance.format is Format.CNF:
-            literals = " ".join(str(i if bit else -i) for i, bit in enumerate(x.tolist(), 1))
-            yield from textwrap.wrap(f"{literals} 0", WIDE, initial_indent="v ", subsequent_indent="v ")
-        else:
-            yield "v " + "".join(map(str, x.tolist()))
+        if x is not None:
+            yield from problem.point_lines(x)
 
     def data(self) -> dict[str, Any]:
-        """For JSON."""
-        hard, _ = self.broken
+        """Return the answer for JSON."""
+        x = self.result.x
         return {
             "instance": self.instance.name,
             "format": self.instance.format,
             "told_by": self.instance.told_by,
             "value": self.value,
             "verdict": self.verdict,
-            "hard_unsatisfied": hard if self.instance.format is Format.WCNF else None,
-            "x": self.result.x,
+            "hard_unsatisfied": None if x is None else self.instance.problem.hard_unsatisfied(x),
+            "x": x,
             "nfev": self.result.nfev,
             "seconds": self.seconds,
             "seed": self.seed,
@@ -243,7 +193,7 @@ class Answer:
         }
 
 
-def solve(
+def solve_instance(
     instance: Instance,
     budget: int,
     seed: int,
@@ -251,52 +201,37 @@ def solve(
     timeout: float | None = None,
     progress: bool = False,
 ) -> Answer:
-    """A run on an instance. It ends at the target, a value as the format has it; for SAT and MaxSAT that is 0."""
+    """Run the optimizer on an instance.
+
+    Parameters
+    ----------
+    instance : Instance
+        The instance.
+    budget : int
+        Maximum number of evaluations.
+    seed : int
+        Seed of the random number generator.
+    target : float, optional
+        Stop at a value at least this good, as the format counts it. For SAT and MaxSAT it is 0 by default.
+    timeout : float, optional
+        Stop after this many seconds.
+    progress : bool
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    Answer
+        The best point, its value and the verdict.
+    """
     start = time.perf_counter()
     result = minimize(
         instance.problem,
         instance.problem.space,
         budget=budget,
-        algorithm=None,
-        target=cost_of(instance, target),
+        target=instance.problem.cost_of(None if target is None else real("target", target)),
         timeout=timeout,
         rng=seed,
         deterministic=True,
         progress=progress,
     )
     return Answer(instance, result, seed, time.perf_counter() - start)
-
-
-def cost_of(instance: Instance, target: float | None) -> float | None:
-    """The cost that the problem has where the format has the value `target`."""
-    if target is not None:
-        target = real("target", target)
-    match instance.problem:
-        case MaxCut():
-            return None if target is None else -target
-        case MaxSat(weights=weights):
-            # A broken hard clause costs more than all others together, and meets no target; nothing is below 0.
-            soft = math.inf if weights is None else math.fsum(w for w in weights if math.isfinite(w))
-            return min(max(target or 0.0, 0.0), soft)
-    return target
-
-
-def rounded(instance: Instance) -> bool:
-    """Whether weights are so large that their sums need not be exact."""
-    return largest(instance.problem) > EXACT
-
-
-def largest(problem: MaxSat | MaxCut | Qubo) -> float:
-    """What no cost exceeds, nor any sum on the way to it; inf where that is no float."""
-    match problem:
-        case MaxSat(weights=weights, clauses=clauses):
-            hard = sum(map(math.isinf, weights or ()))
-            return (1 + hard) * sum(w for w in weights or () if math.isfinite(w)) + hard + len(clauses)
-        case MaxCut(weights=numbers) | Qubo(matrix=numbers):
-            with np.errstate(over="ignore"):
-                return float(abs(numbers).sum())
-
-
-def whole(value: float) -> float:
-    """A whole number as an int: it prints so."""
-    return int(value) if value == math.floor(value) else value

@@ -1,7 +1,7 @@
-"""The functions of the theory of evolutionary computation: given by a formula, and with a known optimum.
+"""Functions of the theory of evolutionary computation, with a known optimum.
 
-All are to be minimised, so each is written as a distance from its best value; the best point is all ones,
-except for noise. The paper's two are `OneMax` and `LeadingOnes`.
+All are minimized, so each is written as the distance from its best value; the best point is all ones. Those of the
+paper are `OneMax` and `LeadingOnes`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ import numpy as np
 from knobless._checks import positive_int, real
 from knobless.core.types import Array
 
-from .problem import NO_INTS, NO_REALS, Bits, Flat, Problem, frozen, in_blocks
+from .problem import NO_INTS, NO_REALS, BitArray, Flat, Problem, frozen, in_blocks
 
 
-def zeros(x: Bits) -> Array:
-    """Zeros of each row."""
+def zeros(x: BitArray) -> Array:
+    """Return the number of zeros of each row."""
     # The sum in 32 bits takes half the time of NumPy's own choice.
     return x.shape[1] - x.sum(axis=1, dtype=np.int32).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class OneMax(Problem):
-    """n − Σx, the number of zeros, as in the paper."""
+    """OneMax: the number of zeros, n − Σx.
+
+    Parameters
+    ----------
+    n : int
+        Number of bits.
+    """
 
     n: int
     optimum = 0.0  # no zero
@@ -34,7 +40,7 @@ class OneMax(Problem):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", positive_int("OneMax: n", self.n))
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return zeros(x)
 
     def flat(self) -> Flat:
@@ -43,7 +49,13 @@ class OneMax(Problem):
 
 @dataclass(frozen=True)
 class LeadingOnes(Problem):
-    """n less the number of ones before the first zero."""
+    """LeadingOnes: n minus the number of ones before the first zero.
+
+    Parameters
+    ----------
+    n : int
+        Number of bits.
+    """
 
     n: int
     optimum = 0.0  # no zero, so n ones lead
@@ -51,9 +63,9 @@ class LeadingOnes(Problem):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", positive_int("LeadingOnes: n", self.n))
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         first = x.view(np.bool_).argmin(axis=1)  # for bool, a search that ends at the first zero
-        first[x[np.arange(len(x)), first] == 1] = self.n  # no zero: argmin says 0
+        first[x[np.arange(len(x)), first] == 1] = self.n  # no zero: argmin returns 0
         return (self.n - first).astype(np.float64)
 
     def flat(self) -> Flat:
@@ -62,7 +74,13 @@ class LeadingOnes(Problem):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Linear(Problem):
-    """Σ weights·(1 − x): the weight of the zeros. Weights are above 0, so that the best point is all ones."""
+    """A linear function: the total weight of the zeros, Σ w_i (1 − x_i).
+
+    Parameters
+    ----------
+    weights : array_like
+        One positive weight per bit.
+    """
 
     weights: Array
     n: int = field(init=False)
@@ -71,7 +89,7 @@ class Linear(Problem):
     def __post_init__(self) -> None:
         weights = frozen(np.asarray(self.weights, dtype=np.float64))
         if weights.ndim != 1 or not weights.size:
-            raise ValueError(f"Linear: weights: expected one weight a bit, got an array of shape {weights.shape}")
+            raise ValueError(f"Linear: weights: expected one weight per bit, got an array of shape {weights.shape}")
         if not ((weights > 0.0) & (weights < np.inf)).all():
             raise ValueError(f"Linear: weights: expected finite numbers above 0, got {self.weights}")
         object.__setattr__(self, "weights", weights)
@@ -79,9 +97,23 @@ class Linear(Problem):
 
     @classmethod
     def random(cls, n: int, rng: Any) -> Self:
-        """Weights uniform on (0, 1], in steps of 2⁻³².
+        """Draw weights uniformly from (0, 1].
 
-        The steps make every sum exact: in whatever order weights are added, equal points tie.
+        Parameters
+        ----------
+        n : int
+            Number of bits.
+        rng : int, Generator or None
+            Seed or generator.
+
+        Returns
+        -------
+        Linear
+            The function.
+
+        Notes
+        -----
+        Weights are multiples of 2⁻³², so that every sum is exact and equal points tie.
         """
         n = positive_int("Linear: n", n)
         return cls(np.random.default_rng(rng).integers(1, 2**32, n, endpoint=True) / 2.0**32)
@@ -89,12 +121,12 @@ class Linear(Problem):
     def __repr__(self) -> str:
         return f"Linear(n={self.n}, weights from {self.weights.min():g} to {self.weights.max():g})"
 
-    def costs(self, x: Bits) -> Array:
-        # Row by row, not as a matrix product, which rounds by where in the batch a row stands.
+    def costs(self, x: BitArray) -> Array:
+        # Row by row: the rounding of a matrix product depends on the position of a row in the batch.
         return in_blocks(lambda rows: (self.weights * (1 - rows)).sum(axis=1), x, 8 * self.n)
 
     def flat(self) -> Flat:
-        """Whole multiples and their unit if every sum of these is exact, as for `random`; else the weights."""
+        """Return integer multiples and their unit if every sum of them is exact, as for `random`; else the weights."""
         unit = 2.0 ** (math.frexp(self.weights.sum())[1] - 52)
         multiples = self.weights / unit
         if (multiples == np.rint(multiples)).all():
@@ -104,10 +136,17 @@ class Linear(Problem):
 
 @dataclass(frozen=True)
 class BinVal(Problem):
-    """2ⁿ − 1 less the number that the bits spell, the first bit the highest: Σ 2^(n−1−i)·(1 − x_i).
+    """BinVal: 2ⁿ − 1 minus the binary number of the bits, Σ 2^(n−1−i) (1 − x_i).
 
-    A float holds 53 digits, counted from the first zero of x: points that agree on these may tie, and no
-    others change places. n is at most 1023, beyond which 2ⁿ is no float.
+    Parameters
+    ----------
+    n : int
+        Number of bits, at most 1023, so that 2ⁿ is a float.
+
+    Notes
+    -----
+    A float has 53 binary digits, counted from the first zero of x. Points that agree on these may tie; the order of
+    all others is exact.
     """
 
     n: int
@@ -119,7 +158,7 @@ class BinVal(Problem):
             raise ValueError(f"BinVal: n: expected at most 1023, got {n}")
         object.__setattr__(self, "n", n)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         # By Horner's rule in digits of 32 bits, as the compiled kernel does: the same roundings.
         padded = np.zeros((len(x), -self.n % 32 + self.n), dtype=np.int8)
         padded[:, -self.n % 32 :] = 1 - x
@@ -134,9 +173,16 @@ class BinVal(Problem):
 
 @dataclass(frozen=True)
 class Jump(Problem):
-    """OneMax with a ditch of width k before the optimum: z zeros cost z, but n + k − z if 0 < z < k.
+    """Jump: OneMax with a gap of width k before the optimum.
 
-    n + k less the usual Jump_k, which is to be maximised. k = 1 is OneMax.
+    z zeros cost z, but n + k − z if 0 < z < k. This is n + k minus the usual Jump_k, which is maximized.
+
+    Parameters
+    ----------
+    n : int
+        Number of bits.
+    k : int
+        Width of the gap; k = 1 is OneMax.
     """
 
     n: int
@@ -150,7 +196,7 @@ class Jump(Problem):
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "k", k)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         z = zeros(x)
         return np.where((z > 0.0) & (z < self.k), self.n + self.k - z, z)
 
@@ -160,9 +206,16 @@ class Jump(Problem):
 
 @dataclass(frozen=True)
 class Traps(Problem):
-    """Blocks of k bits side by side, each deceptive: u ones cost u + 1, but nothing if u = k.
+    """Concatenated deceptive traps: in each block of k bits, u ones cost u + 1, but 0 if u = k.
 
-    k less the usual trap, which is to be maximised, summed over the n/k blocks.
+    This is k minus the usual trap function, which is maximized, summed over the n/k blocks.
+
+    Parameters
+    ----------
+    n : int
+        Number of bits, a multiple of k.
+    k : int
+        Number of bits of a block.
     """
 
     n: int
@@ -176,7 +229,7 @@ class Traps(Problem):
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "k", k)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         u = sum((x[:, j :: self.k] for j in range(1, self.k)), start=x[:, :: self.k].astype(np.int32))
         return np.where(u == self.k, 0, u + 1).sum(axis=1).astype(np.float64)
 
@@ -186,12 +239,22 @@ class Traps(Problem):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyOneMax(Problem):
-    """OneMax plus normal noise of standard deviation σ, drawn anew at every call, one draw a point.
+    """OneMax with additive normal noise, drawn independently for each evaluation.
 
-    The noise comes from a generator of its own, made of `rng`, so that an optimizer's draws and the noise
-    are independent and both are repeatable. Calling it moves that generator: the one problem that is not a
-    function, and not to be called from two threads. There is no least value; `mean` is what lies under the
-    noise, and whether a point is the best is asked there.
+    Parameters
+    ----------
+    n : int
+        Number of bits.
+    sigma : float
+        Standard deviation of the noise.
+    rng : int, Generator or None
+        Seed or generator of the noise.
+
+    Notes
+    -----
+    The noise has a generator spawned from `rng`, so that it is independent of the draws of an optimizer and both are
+    reproducible. A call advances that generator; do not call a problem from two threads. There is no optimum; `mean`
+    is the function without noise.
     """
 
     n: int
@@ -209,11 +272,11 @@ class NoisyOneMax(Problem):
 
     @property
     def mean(self) -> OneMax:
-        """The same without noise."""
+        """The function without noise."""
         return OneMax(self.n)
 
     def __repr__(self) -> str:
         return f"NoisyOneMax(n={self.n}, sigma={self.sigma:g})"
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return zeros(x) + self.sigma * self.rng.standard_normal(len(x))

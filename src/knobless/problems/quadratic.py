@@ -1,7 +1,4 @@
-"""Quadratic costs: QUBO, given by a matrix, and Max-Cut, given by the edges of a graph.
-
-Both end in the same compiled kernel: a cut is a quadratic form of the bits that say on which side a vertex is.
-"""
+"""Quadratic costs: QUBO, given by a matrix, and Max-Cut, given by the edges of a graph."""
 
 from __future__ import annotations
 
@@ -15,18 +12,24 @@ from numpy.typing import ArrayLike, NDArray
 from knobless._checks import positive_int, real
 from knobless.core.types import Array
 
-from .problem import BLOCK, Bits, Flat, Problem, frozen, in_blocks, weigh
-from .text import MOST, Lines, Source
+from .answers import InstanceProblem, as_whole
+from .problem import BLOCK, BitArray, Flat, frozen, in_blocks, weigh
+from .sparse import read_edges, read_matrix
+from .text import Source
 
-MOST_DENSE = 5_000  # variables of a QUBO, whose matrix is dense
 Terms = tuple[NDArray[np.intp], NDArray[np.intp], Array]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Qubo(Problem):
-    """x' Q x for a square matrix Q, symmetric or not: Σ_i Σ_j Q_ij x_i x_j, diagonal and both triangles.
+class Qubo(InstanceProblem):
+    """Quadratic unconstrained binary optimization: x'Qx = Σ_i Σ_j Q_ij x_i x_j.
 
-    `optimum` is for those who know it.
+    Parameters
+    ----------
+    matrix : array_like
+        The square matrix Q, symmetric or not; the diagonal and both triangles count.
+    optimum : float, optional
+        The smallest cost, if it is known.
     """
 
     matrix: Array
@@ -45,13 +48,32 @@ class Qubo(Problem):
 
     @classmethod
     def read(cls, source: Source, optimum: float | None = None) -> Self:
-        """A Biq Mac file, or a qbsolv file (.qubo), which is told by its p line. Both are to be minimised.
+        """Read a Biq Mac file, or a qbsolv file (.qubo), which has a p line.
 
-        Biq Mac: `n m`, then m lines `i j q` counted from 1, an off-diagonal q standing for Q_ij and for Q_ji,
-        so that it counts twice. qbsolv: `p qubo 0 n DIAGONAL OFFDIAGONAL`, then as many lines `i j q` counted from 0,
-        each counting once. An entry given twice is an error. Lines that begin with c or # are comments.
+        Parameters
+        ----------
+        source : path or binary file
+            The file; it may be compressed by gzip, xz or bzip2.
+        optimum : float, optional
+            The smallest cost, if it is known.
+
+        Returns
+        -------
+        Qubo
+            The problem.
+
+        Raises
+        ------
+        ValueError
+            If the file is malformed; the message names the line.
+
+        Notes
+        -----
+        Biq Mac: `n m`, then m lines `i j q` counted from 1; an off-diagonal q is Q_ij and Q_ji, so that it counts
+        twice. qbsolv: `p qubo 0 n DIAGONAL OFFDIAGONAL`, then as many lines `i j q` counted from 0, which count once.
+        A duplicate entry is an error. Lines that begin with c or # are comments.
         """
-        return cls(_read_matrix(Lines(source)), optimum)
+        return cls(read_matrix(source), optimum)
 
     def __repr__(self) -> str:
         return f"Qubo(n={self.n}, {np.count_nonzero(self.matrix)} entries)"
@@ -64,20 +86,20 @@ class Qubo(Problem):
 
     @cached_property
     def _whole(self) -> bool:
-        """Whether entries are whole numbers whose sums are exact, so that a matrix product rounds nothing."""
+        """Whether entries are integers whose sums are exact, so that a matrix product does not round."""
         return bool((self.matrix == np.rint(self.matrix)).all() and np.abs(self.matrix).sum() < 2.0**53)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         if self._whole:
-            # Few rows at a time: for more, BLAS starts threads, which for a matrix this small cost more than they do.
+            # Few rows at a time: for more, BLAS starts threads, which take longer than a matrix this small.
             return in_blocks(self._products, x, min(self.n**2, BLOCK // 16))
         return in_blocks(self._sums, x, 16 * len(self._terms[0]))
 
-    def _products(self, x: Bits) -> Array:
+    def _products(self, x: BitArray) -> Array:
         rows = x.astype(np.float64)
         return ((rows @ self.matrix) * rows).sum(axis=1)
 
-    def _sums(self, x: Bits) -> Array:
+    def _sums(self, x: BitArray) -> Array:
         i, j, q = self._terms
         columns = np.ascontiguousarray(x.T)
         return weigh(q, columns.take(i, axis=0) & columns.take(j, axis=0))
@@ -85,14 +107,34 @@ class Qubo(Problem):
     def flat(self) -> Flat:
         return _quadratic(self.n, *self._terms)
 
+    @property
+    def kind(self) -> str:
+        return "QUBO"
+
+    @property
+    def size(self) -> str:
+        return f"{self.n} variables"
+
+    @property
+    def largest_sum(self) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.abs(self.matrix).sum())
+
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class MaxCut(Problem):
-    """Minus the weight of the edges between the vertices whose bit is one and the others: the cut, as a cost.
+class MaxCut(InstanceProblem):
+    """Max-Cut: minus the total weight of the edges between vertices whose bits differ.
 
-    Edges are pairs of vertices counted from 0, each of weight 1 unless `weights` are given; parallel edges
-    add up. `n` is the number of vertices, by default as many as the edges name. `optimum` is for those who
-    know it, and is minus the largest cut.
+    Parameters
+    ----------
+    edges : array_like
+        Pairs of vertices, counted from 0; parallel edges add up.
+    weights : array_like, optional
+        One weight per edge. The default is 1.
+    n : int, optional
+        Number of vertices. By default, the edges determine it.
+    optimum : float, optional
+        Minus the weight of the largest cut, if it is known.
     """
 
     edges: NDArray[np.intp]
@@ -117,7 +159,7 @@ class MaxCut(Problem):
             raise ValueError(f"MaxCut: n: expected at least {named}, as many vertices as the edges name, got {n}")
         w = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
         if w.shape != (len(pairs),) or not np.isfinite(w).all():
-            raise ValueError(f"MaxCut: weights: expected {len(pairs)} finite numbers, one an edge, got {w}")
+            raise ValueError(f"MaxCut: weights: expected {len(pairs)} finite numbers, one per edge, got {w}")
         object.__setattr__(self, "edges", frozen(pairs.astype(np.intp)))
         object.__setattr__(self, "weights", frozen(w))
         object.__setattr__(self, "n", n)
@@ -125,50 +167,68 @@ class MaxCut(Problem):
 
     @classmethod
     def read(cls, source: Source, optimum: float | None = None) -> Self:
-        """A file as rudy writes it, G-set's and Biq Mac's: `n m`, then m lines `i j w`, vertices counted from 1.
+        """Read a graph in the format of rudy, G-set and Biq Mac.
 
-        A line `i j` is an edge of weight 1. Lines that begin with c or # are comments.
+        Parameters
+        ----------
+        source : path or binary file
+            The file; it may be compressed by gzip, xz or bzip2.
+        optimum : float, optional
+            Minus the weight of the largest cut, if it is known.
+
+        Returns
+        -------
+        MaxCut
+            The problem.
+
+        Raises
+        ------
+        ValueError
+            If the file is malformed; the message names the line.
+
+        Notes
+        -----
+        `n m`, then m lines `i j w` with vertices counted from 1; a line `i j` is an edge of weight 1. Lines that begin
+        with c or # are comments.
         """
-        lines = Lines(source)
-        edges: list[tuple[int, int]] = []
-        weights: list[float] = []
-        n = m = -1
-        for words in lines:
-            if _comment(words):
-                continue
-            if n < 0:
-                n, m = _sizes(lines, words, MOST)
-                continue
-            if len(words) not in (2, 3):
-                lines.fail(f"expected an edge 'I J WEIGHT', got {' '.join(words)[:60]!r}")
-            if len(edges) == m:
-                lines.fail(f"expected {m} edges, got one more")
-            i, j = (lines.integer("vertex", word, 1, n) for word in words[:2])
-            if i == j:
-                lines.fail(f"expected two different vertices, got {i} with itself")
-            edges.append((i - 1, j - 1))
-            weights.append(lines.real("weight", words[2]) if len(words) == 3 else 1.0)
-        if len(edges) != m:
-            lines.fail(f"expected {m} edges, got {len(edges)}" if n > 0 else "expected 'N M', got the end of the file")
-        return cls(np.array(edges, dtype=np.intp).reshape(-1, 2), weights, n, optimum)
+        return cls(*read_edges(source), optimum)
 
     def __repr__(self) -> str:
         return f"MaxCut(n={self.n}, {len(self.edges)} edges)"
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return in_blocks(self._cuts, x, 16 * len(self.edges))
 
-    def _cuts(self, x: Bits) -> Array:
+    def _cuts(self, x: BitArray) -> Array:
         columns = np.ascontiguousarray(x.T)
         return -weigh(self.weights, columns.take(self.edges[:, 0], axis=0) ^ columns.take(self.edges[:, 1], axis=0))
 
     def flat(self) -> Flat:
-        """Edge by edge, as the costs are added up, so that both round alike."""
+        """Return the edges in the order in which costs are added, so that both round alike."""
         return "max_cut", self.edges.astype(np.int64).ravel(), self.weights
+
+    @property
+    def kind(self) -> str:
+        return "Max-Cut"
+
+    @property
+    def size(self) -> str:
+        return f"{self.n} vertices, {len(self.edges)} edges"
+
+    @property
+    def largest_sum(self) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.abs(self.weights).sum())
+
+    def value_of(self, x: BitArray, cost: float) -> float | None:
+        return as_whole(-cost)
+
+    def cost_of(self, target: float | None) -> float | None:
+        return None if target is None else -target
 
 
 def _quadratic(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> Flat:
-    """Σ q x_i x_j over i ≤ j in compressed rows: where each row begins (n + 1 numbers), then the columns.
+    """Return Σ q x_i x_j over i ≤ j in compressed rows: the starts of the rows (n + 1 numbers), then the columns.
 
     The reals are the diagonal (n numbers), then the values of the columns.
     """
@@ -178,48 +238,3 @@ def _quadratic(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> Fl
     starts = np.concatenate([[0], np.cumsum(np.bincount(i[off], minlength=n))])
     ints = np.concatenate([starts, j[off][order]]).astype(np.int64)
     return "quadratic", ints, np.concatenate([diagonal, q[off][order]])
-
-
-def _comment(words: list[str]) -> bool:
-    return words[0].startswith(("c", "#"))
-
-
-def _sizes(lines: Lines, words: list[str], most: int) -> tuple[int, int]:
-    if len(words) != 2:
-        lines.fail(f"expected the sizes 'N M', got {' '.join(words)[:60]!r}")
-    return lines.integer("n", words[0], 1, most), lines.integer("m", words[1], 0, MOST)
-
-
-def _read_matrix(lines: Lines) -> Array:
-    n = m = base = -1
-    entries: dict[tuple[int, int], float] = {}
-    for words in lines:
-        if _comment(words):
-            continue
-        if n < 0:
-            if words[0] == "p":
-                if words[1:2] != ["qubo"] or len(words) != 6:
-                    lines.fail(f"expected 'p qubo 0 N DIAGONAL OFFDIAGONAL', got {' '.join(words)[:60]!r}")
-                n = lines.integer("n", words[3], 1, MOST_DENSE)
-                m = sum(lines.integer("number of entries", word, 0, MOST) for word in words[4:])
-                base = 0
-            else:
-                n, m = _sizes(lines, words, MOST_DENSE)
-                base = 1
-            continue
-        if len(words) != 3:
-            lines.fail(f"expected an entry 'I J VALUE', got {' '.join(words)[:60]!r}")
-        if len(entries) == m:
-            lines.fail(f"expected {m} entries, got one more")
-        i, j = sorted(lines.integer("index", word, base, n - 1 + base) - base for word in words[:2])
-        if (i, j) in entries:
-            lines.fail(f"entry {words[0]} {words[1]} is given twice")
-        entries[i, j] = lines.real("value", words[2])
-    if len(entries) != m:
-        lines.fail(f"expected {m} entries, got {len(entries)}" if n > 0 else "expected 'N M', got the end of the file")
-    matrix = np.zeros((n, n))
-    for (i, j), value in entries.items():
-        matrix[i, j] = value
-        if base == 1:
-            matrix[j, i] = value
-    return matrix

@@ -1,13 +1,14 @@
-"""MAX-SAT: clauses over n variables, the cost being what is left unsatisfied.
+"""MAX-SAT: clauses over n variables; the cost is the number or the weight of unsatisfied clauses.
 
-A literal is a DIMACS one: i says that bit i − 1 is one, −i that it is zero. `MaxSat.read` takes the files of
-SATLIB and of the MaxSAT Evaluations; `random` and `planted` draw instances by seed.
+Literals are those of DIMACS: i holds if bit i − 1 is one, −i if it is zero. `MaxSat.read` reads the files of SATLIB and
+of the MaxSAT Evaluations; `random` and `planted` draw instances.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -19,28 +20,42 @@ from numpy.typing import NDArray
 from knobless._checks import integer, positive_int, real
 from knobless.core.types import Array
 
-from . import dimacs
-from .problem import NO_REALS, Bits, Flat, Problem, in_blocks, weigh
-from .text import Source
+from .answers import InstanceProblem, Verdict, as_whole
+from .dimacs import read_dimacs
+from .problem import NO_REALS, BitArray, Flat, in_blocks, weigh
+from .text import Lines, Source
 
 Clauses = tuple[tuple[int, ...], ...]
 
+LINE_WIDTH = 78  # characters of a line of literals
 
-class Group(NamedTuple):
-    """Clauses of one length and one number of negated literals, which stand last: literals[j, c] is a variable."""
+
+class _Group(NamedTuple):
+    """Clauses of equal length and number of negated literals, which come last: literals[j, c] is a variable."""
 
     negated: int
     literals: NDArray[np.intp]
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class MaxSat(Problem):
-    """The weight of the unsatisfied clauses, or their number where no weights are given.
+class MaxSat(InstanceProblem):
+    """MAX-SAT: the weight of the unsatisfied clauses, or their number without weights.
 
-    A weight of `math.inf` makes a clause hard: it then costs one more than all soft clauses together, so that
-    any point that satisfies all hard clauses is better than any that does not, and the fewer are broken the
-    better. An empty clause is never satisfied. `n` may exceed the variables that occur; if it is not given
-    it is the largest of them. `optimum` is for those who know it; cost 0, where it is reached, needs no proof.
+    Parameters
+    ----------
+    clauses : iterable of sequences of int
+        The literals of each clause. An empty clause is never satisfied.
+    weights : iterable of float, optional
+        One weight per clause; `math.inf` makes it hard.
+    n : int, optional
+        Number of variables. By default, the largest that occurs.
+    optimum : float, optional
+        The smallest cost, if it is known.
+
+    Notes
+    -----
+    An unsatisfied hard clause costs one more than all soft clauses together, so that every point that satisfies all
+    hard clauses is better than any that does not, and fewer unsatisfied ones are better.
     """
 
     clauses: Clauses
@@ -78,19 +93,66 @@ class MaxSat(Problem):
 
     @classmethod
     def read(cls, source: Source, optimum: float | None = None) -> Self:
-        """A DIMACS file: `p cnf`, `p wcnf` with or without a top, or the MaxSAT Evaluation's of 2022, without a p line.
+        """Read a DIMACS file: `p cnf`, `p wcnf`, or the format of the MaxSAT Evaluations since 2022.
 
-        A clause ends at its 0 and may take several lines. Lines that begin with c are comments, and a line `%` ends
-        the clauses, as in SATLIB, where a 0 follows it that is no clause. In `p wcnf` files a weight of
-        at least top is hard; in those of 2022, which are told by their name, .wcnf, a clause that begins with h is.
-        It may be packed by gzip, xz or bzip2, and be an open binary file instead of a name.
+        Parameters
+        ----------
+        source : path or binary file
+            The file; it may be compressed by gzip, xz or bzip2.
+        optimum : float, optional
+            The smallest cost, if it is known.
+
+        Returns
+        -------
+        MaxSat
+            The problem.
+
+        Raises
+        ------
+        ValueError
+            If the file is malformed; the message names the line.
+
+        Notes
+        -----
+        A clause ends at its 0 and may span several lines. Lines that begin with c are comments; a line `%` ends the
+        clauses, and the 0 after it in SATLIB's files is not a clause. In `p wcnf` files a weight of at least top is
+        hard; in the format of 2022, which has no p line and is recognized by the suffix .wcnf, h marks a hard clause.
         """
-        clauses, weights, n = dimacs.read(source)
+        clauses, weights, n = read_dimacs(source)
         return cls(clauses, weights, n, optimum)
 
     @classmethod
+    def read_cnf(cls, source: Source) -> Self:
+        """Read a DIMACS file without weights; see `read`."""
+        clauses, weights, n = read_dimacs(source)
+        if weights is not None:
+            raise ValueError(f"{Lines(source).path}: expected 'p cnf', got weights: the format is wcnf")
+        return cls(clauses, None, n)
+
+    @classmethod
+    def read_wcnf(cls, source: Source) -> Self:
+        """Read a DIMACS file with weights, with or without a p line; see `read`. Without weights, each is 1."""
+        clauses, weights, n = read_dimacs(source, headless=True)
+        return cls(clauses, [1.0] * len(clauses) if weights is None else weights, n)
+
+    @classmethod
     def random(cls, n: int, m: int, rng: Any, k: int = 3) -> Self:
-        """Uniform random k-SAT: m clauses, each independent and uniform among those of k distinct variables."""
+        """Draw a uniform random k-SAT instance.
+
+        Parameters
+        ----------
+        n, m : int
+            Numbers of variables and clauses.
+        rng : int, Generator or None
+            Seed or generator.
+        k : int
+            Number of distinct variables of a clause.
+
+        Returns
+        -------
+        MaxSat
+            The problem; its clauses are independent and uniform.
+        """
         n, m, k = _sizes(n, m, k)
         rng = np.random.default_rng(rng)
         variables = _distinct(n, m, k, rng)
@@ -98,15 +160,31 @@ class MaxSat(Problem):
 
     @classmethod
     def planted(cls, n: int, m: int, rng: Any, k: int = 3) -> Self:
-        """As `random`, among the clauses that a hidden point satisfies: the cost of that point is 0.
+        """Draw a random k-SAT instance among those that a hidden point satisfies.
 
+        Parameters
+        ----------
+        n, m : int
+            Numbers of variables and clauses.
+        rng : int, Generator or None
+            Seed or generator.
+        k : int
+            Number of distinct variables of a clause.
+
+        Returns
+        -------
+        MaxSat
+            The problem; its optimum is 0.
+
+        Notes
+        -----
         The hidden point is the first draw, `rng.integers(0, 2, n)`.
         """
         n, m, k = _sizes(n, m, k)
         rng = np.random.default_rng(rng)
         hidden = rng.integers(0, 2, n)
         variables = _distinct(n, m, k, rng)
-        # Which literals the hidden point satisfies: any of the 2^k − 1 subsets that are not empty.
+        # The literals that the hidden point satisfies: any of the 2^k − 1 nonempty subsets.
         satisfied = rng.integers(1, 2**k, (m, 1)) >> np.arange(k) & 1
         positive = satisfied == hidden[variables - 1]
         return cls(np.where(positive, variables, -variables).tolist(), n=n, optimum=0.0)
@@ -115,10 +193,10 @@ class MaxSat(Problem):
         return f"MaxSat(n={self.n}, m={len(self.clauses)}{', weighted' if self.weights is not None else ''})"
 
     @cached_property
-    def _groups(self) -> tuple[list[Group], Array]:
-        """The clauses as both evaluations want them, and their weights in that order (none if there are none).
+    def _groups(self) -> tuple[list[_Group], Array]:
+        """Return the clauses in groups, for both evaluations, and their weights in that order (empty if none).
 
-        Long clauses come first. Within a group no literal has to say whether it is negated.
+        Long clauses come first. Within a group, the position of a literal determines whether it is negated.
         """
         negated = [sum(literal < 0 for literal in clause) for clause in self.clauses]
         kind = [(-len(clause), count) for clause, count in zip(self.clauses, negated, strict=True)]
@@ -126,18 +204,20 @@ class MaxSat(Problem):
         groups = []
         for (length, count), members in groupby(order, key=kind.__getitem__):
             rows = [sorted(self.clauses[c], key=lambda literal: literal < 0) for c in members]
-            groups.append(Group(count, np.abs(np.array(rows, dtype=np.intp).reshape(len(rows), -length)).T - 1))
+            groups.append(_Group(count, np.abs(np.array(rows, dtype=np.intp).reshape(len(rows), -length)).T - 1))
         if self.weights is None:
             return groups, NO_REALS
         weights = np.array(self.weights)
         hard = np.isinf(weights)
         soft = weights[~hard].sum()
-        weights[hard] = max(1.0 + soft, soft * (1.0 + 2.0**-20) if soft >= 2.0**53 else 0.0)  # there, 1 more is nothing
+        weights[hard] = max(
+            1.0 + soft, soft * (1.0 + 2.0**-20) if soft >= 2.0**53 else 0.0
+        )  # above 2^53, adding 1 has no effect
         return groups, weights[order]
 
     @cached_property
     def _literals(self) -> list[NDArray[np.intp]]:
-        """At j, the j-th literal of every clause that has one, as rows of `x.T` above `1 − x.T`.
+        """Return, at j, the j-th literal of every clause that has one, as rows of `x.T` above `1 − x.T`.
 
         Clauses are in the order of the groups: those that have a j-th literal come first.
         """
@@ -149,11 +229,11 @@ class MaxSat(Problem):
             rows.append(literals + self.n * last[:, None])
         return [np.concatenate([row[j] for row in rows if len(row) > j]) for j in range(longest)]
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         bytes_a_clause = 3 if self.weights is None else 16
         return in_blocks(self._unsatisfied, x, 2 * self.n + bytes_a_clause * len(self.clauses))
 
-    def _unsatisfied(self, x: Bits) -> Array:
+    def _unsatisfied(self, x: BitArray) -> Array:
         # Points are columns: a literal is a contiguous row of all points, and a clause the `or` of a few.
         truth = np.empty((2 * self.n, len(x)), dtype=np.int8)
         truth[: self.n] = x.T
@@ -170,21 +250,21 @@ class MaxSat(Problem):
         return weigh(self._groups[1], broken)
 
     def flat(self) -> Flat:
-        """For few variables words with a bit for each, else the groups: length, negated, how many, variables."""
+        """Return bit masks for at most 128 variables, else the groups: length, negated, count, variables."""
         if self.n <= 128 and self.weights is None:
             return "max_sat_128", self._words(), NO_REALS
         groups, weights = self._groups
         parts = [np.empty(0, dtype=np.int64)]
         for negated, literals in groups:
             length, count = literals.shape
-            if 0 < length < 3:  # one length that is evaluated fast serves most: a literal said again changes nothing
+            if 0 < length < 3:  # pad to the length that is evaluated fast: a repeated literal changes nothing
                 literals = np.concatenate([literals, *[literals[-1:]] * (3 - length)])
                 negated += 3 - length if negated else 0
             parts += [np.array([len(literals), negated, count]), literals.T.ravel()]
         return "max_sat", np.concatenate(parts, dtype=np.int64), weights
 
     def _words(self) -> NDArray[np.int64]:
-        """For every clause its variables below 64 and the others, then the negated ones among them, a row each."""
+        """Return one column per clause: masks of its variables below 64 and above, then of the negated ones."""
         rows = []
         for clause in self.clauses:
             variables = sum(1 << i for i in {abs(literal) - 1 for literal in clause})
@@ -193,20 +273,83 @@ class MaxSat(Problem):
                 rows.append([word >> shift & 2**64 - 1 for word in (variables, negated) for shift in (0, 64)])
         return np.array(rows, dtype=np.uint64).reshape(-1, 4).T.astype(np.int64).ravel()
 
+    # The answer to an instance: SAT without weights, MaxSAT with weights.
+
+    @property
+    def kind(self) -> str:
+        return "SAT" if self.weights is None else "MaxSAT"
+
+    @property
+    def size(self) -> str:
+        hard = sum(map(math.isinf, self.weights or ()))
+        return f"{self.n} variables, {len(self.clauses)} clauses" + (f", {hard} of them hard" if hard else "")
+
+    @property
+    def largest_sum(self) -> float:
+        hard = sum(map(math.isinf, self.weights or ()))
+        soft = sum(w for w in self.weights or () if math.isfinite(w))
+        return (1 + hard) * soft + hard + len(self.clauses)
+
+    def _broken(self, x: BitArray) -> tuple[int, float]:
+        """Return the number of unsatisfied hard clauses and the weight of the other unsatisfied ones, recounted."""
+        truth = x.tolist()
+        weights = self.weights or (1.0,) * len(self.clauses)
+        lost = [
+            weight
+            for clause, weight in zip(self.clauses, weights, strict=True)
+            if not any(truth[abs(literal) - 1] == (literal > 0) for literal in clause)
+        ]
+        return sum(map(math.isinf, lost)), math.fsum(weight for weight in lost if math.isfinite(weight))
+
+    def value_of(self, x: BitArray, cost: float) -> float | None:
+        hard, soft = self._broken(x)
+        return None if hard else as_whole(soft)
+
+    def cost_of(self, target: float | None) -> float | None:
+        # An unsatisfied hard clause costs more than all others together and meets no target; no cost is below 0.
+        soft = math.inf if self.weights is None else math.fsum(w for w in self.weights if math.isfinite(w))
+        return min(max(target or 0.0, 0.0), soft)
+
+    def verdict(self, value: float | None, exhausted: bool) -> Verdict | None:
+        if value == 0:
+            return Verdict.SATISFIABLE if self.weights is None else Verdict.OPTIMUM
+        if value is not None and self.weights is not None:
+            return Verdict.OPTIMUM if exhausted else Verdict.SATISFIABLE
+        return Verdict.UNSATISFIABLE if exhausted else Verdict.UNKNOWN
+
+    def value_lines(self, x: BitArray, cost: float) -> Iterator[str]:
+        hard, soft = self._broken(x)
+        if self.weights is None:
+            yield f"c {as_whole(soft)} of {len(self.clauses)} clauses unsatisfied"
+        elif hard:
+            yield f"c {hard} hard clauses unsatisfied: no value"
+        else:
+            yield f"o {as_whole(soft)}"
+
+    def point_lines(self, x: BitArray) -> Iterator[str]:
+        if self.weights is not None:
+            yield from super().point_lines(x)
+            return
+        literals = " ".join(str(i if bit else -i) for i, bit in enumerate(x.tolist(), 1))
+        yield from textwrap.wrap(f"{literals} 0", LINE_WIDTH, initial_indent="v ", subsequent_indent="v ")
+
+    def hard_unsatisfied(self, x: BitArray) -> int | None:
+        return None if self.weights is None else self._broken(x)[0]
+
 
 def _sizes(n: int, m: int, k: int) -> tuple[int, int, int]:
     n, m, k = positive_int("MaxSat: n", n), positive_int("MaxSat: m", m, least=0), positive_int("MaxSat: k", k)
     if k > min(n, 62):
-        raise ValueError(f"MaxSat: k: expected at most n = {n} distinct variables a clause (and 62), got {k}")
+        raise ValueError(f"MaxSat: k: expected at most n = {n} distinct variables per clause (and 62), got {k}")
     return n, m, k
 
 
 def _distinct(n: int, m: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """m rows of k distinct variables from 1 to n, uniform."""
+    """Draw m rows of k distinct variables from 1 to n, uniformly."""
     drawn = np.empty((m, 0), dtype=np.int64)
     for j in range(k):
         new = rng.integers(1, n - j, m, endpoint=True)
-        for earlier in np.sort(drawn, axis=1).T:  # the new-th of the n − j that are left
+        for earlier in np.sort(drawn, axis=1).T:  # the new-th of the n − j remaining ones
             new += new >= earlier
         drawn = np.column_stack([drawn, new])
     return drawn

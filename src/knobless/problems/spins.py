@@ -1,7 +1,6 @@
-"""Costs made of neighbours: Ising models, low autocorrelation, and NK landscapes on a ring.
+"""Ising models, low autocorrelation binary sequences, and NK landscapes on a ring.
 
-The bits stand on a ring, a torus or a line. What a bit costs depends on others near it or at every distance,
-so that no bit has a best value of its own.
+The cost of a bit depends on its neighbors on a ring, a torus or a line, so that no bit has a best value of its own.
 """
 
 from __future__ import annotations
@@ -16,19 +15,24 @@ from numpy.typing import NDArray
 from knobless._checks import integer, positive_int
 from knobless.core.types import Array
 
-from .problem import NO_INTS, NO_REALS, Bits, Flat, Problem, frozen, in_blocks
+from .problem import NO_INTS, NO_REALS, BitArray, Flat, Problem, frozen, in_blocks
 
 
-def unequal(a: Bits, b: Bits) -> Array:
-    """How many entries of each row differ."""
+def unequal(a: BitArray, b: BitArray) -> Array:
+    """Return the number of entries of each row that differ."""
     return (a != b).sum(axis=1, dtype=np.int32).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class IsingRing(Problem):
-    """A ferromagnetic ring: how many of the n pairs of neighbours differ.
+    """A ferromagnetic Ising ring: the number of pairs of neighbors that differ.
 
-    With spins s = 2x − 1 the energy −Σ s_i s_{i+1} is twice this, less n.
+    With spins s = 2x − 1, the energy −Σ s_i s_{i+1} is twice this cost minus n.
+
+    Parameters
+    ----------
+    n : int
+        Number of spins, at least 3.
     """
 
     n: int
@@ -37,7 +41,7 @@ class IsingRing(Problem):
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", positive_int("IsingRing: n", self.n, least=3))
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return unequal(x[:, 1:], x[:, :-1]) + (x[:, 0] != x[:, -1])
 
     def flat(self) -> Flat:
@@ -46,9 +50,14 @@ class IsingRing(Problem):
 
 @dataclass(frozen=True)
 class IsingTorus(Problem):
-    """A ferromagnetic square grid whose edges meet: how many of the 2n pairs of neighbours differ.
+    """A ferromagnetic Ising model on a square torus: the number of pairs of neighbors that differ.
 
-    n = side², row by row. With spins s = 2x − 1 the energy −Σ s_i s_j is twice this, less 2n.
+    With spins s = 2x − 1, the energy −Σ s_i s_j is twice this cost minus 2n.
+
+    Parameters
+    ----------
+    side : int
+        Side of the grid, at least 3; n = side², row by row.
     """
 
     side: int
@@ -60,7 +69,7 @@ class IsingTorus(Problem):
         object.__setattr__(self, "side", side)
         object.__setattr__(self, "n", side * side)
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         grid = x.reshape(len(x), self.side, self.side)
         right, down = np.roll(grid, -1, axis=2), np.roll(grid, -1, axis=1)
         return unequal(x, right.reshape(x.shape)) + unequal(x, down.reshape(x.shape))
@@ -69,7 +78,7 @@ class IsingTorus(Problem):
         return "ising_torus", np.array([self.side], dtype=np.int64), NO_REALS
 
 
-# Least energies for n = 1, 2, …, all by exhaustive search: T. Packebusch, S. Mertens, Low autocorrelation
+# Smallest energies for n = 1, 2, …, all by exhaustive search: T. Packebusch, S. Mertens, Low autocorrelation
 # binary sequences, J. Phys. A 49 (2016) 165001, table 1.
 LABS_ENERGIES = (
     *(0, 1, 1, 2, 2, 7, 3, 8, 12, 13, 5, 10, 6, 19, 15, 24, 32, 25, 29, 26, 26, 39, 47, 36, 36, 45, 37, 50, 62, 59),
@@ -80,10 +89,14 @@ LABS_ENERGIES = (
 
 @dataclass(frozen=True)
 class LABS(Problem):
-    """Low autocorrelation binary sequences: the energy Σ_k C_k², C_k = Σ_i s_i s_{i+k}, of the spins s = 2x − 1.
+    """Low autocorrelation binary sequences: the energy E = Σ_k C_k², C_k = Σ_i s_i s_{i+k}, of spins s = 2x − 1.
 
-    To be minimised, as it stands (the merit factor n²/2E is to be maximised). The least energy is known
-    up to n = 66.
+    The energy is minimized; the merit factor is n²/2E. The optimum is known up to n = 66.
+
+    Parameters
+    ----------
+    n : int
+        Length of the sequence.
     """
 
     n: int
@@ -95,11 +108,11 @@ class LABS(Problem):
     def optimum(self) -> float | None:
         return float(LABS_ENERGIES[self.n - 1]) if self.n <= len(LABS_ENERGIES) else None
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return in_blocks(self._energies, x, 64 * self.n)
 
-    def _energies(self, x: Bits) -> Array:
-        # The correlations are whole numbers of at most n, so that rounding makes the transform exact.
+    def _energies(self, x: BitArray) -> Array:
+        # The correlations are integers of magnitude at most n, so that rounding makes the transform exact.
         spectrum = np.fft.rfft(2.0 * x - 1.0, 2 * self.n, axis=1)
         c = np.rint(np.fft.irfft(spectrum.real**2 + spectrum.imag**2, 2 * self.n, axis=1)[:, 1 : self.n])
         return (c * c).sum(axis=1)
@@ -112,16 +125,26 @@ class LABS(Problem):
 class NK(Problem):
     """Kauffman's NK landscape on a ring: the sum over i of a random number for bit i and the k bits after it.
 
-    Neighbours are adjacent, not random: the landscape is as rugged, and its least cost can be computed (by
-    dynamic programming, in time n·4^k; given up to k = 10). The numbers are uniform on [0, 1) in steps of 2⁻³²,
-    which makes every sum exact. They are added, not averaged, and small is good: which way round is only a
-    convention, since they are uniform.
+    Parameters
+    ----------
+    n : int
+        Number of bits.
+    k : int
+        Number of neighbors of a bit, less than n.
+    rng : int, Generator or None
+        Seed or generator of the random numbers.
+
+    Notes
+    -----
+    Neighbors are adjacent, not random, so that the optimum can be computed by dynamic programming in time n·4^k; it is
+    given up to k = 10. The numbers are uniform on [0, 1), multiples of 2⁻³², so that every sum is exact. They are
+    added, not averaged.
     """
 
     n: int
     k: int
     rng: InitVar[Any]
-    tables: Array = field(init=False, repr=False)  # one row a bit: a number for each state of it and its neighbours
+    tables: Array = field(init=False, repr=False)  # one row per bit: a number for each state of it and its neighbors
 
     def __post_init__(self, rng: Any) -> None:
         n, k = positive_int("NK: n", self.n), integer("NK: k", self.k)
@@ -138,21 +161,21 @@ class NK(Problem):
     def optimum(self) -> float | None:
         if self.k > 10:
             return None
-        # least[a, b]: the least sum so far, over points that begin with the k bits a and, so far, end with the k bits b
+        # least[a, b]: the smallest sum over prefixes that begin with the k bits a and end with the k bits b
         states = 2**self.k
         least = np.full((states, states), np.inf)
         np.fill_diagonal(least, 0.0)
         for i in range(self.n):
-            # Table i sees b and one bit more; the window then moves on, and its oldest bit, 0 or 1, is forgotten.
+            # Table i depends on b and one more bit; the window then moves on and its oldest bit is minimized out.
             seen = least[:, :, None] + self.tables[i].reshape(states, 2)
             least = seen.reshape(states, 2, states).min(axis=1)
-        # After n steps the window has gone round: its k bits are those the point began with.
+        # After n steps the window has gone around: its k bits are those at the beginning of the point.
         return float(np.diagonal(least).min())
 
-    def costs(self, x: Bits) -> Array:
+    def costs(self, x: BitArray) -> Array:
         return in_blocks(self._sums, x, 16 * self.n)
 
-    def _sums(self, x: Bits) -> Array:
+    def _sums(self, x: BitArray) -> Array:
         ring = np.concatenate([x, x[:, : self.k]], axis=1)
         state: NDArray[np.int64] = x.astype(np.int64)
         for j in range(1, self.k + 1):

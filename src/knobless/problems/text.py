@@ -1,7 +1,7 @@
-"""Instance files: their lines, and the errors that say which file, which line and what is wrong with it.
+"""Lines of instance files, and errors that name the file, the line and what was expected.
 
-Files packed by gzip, xz or bzip2 are unpacked on the way, whether their names say so or their first bytes. Sizes that
-a file declares are capped before anything is made of them: a typing error, or a hostile file, must not take the memory.
+Files compressed by gzip, xz or bzip2, recognized by name or by their first bytes, are decompressed while they are
+read. Lines and declared sizes are limited, so that a typing error or an untrusted file cannot take the memory.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, NoReturn
 
-Path = str | os.PathLike[str]
-Source = Path | io.BufferedReader
+Source = str | os.PathLike[str] | io.BufferedReader
 
 
-class Packing(NamedTuple):
-    """How a file may be packed: the end of its name, its first bytes, and what unpacks it."""
+class Compression(NamedTuple):
+    """A compression: its name, the suffix of file names, the first bytes, and the function that opens a file."""
 
     name: str
     suffix: str
@@ -31,27 +30,34 @@ class Packing(NamedTuple):
     open: Callable[[Any], Any]
 
 
-PACKINGS = (
-    Packing("gzip", ".gz", b"\x1f\x8b", gzip.open),
-    Packing("xz", ".xz", b"\xfd7zXZ\x00", lzma.open),
-    Packing("bzip2", ".bz2", b"BZh", bz2.open),
+COMPRESSIONS = (
+    Compression("gzip", ".gz", b"\x1f\x8b", gzip.open),
+    Compression("xz", ".xz", b"\xfd7zXZ\x00", lzma.open),
+    Compression("bzip2", ".bz2", b"BZh", bz2.open),
 )
 BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError)
 
-MOST = 10_000_000  # variables, clauses, edges: far above what a black box can be optimized over
+# Limits far above what black-box optimization can use, so that a small file cannot take the memory.
+MAX_LINE = 2**20  # bytes
+MAX_VARIABLES = 100_000
+MAX_TERMS = 5_000_000  # clauses, their literals, edges
 
 
-def unpacked_name(name: str) -> str:
-    """The name without .gz, .xz or .bz2."""
-    for packing in PACKINGS:
-        name = name.removesuffix(packing.suffix)
+def uncompressed_name(name: str) -> str:
+    """Return the name without .gz, .xz or .bz2."""
+    for compression in COMPRESSIONS:
+        name = name.removesuffix(compression.suffix)
     return name
 
 
-class Lines:
-    """The lines of a file, each split into words; `fail` names the file and the line that was read last.
+def _compression_of(path: str, first: bytes) -> Compression | None:
+    return next((c for c in COMPRESSIONS if path.endswith(c.suffix) or first.startswith(c.magic)), None)
 
-    Of an open file the rest is read, and it stays open.
+
+class Lines:
+    """The lines of a file, split into words; `fail` names the file and the line that was read last.
+
+    An open file is read from its current position and stays open.
     """
 
     def __init__(self, source: Source) -> None:
@@ -60,33 +66,38 @@ class Lines:
         self.number = 0
 
     def __iter__(self) -> Iterator[list[str]]:
-        """The words of every line that has any."""
+        """Yield the words of each line that is not empty."""
         with self._open() as file:
-            first = file.peek(8)
-            packing = next((p for p in PACKINGS if self.path.endswith(p.suffix) or first.startswith(p.magic)), None)
+            compression = _compression_of(self.path, file.peek(8))
             try:
-                for line in file if packing is None else packing.open(file):
+                decompressed = file if compression is None else compression.open(file)
+                while line := decompressed.readline(MAX_LINE + 1):
                     self.number += 1
+                    if len(line) > MAX_LINE:
+                        self.fail(f"expected a line of at most {MAX_LINE} bytes, got a longer one")
                     if self.number == 1:
-                        line = line.removeprefix(codecs.BOM_UTF8)  # as some editors begin a file
-                    # latin-1: any byte may stand in a comment, and no digits but 0 to 9 are read as numbers
+                        line = line.removeprefix(codecs.BOM_UTF8)  # which some editors add
+                    # latin-1: a comment may contain any byte, and only 0 to 9 are read as digits
                     if words := line.decode("latin-1").split():
                         yield words
             except BROKEN as error:
-                self.fail(f"not a whole {packing.name if packing else 'packed'} file: {error}")
+                name = "compressed" if compression is None else compression.name
+                self.fail(f"expected a complete {name} file, got an error: {error}")
             except OSError as error:
-                if packing is None or error.errno is not None:
+                if compression is None or error.errno is not None:
                     raise
-                self.fail(f"not a whole {packing.name} file: {error}")  # bzip2 has no error of its own
+                # bzip2 has no exception class
+                self.fail(f"expected a complete {compression.name} file, got an error: {error}")
 
     def _open(self) -> AbstractContextManager[io.BufferedReader]:
         return nullcontext(self._source) if isinstance(self._source, io.BufferedReader) else open(self._source, "rb")
 
     def fail(self, reason: str) -> NoReturn:
+        """Raise a ValueError that names the file and the line."""
         raise ValueError(f"{self.path}, line {self.number}: {reason}")
 
     def integer(self, name: str, word: str, least: int, most: int) -> int:
-        """`word` as an integer from `least` to `most`."""
+        """Parse an integer from `least` to `most`."""
         try:
             value = int(word) if "_" not in word and len(word) < 30 else most + 1
         except ValueError:
@@ -96,7 +107,7 @@ class Lines:
         return value
 
     def real(self, name: str, word: str) -> float:
-        """`word` as a finite number."""
+        """Parse a finite number."""
         try:
             value = float(word) if "_" not in word else math.nan
         except ValueError:

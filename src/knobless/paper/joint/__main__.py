@@ -1,4 +1,4 @@
-"""`python -m knobless.paper.joint layers --device cuda`: the trainings where only torch and NumPy are installed."""
+"""`python -m knobless.paper.joint layers --device cuda`: training where only torch and NumPy are installed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from knobless.torch.data import mnist
 
-from .runs import EXPERIMENTS, chosen, run
+from .runs import EXPERIMENTS, chosen, run_trainings
 
 
 def main() -> None:
-    """Reads options, trains, and reports on stderr."""
+    """Read the options and train; progress goes to the standard error."""
     parser = argparse.ArgumentParser(prog="python -m knobless.paper.joint", description=__doc__)
     parser.add_argument("experiment", choices=list(EXPERIMENTS))
     parser.add_argument("--trials", type=int, default=30)
@@ -26,11 +26,11 @@ def main() -> None:
         settings, data = chosen(given.experiment, given.algorithms), mnist(given.mnist)
     except (ValueError, OSError) as wrong:
         sys.exit(str(wrong))
-    run(given.experiment, settings, data, given.trials, given.iterations, given.device, given.out, say)
+    run_trainings(given.experiment, settings, data, given.trials, given.iterations, given.device, given.out, _log)
 
 
-def say(line: str) -> None:
-    """One line on stderr."""
+def _log(line: str) -> None:
+    """Write one line to the standard error."""
     sys.stderr.write(line + "\n")
 
 

@@ -85,7 +85,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class Activations:
-    """Experiment II: a bit per hidden unit says whether it is tanh (0) or ReLU (1)."""
+    """Experiment II: one bit per hidden unit selects tanh (0) or ReLU (1)."""
 
     pixels: int = 784
     units: int = 1024

@@ -1,12 +1,11 @@
-"""The settings of the two experiments, and their runs: checkpointed, taken up again, and written to a CSV.
+"""The settings of the two experiments, and their training runs, which are checkpointed and written to a CSV.
 
-A row says how a trial stood after some updates. A setting's rows are added when it is through; until then they are
-in its checkpoint, beside the weights.
+A row has the state of a trial after some updates. The rows of a setting are added when it is finished; until then they
+are in its checkpoint, together with the weights.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import platform
@@ -21,13 +20,14 @@ import numpy as np
 import torch
 
 from knobless import __version__
+from knobless.paper.table import read_csv, write_csv
 from knobless.recipes import cga, pbil_epsilon, pbil_lambda
 from knobless.torch.data import Data
 
 from .networks import Activations, Layers
-from .training import Setting, Training, marks
+from .training import Setting, Training, curve_marks
 
-COLUMNS = ("setting", "updates", "trial", "update", "error", "lam_r", "eps", "ones")
+CURVE_COLUMNS = ("setting", "updates", "trial", "update", "error", "lam_r", "eps", "ones")
 CHECKPOINT = 300.0  # seconds between two of them
 
 LAYERS = (
@@ -42,8 +42,8 @@ ACTIVATIONS = (
     Setting("relu", Activations(), mask=(1,) * 3072),
     Setting("tanh", Activations(), mask=(0,) * 3072),
 )
-# What the paper says in passing: ten layers are best; without skip connections or clipping it is less stable; PBIL-λ
-# would gain from mini-batches of 128, and lose if W waited for all λ.
+# Remarks of the paper: ten layers are best; training is less stable without skip connections or clipping; PBIL-λ
+# would gain from mini-batches of 128, and lose if W were updated after all λ only.
 REMARKS = (
     Setting("ten-layers", Layers(), mask=(1,) * 9 + (0,) * 22, clip=2.0),
     Setting("pbil-epsilon-no-skip", Layers(skip=False), pbil_epsilon, clip=2.0),
@@ -76,7 +76,7 @@ def chosen(experiment: str, names: Sequence[str]) -> list[Setting]:
     return [known[name] for name in names]
 
 
-def run(
+def run_trainings(
     experiment: str,
     settings: Sequence[Setting],
     data: Data,
@@ -84,31 +84,31 @@ def run(
     updates: int,
     device: str,
     out: Path,
-    say: Callable[[str], object],
+    log: Callable[[str], object],
 ) -> None:
-    """Trains what the CSV does not have yet; `say` gets a line now and then."""
+    """Train what the CSV lacks; `log` receives lines of progress."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{experiment}.csv"
     for setting in settings:
         there = finished(path, setting.name, updates)
         missing = [trial for trial in range(trials) if trial not in there]
         if missing:
-            rows, told = carry_out(setting, data, missing, updates, device, out, say)
-            append(path, rows)
-            note(out / f"{experiment}-meta.json", {"setting": setting.name, "trials": len(missing), **told})
+            rows, timing = train_setting(setting, data, missing, updates, device, out, log)
+            add_rows(path, rows)
+            note(out / f"{experiment}-meta.json", {"setting": setting.name, "trials": len(missing), **timing})
             checkpoint_of(out, setting, updates).unlink(missing_ok=True)
 
 
-def carry_out(
+def train_setting(
     setting: Setting,
     data: Data,
     trials: Sequence[int],
     updates: int,
     device: str,
     out: Path,
-    say: Callable[[str], object],
+    log: Callable[[str], object],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """All trials of a setting to the end: rows for the CSV, and how long it took."""
+    """Train all trials of a setting; return rows for the CSV, and the timing."""
     training = Training(setting, data, trials, updates, device)
     path = checkpoint_of(out, setting, updates)
     rows: list[dict[str, Any]] = []
@@ -117,10 +117,10 @@ def carry_out(
         if state["trials"] == list(trials):
             rows = state["rows"]
             training.load(state["training"])
-            say(f"{setting.name}: goes on after {training.done:,} updates")
+            log(f"{setting.name}: resumes after {training.done:,} updates")
     began = saved = time.perf_counter()
     seconds, counted = 0.0, 0  # without what the first steps take, which are compiled
-    for mark in marks(updates):
+    for mark in curve_marks(updates):
         if mark <= training.done:
             continue
         start, before = time.perf_counter(), training.done
@@ -135,56 +135,47 @@ def carry_out(
         left = (updates - mark) * each / 1e3
         pace = f" {each:.3f} ms each, {left:.0f} s left," if counted else ""
         error = median(row["error"] for row in now)
-        say(f"{setting.name}: {mark:,} of {updates:,} updates,{pace} test error {error:.2f} %")
+        log(f"{setting.name}: {mark:,} of {updates:,} updates,{pace} test error {error:.2f} %")
         if time.perf_counter() - saved > CHECKPOINT and mark < updates:
-            save(path, {"trials": list(trials), "rows": rows, "training": training.state()})
+            save_checkpoint(path, {"trials": list(trials), "rows": rows, "training": training.state()})
             saved = time.perf_counter()
-    told = {"updates": updates, "ms_per_update": round(1e3 * seconds / max(counted, 1), 4)}
-    return rows, {**told, "seconds": round(time.perf_counter() - began, 1), "device": device_name(training.device)}
+    timing = {"updates": updates, "ms_per_update": round(1e3 * seconds / max(counted, 1), 4)}
+    return rows, {**timing, "seconds": round(time.perf_counter() - began, 1), "device": device_name(training.device)}
 
 
 def checkpoint_of(out: Path, setting: Setting, updates: int) -> Path:
-    """Where a setting's checkpoint is while it is under way; both experiments have a cGA."""
+    """Return the path of the checkpoint of a setting; both experiments have one called cga."""
     return out / f"{type(setting.network).__name__.lower()}-{setting.name}-{updates}.checkpoint"
 
 
-def save(path: Path, state: dict[str, Any]) -> None:
-    """As a whole or not at all."""
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Write a checkpoint atomically."""
     part = path.with_suffix(".part")
     torch.save(state, part)
     os.replace(part, path)
 
 
 def finished(path: Path, setting: str, updates: int) -> set[int]:
-    """Trials that have their last row."""
+    """Return the trials whose last row is recorded."""
     if not path.exists():
         return set()
-    with path.open(encoding="utf-8", newline="") as file:
-        return {
-            int(row["trial"])
-            for row in csv.DictReader(file)
-            if row["setting"] == setting and row["updates"] == str(updates) == row["update"]
-        }
+    return {
+        int(row["trial"])
+        for row in read_csv(path)
+        if row["setting"] == setting and row["updates"] == str(updates) == row["update"]
+    }
 
 
-def append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """To the CSV, which is replaced as a whole: what was there of these trials, or was cut off, is gone."""
+def add_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Add rows to the CSV, in place of earlier rows of the same trials; the file is replaced as a whole."""
     new = {(row["setting"], str(row["updates"]), str(row["trial"])) for row in rows}
-    kept: list[Mapping[str, Any]] = []
-    if path.exists():
-        with path.open(encoding="utf-8", newline="") as file:
-            there = list(csv.DictReader(file))
-        kept = [row for row in there if None not in row.values() and tuple(list(row.values())[:3]) not in new]
-    part = path.with_suffix(".part")
-    with part.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        table.writeheader()
-        table.writerows([*kept, *rows])
-    os.replace(part, path)
+    there = read_csv(path) if path.exists() else []
+    kept = [row for row in there if (row["setting"], row["updates"], row["trial"]) not in new]
+    write_csv(path, [*kept, *rows], CURVE_COLUMNS)
 
 
 def note(path: Path, session: Mapping[str, Any]) -> None:
-    """Adds a run to what is known of how the CSV was made."""
+    """Add a run to the metadata of the CSV."""
     before = json.loads(path.read_text())["runs"] if path.exists() else []
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     versions = {"knobless": __version__, "python": platform.python_version(), "torch": torch.__version__}
@@ -193,7 +184,7 @@ def note(path: Path, session: Mapping[str, Any]) -> None:
 
 
 def device_name(device: torch.device) -> str:
-    """As a reader of results wants it."""
+    """Return the name of a device, for the metadata."""
     if device.type == "cuda":
         return f"{torch.cuda.get_device_name(device)}, TF32"
     return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"

@@ -274,7 +274,7 @@ def factor(done: int, updates: int) -> float:
     return 1.0 if done < updates // 2 else 0.1 if done < updates * 3 // 4 else 0.01
 
 
-def marks(updates: int, count: int = 60) -> list[int]:
+def curve_marks(updates: int, count: int = 60) -> list[int]:
     """Numbers of updates after which the test error is looked at: evenly on a logarithmic scale, from 100 on."""
     between = np.geomspace(min(100, updates), updates, count).round().astype(int)
     return sorted({*between.tolist(), updates})

@@ -1,0 +1,63 @@
+"""The error handler of all commands: a message on the standard error, and an exit code.
+
+1: an error in the user's code, or a package that is not installed; 2: a wrong command, option or file; 130: Ctrl-C.
+This module imports no optional dependency, so that it can report that one is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import format_exception
+
+from .objects import UserCodeError
+from .terminal import Messages, plain
+
+EXTRAS = {"matplotlib": "plots", "numba": "fast", "torch": "torch", "tqdm": "progress"}  # all others: cli
+
+
+@contextmanager
+def reported_errors(when_interrupted: str = "") -> Iterator[None]:
+    """Turn an expected error into a message and an exit code; `when_interrupted` follows "Interrupted."."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        code, message = 130, f"Interrupted. {when_interrupted}".rstrip()
+    except UserCodeError as error:
+        code, message = 1, f"{_user_traceback(error.__cause__)}{error}."
+    except ModuleNotFoundError as error:
+        code, message = 1, missing_extra(error)
+    except MemoryError:
+        code, message = 2, "Error: not enough memory"
+    except RecursionError:  # user code is not run here, so the cause is data in a file
+        code, message = 2, "Error: the data are nested too deeply"
+    except BrokenPipeError:  # the reader of the output has ended, as `head` does: Typer exits without a message
+        raise
+    except (ValueError, TypeError, OSError) as error:
+        code, message = 2, f"Error: {plain(str(error))}"
+    else:
+        return
+    Messages().write(message)
+    sys.exit(code)
+
+
+def missing_extra(error: ModuleNotFoundError) -> str:
+    """Return the message that names the package to install; raise the error again if the module is our own."""
+    package = (error.name or "knobless").partition(".")[0]
+    if package == "knobless":
+        raise error
+    return f"Error: this command requires {package}: pip install 'knobless[{EXTRAS.get(package, 'cli')}]'"
+
+
+def _user_traceback(error: BaseException | None) -> str:
+    """Format a traceback from the first line of the user's code on."""
+    if error is None:
+        return ""
+    ours = (str(Path(__file__).parents[1]), str(Path(os.__file__).parent / "importlib"), "<frozen importlib")
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(ours):
+        trace = trace.tb_next
+    return "".join(format_exception(error.with_traceback(trace)))

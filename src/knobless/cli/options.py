@@ -1,0 +1,115 @@
+"""Arguments and options of the commands, each declared once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from knobless.problems.instances import Format
+
+
+class AlgorithmName(StrEnum):
+    """An algorithm that `knobless run` can name."""
+
+    PBIL_LAMBDA = "pbil-lambda"
+    PBIL_EPSILON = "pbil-epsilon"
+    PBIL_ELITIST = "pbil-elitist"
+    CGA = "cga"
+    P3 = "p3"
+    PORTFOLIO = "portfolio"
+
+
+# Every command that runs a search.
+BudgetOption = Annotated[int, typer.Option(min=1, help="Maximum number of evaluations.")]
+TargetOption = Annotated[float | None, typer.Option(help="Stop at the first value that is at least this good.")]
+TimeoutOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this many seconds.")]
+SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed of the random number generator.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress bar and no messages.")]
+
+# `run` and `resume`.
+ObjectiveArgument = Annotated[
+    str, typer.Argument(metavar="MODULE:FUNCTION", help="The objective function; its argument is a point.")
+]
+SpaceOption = Annotated[
+    str, typer.Option(metavar="FILE", help="The search space: a TOML file, or module:name of a Python object.")
+]
+JournalOption = Annotated[
+    Path | None,
+    typer.Option("--journal", metavar="FILE", help="Record every evaluation in this file; resume if it exists."),
+]
+WorkersOption = Annotated[
+    int, typer.Option(min=1, help="Number of worker processes; the result does not depend on it.")
+]
+BatchOption = Annotated[int, typer.Option(min=1, help="Number of evaluations that can run at once.")]
+MaximizeOption = Annotated[bool, typer.Option("--maximize", help="Maximize instead of minimize.")]
+DeterministicOption = Annotated[
+    bool, typer.Option("--deterministic", help="The objective is deterministic: evaluate each point at most once.")
+]
+StallOption = Annotated[int | None, typer.Option(min=1, help="Stop after this many evaluations without improvement.")]
+EvaluationTimeoutOption = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Count an evaluation as failed after this many seconds.")
+]
+AlgorithmOption = Annotated[
+    AlgorithmName | None, typer.Option("--algorithm", help="Algorithm to use.", show_default="the recommended one")
+]
+NewBudgetOption = Annotated[
+    int | None,
+    typer.Option("--budget", min=1, help="Maximum number of evaluations in all.", show_default="as recorded"),
+]
+NewWorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Number of worker processes.", show_default="as recorded")
+]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Import and call code from outside the current folder, too.")
+]
+
+# Journals and what is made of them.
+JournalArgument = Annotated[Path, typer.Argument(metavar="JOURNAL", help="Journal of a run.")]
+JournalsArgument = Annotated[list[Path], typer.Argument(metavar="JOURNAL...", help="Journal of a run, or several.")]
+FigureOption = Annotated[
+    Path | None,
+    typer.Option("-o", "--out", help="File to write: .png, .svg or .pdf.", show_default="next to the journal, .png"),
+]
+PageOption = Annotated[
+    Path | None, typer.Option("-o", "--out", help="File to write.", show_default="next to the journal, .html")
+]
+HittingTargetOption = Annotated[
+    float | None, typer.Option("--target", help="Plot hitting times: the share of runs that reached this value.")
+]
+PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free port.")]
+
+# `solve`.
+InstanceArgument = Annotated[
+    str, typer.Argument(metavar="INSTANCE", help="Instance file, compressed or not; - for the standard input.")
+]
+FormatOption = Annotated[
+    Format | None, typer.Option("--format", help="Format of the file.", show_default="by its name or its contents")
+]
+
+# `reproduce`.
+FolderOption = Annotated[
+    Path, typer.Option(help="Folder for tables and figures; trials recorded there are not run again.")
+]
+TrialsOption = Annotated[int, typer.Option(min=1, help="Independent trials of each setting.")]
+MaxNOption = Annotated[int, typer.Option(min=10, help="Largest number of bits.")]
+JobsOption = Annotated[int, typer.Option(min=0, help="Number of threads; 0 for all cores.")]
+CapOption = Annotated[float, typer.Option(min=1, help="Evaluations after which a trial is cut off.")]
+SatlibOption = Annotated[
+    Path | None, typer.Option(help="Folder with SATLIB's uf*.cnf.", show_default="random instances by seed")
+]
+CapPerNOption = Annotated[float, typer.Option(min=1, help="Evaluations per variable after which a trial is cut off.")]
+TrialBudgetOption = Annotated[float, typer.Option(min=1, help="Evaluations of each trial.")]
+SkipOption = Annotated[bool, typer.Option(help="Skip larger n where no trial reached the optimum.")]
+IterationsOption = Annotated[int, typer.Option(min=1, help="Updates of the weights.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cuda or cpu.", show_default="cuda if there is a GPU")]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--algorithms", help="Settings to train, separated by commas or repeated.", show_default="those of the figure"
+    ),
+]
+MnistOption = Annotated[Path | None, typer.Option(help="Folder with the four files of MNIST.")]

@@ -1,0 +1,78 @@
+"""What `knobless run` was asked to do, as it is recorded in a journal for `knobless resume`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from knobless._checks import positive_int, positive_real, real
+from knobless.journal.records import JournalError, Record
+from knobless.space import toml as spacefile
+from knobless.space.space import Space
+
+from .objects import import_object
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The objective, the space and when to stop: what a journal does not record by itself."""
+
+    objective: str
+    space: str  # as given: a file, or module:name
+    toml: str | None  # contents of the file
+    budget: int
+    workers: int
+    target: float | None
+    timeout: float | None
+    stall: int | None
+    evaluation_timeout: float | None
+
+    def __post_init__(self) -> None:
+        for name in ("objective", "space", "toml"):
+            if not isinstance(getattr(self, name) or "", str):
+                raise TypeError(f"{name}: expected text, got {getattr(self, name)!r}")
+        positive_int("budget", self.budget)
+        positive_int("workers", self.workers)
+        if self.stall is not None:
+            positive_int("stall", self.stall)
+        if self.target is not None:
+            real("target", self.target)
+        for name in ("timeout", "evaluation_timeout"):
+            if getattr(self, name) is not None:
+                positive_real(name, getattr(self, name))
+
+    @classmethod
+    def of(cls, record: Record) -> RunPlan:
+        """Return the plan that `knobless run` recorded in a journal."""
+        noted = record.meta.get("command")
+        if noted is None:
+            reason = "the journal was not created by `knobless run`, so it records no command to resume"
+            raise JournalError(f"{record.path}: cannot resume: {reason}; use `knobless run ... --journal` instead")
+        names = {each.name for each in fields(cls)}
+        if not isinstance(noted, dict) or noted.keys() != names:
+            raise JournalError(f"{record.path}: command: expected {', '.join(sorted(names))}, got {noted!r:.100}")
+        try:
+            return cls(**noted)
+        except (TypeError, ValueError) as error:
+            raise JournalError(f"{record.path}: command: {error}") from None
+
+    def read_space(self) -> Space:
+        """Build the space from the recorded TOML, or import it."""
+        if self.toml is not None:
+            return spacefile.space_of(self.toml, self.space)
+        try:
+            return Space.of(import_object(self.space))
+        except TypeError as error:
+            raise ValueError(f"{self.space}: {error}") from None
+
+
+def toml_text(space: str) -> str | None:
+    """Read the TOML file of a space; None if `space` is module:name."""
+    if ":" in space and not space.endswith(".toml") and not Path(space).exists():
+        return None
+    try:
+        return Path(space).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"{space}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{space}: not TOML: {error}") from None

@@ -1,0 +1,45 @@
+"""Text for a terminal: messages on the standard error, the progress bar, and escaping of untrusted text."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import dataclass
+
+SPELLED = str.maketrans({"λ": "lambda", "ε": "eps", "–": "-", "…": "..."})
+
+
+def plain(text: str) -> str:
+    """Escape characters that control a terminal, and replace those that its encoding lacks: text may be untrusted."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        shown.encode(encoding)
+    except UnicodeEncodeError:
+        return shown.translate(SPELLED).encode(encoding, "backslashreplace").decode(encoding)
+    return shown
+
+
+def escape_unencodable() -> None:
+    """Make the standard streams escape characters that their encoding lacks, instead of raising."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages about a command in progress, on the standard error; none if `quiet`."""
+
+    quiet: bool = False
+
+    def write(self, text: str) -> None:
+        """Print one line."""
+        if not self.quiet:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()
+
+    @property
+    def progress(self) -> bool:
+        """Whether to show a progress bar: only on a terminal."""
+        return not self.quiet and sys.stderr.isatty()

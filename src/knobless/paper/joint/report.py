@@ -1,0 +1,86 @@
+"""The report of an experiment: claims, figures, and its numbers next to those of the paper."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from knobless.paper.claims import Claim, Report
+from knobless.paper.table import write_csv
+
+from .comparisons import quartiles
+from .settings import ErrorQuartiles, JointExperiment, label
+from .trials import TrialsBySetting
+
+
+def write_report(
+    experiment: JointExperiment,
+    out: Path,
+    updates: int,
+    found: TrialsBySetting,
+    figures: Sequence[tuple[Path, str]],
+    claims: Sequence[Claim],
+    longer: TrialsBySetting,
+) -> Report:
+    """Write claims and figures, and the numbers next to those of the paper as a CSV and as tables."""
+    setup = f"{updates:,} updates of the weights. {experiment.setup} {_training_note(experiment, out)}".rstrip()
+    report = Report(experiment.name, experiment.title, setup, tuple(figures), tuple(claims))
+    report.write(out)
+    lines = [*summary_rows(experiment, found, updates), *summary_rows(experiment, longer, 10 * updates)]
+    write_csv(out / f"{experiment.name}-summary.csv", lines)
+    text = report.markdown() + "\n## The numbers beside the paper's\n\n" + _markdown_table(experiment, found)
+    if longer:
+        text += f"\n### After {10 * updates:,} updates\n\n" + _markdown_table(experiment, longer)
+    (out / f"{experiment.name}-claims.md").write_text(text, encoding="utf-8")
+    return report
+
+
+def _training_note(experiment: JointExperiment, out: Path) -> str:
+    """State where and for how long it was trained, if the metadata are there."""
+    path = out / f"{experiment.name}-meta.json"
+    if not path.exists():
+        return ""
+    runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    devices = " and ".join(dict.fromkeys(run["device"] for run in runs))
+    count, seconds = (sum(run[name] for run in runs) for name in ("trials", "seconds"))
+    return f"Trained on {devices}: {count} trainings in {seconds:.0f} s."
+
+
+def _present(experiment: JointExperiment, found: TrialsBySetting) -> list[str]:
+    """Return the settings that were run, in the order of the experiment."""
+    return [setting for setting in experiment.known if setting in found]
+
+
+def summary_rows(experiment: JointExperiment, found: TrialsBySetting, updates: int) -> list[dict[str, Any]]:
+    """Return one row per setting: the end of its trials, and the numbers of the paper."""
+    lines = []
+    for setting in _present(experiment, found):
+        trials = found[setting]
+        here, paper = quartiles(trials.final), experiment.paper.get(setting)
+        ends = {name: float(np.median(getattr(trials, name)[:, -1])) for name in ("lam_r", "eps", "ones")}
+        lines.append(
+            {
+                "setting": setting,
+                "updates": updates,
+                "trials": len(trials.final),
+                **{name: f"{value:.4g}" for name, value in here._asdict().items()},
+                **{f"paper_{name}": getattr(paper, name, "") for name in ErrorQuartiles._fields},
+                **{f"median_{name}": "" if math.isnan(value) else f"{value:.4g}" for name, value in ends.items()},
+            }
+        )
+    return lines
+
+
+def _markdown_table(experiment: JointExperiment, found: TrialsBySetting) -> str:
+    """Return the final test errors in percent, as Markdown."""
+    lines = ["| setting | trials | test error here, % | in the paper |", "|---|---|---|---|"]
+    for setting in _present(experiment, found):
+        final, paper = found[setting].final, experiment.paper.get(setting)
+        given = "" if paper is None else f"{paper.median:.3f}" if paper.low == paper.high else str(paper)
+        lines.append(f"| {label(setting)} | {len(final)} | {quartiles(final)} | {given} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,97 @@
+"""The two experiments: their settings, labels and colors, the numbers that the paper gives, and training options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from knobless.core.types import Array
+from knobless.paper.settings import CGA_1, COLORS, EPSILON, LAMBDA
+
+UPDATES = 93_750  # 100 passes over MNIST in mini-batches of 64
+EARLY = (0.01, 0.1)  # shares of the updates at which the beginning of training is judged
+END = (1.0,)
+SIGNIFICANCE = 0.01  # p of a rank-sum test below which a difference is not called chance
+DYNAMIC = 2.0  # λ_r that changes by this factor is called dynamic
+RATE = "-rate-0.03"
+
+LABELS = {
+    "cga": "cGA",
+    "pbil-lambda": "PBIL-λ",
+    "pbil-epsilon": "PBIL-ε",
+    "relu": "all ReLU",
+    "tanh": "all tanh",
+    "ten-layers": "ten layers, fixed",
+    "pbil-epsilon-no-skip": "PBIL-ε, (1 − m)X + mH(X)",
+    "pbil-epsilon-no-clip": "PBIL-ε, no clipping",
+    "pbil-lambda-batch-128": "PBIL-λ, mini-batches of 128",
+    "pbil-lambda-patient": "PBIL-λ, W waits for all λ",
+}
+SETTING_COLORS = {
+    "cga": COLORS[CGA_1],
+    "pbil-lambda": COLORS[LAMBDA],
+    "pbil-epsilon": COLORS[EPSILON],
+    "relu": "#2ca02c",
+    "tanh": "#9467bd",
+    "ten-layers": "#17becf",
+    "pbil-epsilon-no-skip": "#8c564b",
+    "pbil-epsilon-no-clip": "#7f7f7f",
+    "pbil-lambda-batch-128": "#e377c2",
+    "pbil-lambda-patient": "#bcbd22",
+}
+
+
+def label(setting: str) -> str:
+    """Return the label of a setting."""
+    plain = setting.removesuffix(RATE)
+    return LABELS[plain] + (", learning rate 0.03" if plain != setting else "")
+
+
+def color(setting: str) -> str:
+    """Return the color of a setting, the same in every figure."""
+    return SETTING_COLORS[setting.removesuffix(RATE)]
+
+
+class ErrorQuartiles(NamedTuple):
+    """A median and its quartiles, in percent."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} ({self.low:.3f}, {self.high:.3f})"
+
+
+@dataclass(frozen=True)
+class JointExperiment:
+    """An experiment: its name, number of bits, settings by name, and the test errors that the paper gives."""
+
+    name: str
+    title: str
+    n: int
+    settings: tuple[str, ...]  # those of the paper's figure
+    others: tuple[str, ...]
+    paper: Mapping[str, ErrorQuartiles]
+    ones: str  # label of the axis of Σ m
+    shown: Callable[[Array], Array]  # Σ m in the units of that axis
+    setup: str
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        rates = tuple(f"{setting}{RATE}" for setting in self.settings)
+        return (*self.settings, *self.others, *rates)
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Options of a training; by default the settings of the paper's figure, on a GPU if there is one."""
+
+    out: Path
+    trials: int = 30
+    iterations: int = UPDATES
+    device: str | None = None
+    algorithms: tuple[str, ...] = ()
+    mnist: Path | None = None
