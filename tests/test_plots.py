@@ -249,9 +249,8 @@ def test_hitting_times_of_nothing():
 
 
 def columns(of):
-    names = (
-        "fates values iterations positions started ended workers failure_index worker_names steps failure_messages improvements"
-    )
+    names = "fates values iterations positions started ended workers failure_index worker_names steps "
+    names += "failure_messages improvements"
     found = {name: getattr(of, name) for name in names.split()}
     return found | {
         "theta_history": of.theta_history,
