@@ -250,20 +250,9 @@ def test_hitting_times_of_nothing():
 
 
 def columns(of):
-    names = [
-        "fates",
-        "values",
-        "iterations",
-        "positions",
-        "started",
-        "ended",
-        "workers",
-        "failure_index",
-        "worker_names",
-        "steps",
-    ]
-    names += ["failure_messages", "improvements"]
-    found = {name: getattr(of, name) for name in names}
+    names = "fates values iterations positions started ended workers failure_index worker_names steps "
+    names += "failure_messages improvements"
+    found = {name: getattr(of, name) for name in names.split()}
     return found | {
         "theta_history": of.theta_history,
         "theta": of.theta,
