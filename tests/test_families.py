@@ -627,7 +627,7 @@ def test_no_python_loop_over_variables(kind):
 
         once()  # what is computed once is computed now
         counts.append(instructions(once))
-    # One instruction per variable would be 3,000 more. Random words are computed in blocks, here six instead of one.
+    # One instruction per variable would be 3,000 more. Random words come in blocks, here several instead of one.
     assert counts[1] < counts[0] + 1000
 
 
