@@ -255,12 +255,12 @@ ARGUMENTS = {
     "for another space": (
         {"algorithm": kl.cga(kl.Binary(4))},
         ValueError,
-        r"^algorithm: expected one made for this very space.*, got one for 4 variables",
+        r"^algorithm: expected one for this space.*, got one for 4 variables",
     ),
     "for another prior": (
         {"algorithm": kl.cga(kl.Binary(3, p=0.1))},
         ValueError,
-        r"^algorithm: expected one made for this very space.*, got ",
+        r"^algorithm: expected one for this space.*, got ",
     ),
     "rng negative": ({"rng": -1}, ValueError, r"^rng: expected .*, got -1$"),
     "rng of text": ({"rng": "seed"}, TypeError, r"^rng: expected .*, got 'seed'"),

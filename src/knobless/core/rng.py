@@ -17,7 +17,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 MIX, LAST = ((np.uint64(30), FIRST), (np.uint64(27), SECOND)), np.uint64(31)
 ALL = 2**64 - 1
-BLOCK = 4096  # words computed at once: a NumPy call takes as long as several hundred words, whatever their number
+BLOCK = 8192  # words computed at once: a NumPy call takes as long as several hundred words, whatever their number
 
 LongWords = NDArray[np.uint64]
 

@@ -55,27 +55,12 @@ from .shared import (
 
 MAX_TOLD = 2**16  # in one call, so that Ctrl-C is handled in time
 
-# Where an individual is: it begins, has begun, climbs, has climbed, enters a level, crosses there.
+# Phases of an individual: it begins, has begun, climbs, has climbed, enters a level, crosses there.
 BEGIN, BEGUN, CLIMB, CLIMBED, ENTER, CROSS = range(6)
 
 # Indices into the arrays of a `Pyramid`.
-(
-    PHASE,
-    COUNT,
-    NEXT,
-    STEPS,
-    UP,
-    MOVED,
-    CHANGED,
-    LEVEL,
-    LEVELS,
-    BLOCKS,
-    MEMBERS,
-    PENDING,
-    ANSWERED,
-    CAN_YIELD,
-    INDIVIDUALS,
-) = range(15)
+PHASE, COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS = range(11)
+PENDING, ANSWERED, CAN_YIELD, INDIVIDUALS = range(11, 15)
 F, BEFORE, PATIENCE = range(3)
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
