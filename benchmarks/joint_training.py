@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from knobless import Binary
-from knobless.paper.joint.networks import Activations, Network, linear, repeated, rows
+from knobless.paper.joint.networks import ActivationNetwork, Network, dense, repeated, rows
 from knobless.paper.joint.runs import ACTIVATIONS, LAYERS
 from knobless.paper.joint.training import DECAY, MOMENTUM, Setting, Training, gradients, pixels
 from knobless.torch import Search
@@ -85,15 +85,15 @@ def milliseconds(training: Training, updates: int) -> float:
 
 def logits(network: Network, W: list[Tensor], x: Tensor, masks: Tensor) -> Tensor:
     """Of all architectures of all trials, [R, A, B, classes], for autograd."""
-    if isinstance(network, Activations):
+    if isinstance(network, ActivationNetwork):
         return network.logits(W, x, masks)
     first, b_first, hidden, b_hidden, last, b_last = W
-    X = repeated(linear(x, first, b_first).relu(), masks.shape[1])
+    X = repeated(dense(x, first, b_first).relu(), masks.shape[1])
     on = rows(masks.to(X.dtype), X)
     # Taken apart at once: the gradient of hidden[:, k] would be as large as all of hidden, for every k.
     for k, layer in enumerate(zip(hidden.unbind(1), b_hidden.unbind(1), strict=True)):
-        X = X + on[:, :, k] * linear(X, *layer).relu()
-    return linear(X, last, b_last).view(*masks.shape[:2], x.shape[1], -1)
+        X = X + on[:, :, k] * dense(X, *layer).relu()
+    return dense(X, last, b_last).view(*masks.shape[:2], x.shape[1], -1)
 
 
 def losses_of(scores: Tensor, y: Tensor) -> Tensor:

@@ -175,7 +175,7 @@ def solve_layers(updates=800):
     search = Search(network.space, kl.pbil_epsilon(network.space), rng=0)
     theta = train(network, search, train_epsilon, mini_batches(), updates, clip=2.0)
     freeze(network, search)
-    same = networks.Layers(PIXELS, units=32, n=20)
+    same = networks.LayerNetwork(PIXELS, units=32, n=20)
     curves = compare(
         [
             (Setting("pbil-epsilon", same, kl.pbil_epsilon, clip=2.0), "PBIL-ε", BLUE),
@@ -207,7 +207,7 @@ def solve_activations(updates=1200):
     search = Search(network.space, kl.pbil_lambda(network.space), rng=0)
     theta = train(network, search, train_lambda, mini_batches(), updates)
     freeze(network, search)
-    same = networks.Activations(PIXELS, units=64, depth=2)
+    same = networks.ActivationNetwork(PIXELS, units=64, depth=2)
     curves = compare(
         [
             (Setting("pbil-epsilon", same, kl.pbil_epsilon), "PBIL-ε", BLUE),

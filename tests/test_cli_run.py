@@ -157,7 +157,7 @@ def test_the_json_of_a_run_is_the_result_of_the_library_and_nothing_else_is_prin
     done = shell(*run("--batch", 4, "--json", *words, objective=f"sim:{name}"))
     data = json.loads(done.stdout)
     sim = NamedFunction(f"sim:{name}")
-    result = minimize(sim, spacefile.space_of(TOML, "here"), budget=300, batch=4, rng=3)
+    result = minimize(sim, spacefile.space_from_toml(TOML, "here"), budget=300, batch=4, rng=3)
     assert result.failures
     assert without_traceback(data) == {
         "objective": f"sim:{name}",
@@ -182,7 +182,7 @@ def test_the_json_of_a_run_is_the_result_of_the_library_and_nothing_else_is_prin
     ids=lambda each: each[0] if isinstance(each, list) else "",
 )
 def test_options_are_those_of_the_library(folder, words, options):
-    space = spacefile.space_of(TOML, "here")
+    space = spacefile.space_from_toml(TOML, "here")
     here(*run("--journal", "run.sqlite", *words, "--quiet"))
     result = kl.minimize(import_object("sim:loss"), space, budget=300, rng=3, **options(space))
     plain = kl.minimize(import_object("sim:loss"), space, budget=300, rng=3)
@@ -204,7 +204,7 @@ def test_a_time_limit_for_the_run_and_for_an_evaluation(folder):
 
 def test_what_is_printed_for_people(folder):
     done = here(*run())
-    result = kl.minimize(import_object("sim:loss"), spacefile.space_of(TOML, "here"), budget=300, rng=3)
+    result = kl.minimize(import_object("sim:loss"), spacefile.space_from_toml(TOML, "here"), budget=300, rng=3)
     words = done.stdout.split()
     assert "Evaluation budget exhausted." in done.stdout
     assert f"{result.fun:.10g}" in words
@@ -301,7 +301,7 @@ def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
     done = shell("resume", "run.sqlite", "--json")
     assert done.stderr == "Resuming sim:gated after 40 of 300 evaluations.\n"
     result = kl.minimize(
-        import_object("sim:value"), spacefile.space_of(TOML, ""), budget=300, rng=3, batch=5 if words else 1
+        import_object("sim:value"), spacefile.space_from_toml(TOML, ""), budget=300, rng=3, batch=5 if words else 1
     )
     data = json.loads(done.stdout)
     assert {name: data[name] for name in commands.REPORTED} == reported(result)
@@ -310,7 +310,7 @@ def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
     assert len(lines) == len(set(lines)) == 300  # nothing was evaluated twice
     with read("run.sqlite") as record:
         opt = kl.Optimizer.from_journal(record)
-    twin = kl.Optimizer(spacefile.space_of(TOML, ""), rng=3, batch=5 if words else 1)
+    twin = kl.Optimizer(spacefile.space_from_toml(TOML, ""), rng=3, batch=5 if words else 1)
     value = import_object("sim:value")
     while twin.nfev < 300:
         batch = twin.ask()[: 300 - twin.nfev]
@@ -481,7 +481,7 @@ def test_notes_that_were_tampered_with_are_refused(folder, changed, said):
 
 
 def test_a_journal_of_the_library_does_not_say_how_to_go_on_but_can_be_gone_on_with(folder):
-    space = spacefile.space_of(TOML, "")
+    space = spacefile.space_from_toml(TOML, "")
     kl.minimize(import_object("sim:loss"), space, budget=10, rng=3, journal="run.sqlite")
     assert "the journal was not created by `knobless run`" in here("resume", "run.sqlite", code=2).stderr
     here(*run("--journal", "run.sqlite", budget=20))
@@ -665,7 +665,7 @@ def test_a_file_says_all_that_python_can():
     [[layers]]
     kind.choice = ["conv", "pool"]
     """
-    assert spacefile.space_of(text, "here") == kl.Space(
+    assert spacefile.space_from_toml(text, "here") == kl.Space(
         bits=kl.Binary(4, p=[0.1, 0.2, 0.3, 0.4]),
         even=kl.Binary(2, p=0.25),
         one=kl.Choice("a", 2, 3.5, True, [1, 2]),
@@ -681,7 +681,7 @@ def test_a_file_says_all_that_python_can():
         },
         layers=[{"kind": kl.Choice("conv", "dense")}, {"kind": kl.Choice("conv", "pool")}],
     )
-    assert spacefile.space_of("binary = 100", "here") == kl.Space.of(kl.Binary(100))
+    assert spacefile.space_from_toml("binary = 100", "here") == kl.Space.of(kl.Binary(100))
 
 
 @pytest.mark.parametrize(
@@ -722,7 +722,7 @@ def test_a_file_says_all_that_python_can():
 )
 def test_a_wrong_file_is_named_with_its_key(text, said):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        spacefile.space_of(text, "here")
+        spacefile.space_from_toml(text, "here")
     assert str(caught.value).startswith(said)
 
 
@@ -753,7 +753,7 @@ VALUES = ["1", "9", "0.5", "-3", "1e999", "nan", "true", "'x'", "2020-01-01", "[
 def test_any_text_is_a_space_or_a_value_error(text):
     space, said = None, "here: "
     try:
-        space = spacefile.space_of(text, "here")
+        space = spacefile.space_from_toml(text, "here")
     except ValueError as error:
         said = str(error)
     assert said.startswith("here: ")

@@ -275,7 +275,7 @@ def test_more_bits_than_pairs_are_counted_for():
     for _ in range(calls):
         state = algorithm.tell(state, state.pending, np.array([2100.0 - state.pending.sum()]))
     run.go(budget=calls)
-    assert int(run._pyramid.counts[pyramid.COUNT]) == state.stream.count
+    assert int(run._pyramid.counts[pyramid.WORD_COUNT]) == state.stream.count
     assert len(state.levels[0].tree(state.stream)) == 2100
 
 

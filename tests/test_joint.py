@@ -22,13 +22,13 @@ from torch.nn import functional as F  # noqa: E402, N812
 
 from knobless.paper.joint import __main__ as command  # noqa: E402
 from knobless.paper.joint import runs  # noqa: E402
-from knobless.paper.joint.networks import Activations, Layers  # noqa: E402
+from knobless.paper.joint.networks import ActivationNetwork, LayerNetwork  # noqa: E402
 from knobless.paper.joint.training import Setting, Training, curve_marks, descend, factor, gradients, wait  # noqa: E402
 from knobless.torch import Search  # noqa: E402
 from knobless.torch.data import Data  # noqa: E402
 
-LAYERS = Layers(pixels=6, units=5, n=7, classes=3)
-ACTIVATIONS = Activations(pixels=6, units=4, depth=3, classes=3)
+LAYERS = LayerNetwork(pixels=6, units=5, n=7, classes=3)
+ACTIVATIONS = ActivationNetwork(pixels=6, units=4, depth=3, classes=3)
 SETTINGS = {
     "epsilon": Setting("epsilon", LAYERS, kl.pbil_epsilon, batch=4, clip=0.5, learning_rate=0.1),
     "lambda": Setting("lambda", LAYERS, kl.pbil_lambda, batch=4, clip=0.5, learning_rate=0.1),
@@ -60,7 +60,7 @@ def random_weights(network, trials, seed=0):
 
 def by_the_book(network, W, x, mask):
     """The logits of one architecture in one trial, layer by layer."""
-    if isinstance(network, Layers):
+    if isinstance(network, LayerNetwork):
         first, b_first, hidden, b_hidden, last, b_last = W
         X = F.relu(x @ first + b_first)
         for k, m in enumerate(mask.tolist()):
@@ -99,7 +99,7 @@ def test_backprop_is_autograd(network, archs):
 
 
 def test_weights_are_lecun_normal_and_biases_zero():
-    for network, hidden in ((Layers(), 31), (Activations(), 2)):
+    for network, hidden in ((LayerNetwork(), 31), (ActivationNetwork(), 2)):
         W = network.parameters(torch.Generator().manual_seed(0))
         matrices, biases = W[::2], W[1::2]
         assert not any(b.any() for b in biases)
@@ -108,7 +108,7 @@ def test_weights_are_lecun_normal_and_biases_zero():
             assert abs(w.std() * w.shape[-2] ** 0.5 - 1) < 6 * (2 * w.numel()) ** -0.5
             assert abs(w.mean() * w.shape[-2] ** 0.5) < 6 * w.numel() ** -0.5
         assert sum(math.prod(w.shape[:-2]) for w in matrices[1:-1]) == hidden
-    assert (Layers().n, Activations().n) == (31, 3072)
+    assert (LayerNetwork().n, ActivationNetwork().n) == (31, 3072)
 
 
 # A step.
@@ -495,10 +495,10 @@ def test_the_command_trains_and_says_what_is_wrong(tmp_path, monkeypatch, capsys
 @pytest.mark.parametrize(
     "setting",
     [
-        Setting("epsilon", Layers(64, 32, 7, 10), kl.pbil_epsilon, clip=2.0),
-        Setting("lambda", Layers(64, 32, 7, 10, skip=False), kl.pbil_lambda, clip=2.0),
-        Setting("patient", Layers(64, 32, 7, 10), kl.pbil_lambda, patient=True),
-        Setting("activations", Activations(64, 32, 2, 10), kl.pbil_epsilon),
+        Setting("epsilon", LayerNetwork(64, 32, 7, 10), kl.pbil_epsilon, clip=2.0),
+        Setting("lambda", LayerNetwork(64, 32, 7, 10, skip=False), kl.pbil_lambda, clip=2.0),
+        Setting("patient", LayerNetwork(64, 32, 7, 10), kl.pbil_lambda, patient=True),
+        Setting("activations", ActivationNetwork(64, 32, 2, 10), kl.pbil_epsilon),
     ],
     ids=lambda setting: setting.name,
 )

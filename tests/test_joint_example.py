@@ -57,7 +57,7 @@ def linears(network):
 def test_the_loops_do_what_the_batch_of_trials_does(example, recipe, loop, layers):
     """From the same weights, mini-batches and random numbers: the same θ, and weights but for rounding."""
     network = example.layers_network(n=5) if layers else example.activations_network(units=8)
-    same = networks.Layers(64, units=32, n=5) if layers else networks.Activations(64, units=8, depth=2)
+    same = networks.LayerNetwork(64, units=32, n=5) if layers else networks.ActivationNetwork(64, units=8, depth=2)
     clip = 2.0 if layers else torch.inf
     training = Training(Setting("same", same, recipe, clip=clip), example.DATA, [7], UPDATES)
     start = weights_of(training)

@@ -1240,7 +1240,7 @@ def test_sizes_of_hostile_journals_are_refused(tmp_path):
 
 
 def test_the_journal_of_a_converged_run_leads_to_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("knobless.run.run_state.STALE", 60)
+    monkeypatch.setattr("knobless.run.run_state.MAX_STALE", 60)
     algorithm = kl.pbil_lambda(BITS)
     result = kl.minimize(
         ones, BITS, budget=10**4, algorithm=algorithm, deterministic=True, journal=tmp_path / "a", rng=0
@@ -1256,7 +1256,7 @@ def test_the_journal_of_a_converged_run_leads_to_its_end(tmp_path, monkeypatch):
 
 
 def test_an_exhausted_optimizer_is_resumed_where_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("knobless.run.run_state.STALE", 60)
+    monkeypatch.setattr("knobless.run.run_state.MAX_STALE", 60)
     opt = kl.Optimizer(BITS, kl.pbil_lambda(BITS), rng=3, deterministic=True, journal=tmp_path / "a")
     while len(batch := opt.ask()):
         opt.tell(batch, [ones(c.x) for c in batch])

@@ -273,7 +273,7 @@ def test_a_space_that_is_all_known_is_exhausted_from_the_start():
 
 
 def test_a_run_that_yields_nothing_new_ends_by_itself(monkeypatch):
-    monkeypatch.setattr("knobless.run.run_state.STALE", 60)
+    monkeypatch.setattr("knobless.run.run_state.MAX_STALE", 60)
     space = kl.Choice(0, 1, 2, n=12)
     result = kl.minimize(ones, space, budget=10**6, algorithm=kl.pbil_lambda(space), deterministic=True, rng=0)
     assert result.status == "converged"

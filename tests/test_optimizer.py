@@ -731,7 +731,7 @@ def test_a_twin_of_a_late_one_waits_for_it():
 
 def test_a_distribution_with_nothing_new_is_taken_as_exhausted(monkeypatch):
     # Far too many points to see them all: θ settles at its margins and comes back to the same few.
-    monkeypatch.setattr("knobless.run.run_state.STALE", 60)
+    monkeypatch.setattr("knobless.run.run_state.MAX_STALE", 60)
     space = kl.Choice(*range(3), n=12)
     opt = kl.Optimizer(space, kl.pbil_lambda(space), rng=0, deterministic=True)
     out = drain(opt, lambda x: float(x.sum()), most=3**9)

@@ -176,7 +176,7 @@ def test_marginals_are_those_of_theta_at_the_end(run):
 
 def test_a_number_has_its_value_at_the_mean_and_a_deviation_to_either_side():
     space = kl.Space(rate=kl.Float(1e-4, 1e-1, log=True), depth=kl.Integer(1, 9))
-    rate, depth = report_marginals.marginals(space)
+    rate, depth = report_marginals.marginals_of(space)
     theta = np.array([0.5, 0.75, 0.5**2 + 0.25**2, 0.75**2 + 0.1**2])
     assert rate.quantiles(theta) == pytest.approx((10**-2.5, 10**-3.25, 10**-1.75))
     assert depth.quantiles(theta) == (1 + 6, 1 + 5, 1 + 7)  # ninths: 0.75, 0.65 and 0.85 lie in the 7th, 6th, 8th
@@ -196,7 +196,7 @@ def test_each_variable_has_its_own_part_of_theta():
     rng, family = np.random.default_rng(0), space.family
     theta = family.move(family.initial(), 0.1 * rng.normal(size=len(family.initial())))
     written_out = marginals(family, theta)
-    found = report_marginals.marginals(space)
+    found = report_marginals.marginals_of(space)
     assert [each.name for each in found] == ["a", "b", "c[0]", "c[1]", "d[0]", "d[1]", "d[2]", "e", "f"]
     for each in found:
         values, p = written_out[each.column]

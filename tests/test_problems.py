@@ -36,7 +36,7 @@ from knobless.problems import (
     Qubo,
     Traps,
 )
-from knobless.problems.problem import BLOCK
+from knobless.problems.problem import BLOCK_ROWS
 
 DATA = Path(__file__).parent / "data"
 
@@ -221,7 +221,7 @@ def test_the_optimum_of_nk_is_exact(seed):
 def test_an_empty_batch_and_a_large_one(problem):
     assert problem(np.empty((0, problem.n), np.int8)).shape == (0,)
     if problem.n <= 11:
-        rows = 3 * BLOCK // problem.n // 50
+        rows = 3 * BLOCK_ROWS // problem.n // 50
         x = np.resize(all_points(problem.n), (rows, problem.n))
         assert problem(x)[-5:].tolist() == problem(x[-5:]).tolist()
 

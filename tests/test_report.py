@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 import knobless as kl
 from knobless import report
 from knobless.journal import records as journal
-from knobless.report.page import page
-from knobless.report.page_data import FAILED, page_data
+from knobless.report.page import html_page
+from knobless.report.page_data import FAILED, collect_page_data
 from knobless.report.trace import Trace
 from knobless.report.watch import Follower, server
 
@@ -86,7 +86,7 @@ def test_the_page_is_one_file_that_runs_no_script_but_its_own(recorded, tmp_path
         assert f"{name} 'sha256-{digest}';" in policy
     assert "default-src 'none'" in policy
     assert "connect-src 'none'" in policy
-    assert "connect-src 'self'" in page(None)
+    assert "connect-src 'self'" in html_page(None)
     (data,) = re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert "<" not in data
     assert json.loads(data)["name"] == "run <1>.sqlite"
@@ -96,7 +96,7 @@ def test_the_page_is_one_file_that_runs_no_script_but_its_own(recorded, tmp_path
 
 def test_the_data_are_the_journals(recorded):
     path, result, events, opt = recorded
-    data = page_data(Trace.of(path))
+    data = collect_page_data(Trace.of(path))
     told = [event for event, _ in events if event.fate == 1]
     assert data["calls"] == len(told) == result.nfev
     assert data["failed"] == result.failures == sum(failure["times"] for failure in data["failures"])
@@ -123,7 +123,7 @@ def test_the_data_are_the_journals(recorded):
 def test_only_what_is_new_is_sent(recorded):
     path, *_ = recorded
     trace = Trace.of(path)
-    whole, part = page_data(trace), page_data(trace, since=200)
+    whole, part = collect_page_data(trace), collect_page_data(trace, since=200)
     assert part["since"] == 200
     for a, b in zip(whole["columns"], part["columns"], strict=True):
         np.testing.assert_array_equal(unpacked(a["data"])[200 * a["per"] :], unpacked(b["data"]))
@@ -137,15 +137,15 @@ def test_infinite_values_and_no_values_at_all(tmp_path):
     for values in ([], [math.inf, math.nan], [-math.inf, 1.0]):
         if values:
             opt.tell(opt.ask(2), values)
-        json.dumps(page_data(Trace.of(path)), allow_nan=False)
-    assert unpacked(page_data(Trace.of(path))["best"]) == -math.inf
+        json.dumps(collect_page_data(Trace.of(path)), allow_nan=False)
+    assert unpacked(collect_page_data(Trace.of(path))["best"]) == -math.inf
     opt.close()
 
 
 def test_what_is_too_much_is_left_out(tmp_path):
     path, space = tmp_path / "run.sqlite", {"wide": kl.Binary(5000), "narrow": kl.Binary(8), "one": kl.Choice("a", "b")}
     kl.minimize(lambda x: float(x["wide"].sum()), space, budget=20, rng=0, journal=path)
-    data = page_data(Trace.of(path))
+    data = collect_page_data(Trace.of(path))
     assert data["leftOut"] == 1
     assert [column["name"] for column in data["columns"] if "variable" in column] == ["narrow", "one"]
     assert sum(len(each["best"]) for each in data["configuration"]) == 2048
@@ -157,7 +157,7 @@ def test_many_different_failures_are_counted_but_not_all_kept(tmp_path):
     opt = kl.Optimizer(kl.Binary(30), rng=0, journal=path)
     for i in range(300):
         opt.tell(opt.ask(1), [ValueError(f"{i}" + "x" * 9000)])
-    data = page_data(Trace.of(path))
+    data = collect_page_data(Trace.of(path))
     opt.close()
     assert data["failed"] == 300
     assert len(data["failures"]) == 201
@@ -174,7 +174,7 @@ def test_report_from_the_shell(recorded, tmp_path):
     register(app)
     done = CliRunner().invoke(app, ["report", str(recorded[0]), "-o", str(tmp_path / "page.html")])
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(page_data(Trace.of(recorded[0])))
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == html_page(collect_page_data(Trace.of(recorded[0])))
 
 
 # The server.

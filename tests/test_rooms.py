@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 # A room imports only those before it.
 ORDER = (
     "_checks",
+    "_files",
     "core",
     "space",
     "recipes",
@@ -56,10 +57,23 @@ TESTS_MAY_USE: dict[tuple[str, str], str] = {}
 # Public top-level names that several modules may define: why
 SHARED = {
     "main": "the entry point of a command",
+    "register": "the modules of the command line add their commands by it",
 }
 
 # The interface that the modules of the paper's experiments have in common, each with its own definition
-EXPERIMENT = {"NAME", "PROBLEMS", "SETTINGS", "SIZES", "claims", "draw", "plan", "reproduce", "summary", "trial"}
+EXPERIMENT = {
+    "NAME",
+    "PROBLEMS",
+    "SETTINGS",
+    "SIZES",
+    "claims",
+    "draw",
+    "plan",
+    "report",
+    "reproduce",
+    "summary",
+    "trial",
+}
 
 # Attributes of named tuples and of torch tensors
 FOREIGN = {"_asdict", "_field_defaults", "_fields", "_make", "_replace", "_version"}

@@ -59,7 +59,7 @@ class RunPlan:
     def read_space(self) -> Space:
         """Build the space from the recorded TOML, or import it."""
         if self.toml is not None:
-            return spacefile.space_of(self.toml, self.space)
+            return spacefile.space_from_toml(self.toml, self.space)
         try:
             return Space.of(import_object(self.space))
         except TypeError as error:

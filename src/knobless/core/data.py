@@ -16,8 +16,8 @@ import numpy as np
 
 from .types import Array
 
-LONG = 200  # characters of a name
-MOST = 2**53  # of a count
+_LONG = 200  # characters of a name
+_MOST = 2**53  # of a count
 
 
 class Name(str):
@@ -41,7 +41,7 @@ def shown(data: Any) -> str:
         text = json.dumps(data, ensure_ascii=False, default=repr)
     except RecursionError:
         return "something nested too deeply"
-    return text if len(text) <= LONG else text[: LONG - 2] + " …"
+    return text if len(text) <= _LONG else text[: _LONG - 2] + " …"
 
 
 def to_plain(value: Any) -> Any:
@@ -68,12 +68,12 @@ def from_plain(data: Any) -> Any:
 def readable_name(value: Any) -> str:
     """Return a readable name of any value, the same in every process."""
     if hasattr(value, "__qualname__"):
-        return f"{value.__module__}:{value.__qualname__}"[:LONG]
+        return f"{value.__module__}:{value.__qualname__}"[:_LONG]
     try:
         name = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
     except Exception:  # a value may be of any type, and its repr may raise anything
         name = type(value).__name__
-    return name if len(name) <= LONG else name[: LONG - 2] + " …"
+    return name if len(name) <= _LONG else name[: _LONG - 2] + " …"
 
 
 def difference(there: Any, here: Any, name: str, source: str = "journal") -> str | None:
@@ -145,7 +145,7 @@ def whole_at(data: Any, name: str, least: int = 0) -> int:
         raise ValueError(f"{name}: {error}") from None
 
 
-def whole(value: Any, least: int = 0, most: int = MOST) -> int:
+def whole(value: Any, least: int = 0, most: int = _MOST) -> int:
     """Return `value` if it is an integer within bounds."""
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"expected an integer of at least {least}, got {value!r:.100}")

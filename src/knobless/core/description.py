@@ -22,7 +22,7 @@ from .preferences import Quartiles, Truncation, Values
 from .rng import Stream
 
 CLIMBERS = 2**20  # of P3, at most, in a file
-DEPTH = 50  # of portfolios in portfolios
+_DEPTH = 50  # of portfolios in portfolios
 
 COMPONENTS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
 FUNCTIONS: dict[str, Callable[..., Any]] = {"samples": samples, "steps": steps}
@@ -57,7 +57,7 @@ def _component_data(value: Any) -> Any:
     return to_plain(value)
 
 
-def algorithm_of(data: Any, family: Family, depth: int = DEPTH) -> Algorithm | None:
+def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | None:
     """Return the algorithm that `algorithm_data` described.
 
     Parameters

@@ -17,7 +17,7 @@ from .rng import Stream
 from .types import Array, Points
 
 UNIT = 2.0**30
-MOST = 4096  # options whose pairs are counted, at most: 64 MB per population, for 2,048 bits
+MAX_OPTIONS = 4096  # options whose pairs are counted, at most: 64 MB per population, for 2,048 bits
 
 Group = NDArray[np.intp]
 
@@ -28,12 +28,12 @@ class Pairs:
     def __init__(self, options: NDArray[np.intp]) -> None:
         total, n = int(options.sum()), len(options)
         self.size = 0
-        self.counts = np.zeros((total, total) if total <= MOST else (0, 0), dtype=np.int32)
+        self.counts = np.zeros((total, total) if total <= MAX_OPTIONS else (0, 0), dtype=np.int32)
         # Order: the first options of all variables, then the second ones, and so on, in each block the variables with
         # most options first. The variables that have a k-th option are then the first of their block: sums are slices.
         self.place = np.empty(n, dtype=np.intp)
         self.place[(-options).argsort(kind="stable")] = np.arange(n)
-        each = np.arange(options.max() if total <= MOST else 0)
+        each = np.arange(options.max() if total <= MAX_OPTIONS else 0)
         self.blocks = n - np.sort(options).searchsorted(each, "right")  # how many variables have such an option
         self.starts = np.cumsum(self.blocks) - self.blocks
 
@@ -47,8 +47,8 @@ class Pairs:
     def tree(self, stream: Stream) -> list[Group]:
         """Return the groups of the tree, from single variables on, without the group of all variables.
 
-        Groups at distance 0 from each other are replaced by their union. With more than `MOST` options in total, the
-        groups are the single variables.
+        Groups at distance 0 from each other are replaced by their union. With more than `MAX_OPTIONS` options in
+        total, the groups are the single variables.
         """
         order = stream.permutation(len(self.place))
         if not len(self.counts):

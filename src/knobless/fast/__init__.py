@@ -43,8 +43,8 @@ from .shared import BITS, OBJECTIVE, READ_ONLY_BITS, cached
 
 __all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", "successor", "trials"]
 
-NO_INTS = np.empty(0, dtype=np.int64)
-NO_REALS = np.empty(0)
+_NO_INTS = np.empty(0, dtype=np.int64)
+_NO_REALS = np.empty(0)
 
 
 class Address(types.WrapperAddressProtocol):
@@ -68,7 +68,7 @@ class Objective:
     """
 
     def __init__(
-        self, function: Any, ints: NDArray[np.int64] = NO_INTS, reals: Array = NO_REALS, n: int | None = None
+        self, function: Any, ints: NDArray[np.int64] = _NO_INTS, reals: Array = _NO_REALS, n: int | None = None
     ) -> None:
         self.function = function
         self.address = Address(function)

@@ -54,7 +54,7 @@ from .shared import (
     TARGET,
     TURN,
     WORDS,
-    compiled,
+    compile_function,
     find,
     keep,
     key_of,
@@ -64,18 +64,18 @@ from .shared import (
     word,
 )
 
-__all__ = ["OBJECTIVE", "Loop", "Plan", "grown", "loop", "plan_of", "run", "state_of"]
+__all__ = ["OBJECTIVE", "LoopState", "Plan", "grown_loop", "loop", "loop_runner", "loop_state", "plan_of"]
 
 FEW = 32  # values whose ranks are counted rather than sorted
 WORDS_AT_ONCE = 512  # random numbers that stay in the fastest cache
-ROWS = 256  # of the sample buffer at first; it grows with λ
+_ROWS = 256  # of the sample buffer at first; it grows with λ
 
 # Rules of elitism.
-NO_ELITISM, LAST_BEST, BEST_SO_FAR = range(3)
+_NO_ELITISM, _LAST_BEST, _BEST_SO_FAR = range(3)
 
-# Indices into the arrays of a `Loop`.
+# Indices into the arrays of a `LoopState`.
 GAMMA, LAM_R, ELITE = range(3)  # ELITE is the value of the elite, inf if there is none
-LAST = 0  # rows of x in the last iteration
+LAST_ROWS = 0  # rows of x in the last iteration
 KEY, COUNT = range(2)
 
 
@@ -104,7 +104,7 @@ def plan_of(algorithm: Any) -> Plan | None:
             pass
         case _:
             return None
-    rules = {NoElitism: NO_ELITISM, LastBest: LAST_BEST, BestSoFar: BEST_SO_FAR}
+    rules = {NoElitism: _NO_ELITISM, LastBest: _LAST_BEST, BestSoFar: _BEST_SO_FAR}
     if type(algorithm.elitism) not in rules:
         return None
     last = algorithm.family.margin, rules[type(algorithm.elitism)]
@@ -116,7 +116,7 @@ def plan_of(algorithm: Any) -> Plan | None:
     return None
 
 
-class Loop(NamedTuple):
+class LoopState(NamedTuple):
     """The state of an IGO over bits, and the buffers of an iteration."""
 
     plan: Plan
@@ -136,12 +136,12 @@ class Loop(NamedTuple):
     order: NDArray[np.int64]
 
 
-def loop(plan: Plan, state: State, stream: Stream) -> Loop:
+def loop(plan: Plan, state: State, stream: Stream) -> LoopState:
     """The loop where the core has this state."""
     theta, (s, gamma, lam_r), elite = state
     n = len(theta)
     words = np.empty(min((n + 1) // 2, WORDS_AT_ONCE), dtype=np.uint64)
-    return Loop(
+    return LoopState(
         Plan(*map(float, plan)),
         theta.copy(),
         s.copy(),
@@ -153,14 +153,14 @@ def loop(plan: Plan, state: State, stream: Stream) -> Loop:
         words.view(np.uint32),
         np.empty(n, dtype=np.uint32),
         np.empty(n),
-        *_buffers(ROWS, n),
+        *_buffers(_ROWS, n),
     )
 
 
-def grown(loop: Loop) -> Loop:
+def grown_loop(loop: LoopState) -> LoopState:
     """The same with buffers for as many samples as it is about to draw."""
     rows = max(2 * len(loop.x), round(loop.scalars[LAM_R]), int(loop.plan.lam_min))
-    return Loop(*loop[:-4], *_buffers(rows, len(loop.theta)))
+    return LoopState(*loop[:-4], *_buffers(rows, len(loop.theta)))
 
 
 def _buffers(rows: int, n: int) -> tuple[NDArray[np.int8], Array, Array, NDArray[np.int64]]:
@@ -168,7 +168,7 @@ def _buffers(rows: int, n: int) -> tuple[NDArray[np.int8], Array, Array, NDArray
     return x, np.empty(rows + 1), np.empty(rows + 1), np.empty(rows + 1, dtype=np.int64)
 
 
-def state_of(loop: Loop) -> State:
+def loop_state(loop: LoopState) -> State:
     """As the core has it."""
     gamma, lam_r, f = loop.scalars.tolist()
     m = int(f < math.inf)
@@ -329,7 +329,7 @@ def _share(progress, scalars, kept, x, f, lam, rule):
     best = 0
     for k in range(1, lam):
         best = k if f[k] < f[best] else best
-    if rule == LAST_BEST or (rule == BEST_SO_FAR and f[best] <= scalars[ELITE]):
+    if rule == _LAST_BEST or (rule == _BEST_SO_FAR and f[best] <= scalars[ELITE]):
         scalars[ELITE] = f[best]  # inf: none
         kept[:] = x[best]
     idle[LOOP] += lam
@@ -396,7 +396,7 @@ def _run(f, ints, reals, progress, cache, loop, limits):
                 why = STALL
             if why == GOING and nfev >= budget:
                 why = BUDGET
-        own[LAST] = k
+        own[LAST_ROWS] = k
         if k == lam:
             _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
@@ -426,11 +426,11 @@ _LOOP = types.NamedTuple(
         ),
         *(types.int8[:, ::1], REALS, REALS, INTS),
     ),
-    Loop,
+    LoopState,
 )
 
 
 @cache
-def run() -> Any:
+def loop_runner() -> Any:
     """Compiled when it is needed for the first time."""
-    return compiled(_run, _LOOP)
+    return compile_function(_run, _LOOP)

@@ -19,7 +19,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from knobless.core.families import threshold
-from knobless.core.linkage import MOST, UNIT, entropy_terms
+from knobless.core.linkage import MAX_OPTIONS, UNIT, entropy_terms
 from knobless.core.p3 import P3, SKIPPED
 from knobless.core.types import Array, Words
 
@@ -42,8 +42,8 @@ from .shared import (
     STALE,
     TURN,
     WORDS,
-    compiled,
-    evaluate,
+    call_objective,
+    compile_function,
     find,
     keep,
     key_of,
@@ -58,15 +58,15 @@ MAX_TOLD = 2**16  # in one call, so that Ctrl-C is handled in time
 # Phases of an individual: it begins, has begun, climbs, has climbed, enters a level, crosses there.
 BEGIN, BEGUN, CLIMB, CLIMBED, ENTER, CROSS = range(6)
 
-# Indices into the arrays of a `Pyramid`.
-PHASE, COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS = range(11)
-PENDING, ANSWERED, CAN_YIELD, INDIVIDUALS = range(11, 15)
+# Indices into the arrays of a `PyramidState`.
+PHASE, WORD_COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS = range(11)
+PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS = range(11, 15)
 F, BEFORE, PATIENCE = range(3)
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
 
 
-class Pyramid(NamedTuple):
+class PyramidState(NamedTuple):
     """The state of P3 over bits."""
 
     counts: NDArray[np.int64]
@@ -87,12 +87,12 @@ class Pyramid(NamedTuple):
     masks: NDArray[np.uint64]  # of members that differ, block by block
 
 
-def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> Pyramid:
+def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidState:
     """One that has not begun, with the key of its random numbers."""
     n = algorithm.family.variables
     none = np.empty(0, dtype=np.int64)
-    return grown(
-        Pyramid(
+    return grown_pyramid(
+        PyramidState(
             np.zeros(15, dtype=np.int64),
             np.array([math.inf, math.inf, n * math.log(n) if n > 1 else 1.0]),
             np.array([key, 0], dtype=np.uint64),
@@ -113,13 +113,13 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> Pyramid:
     )
 
 
-def grown(pyramid: Pyramid) -> Pyramid:
+def grown_pyramid(pyramid: PyramidState) -> PyramidState:
     """The same with room for twice as many levels and blocks."""
     growing = ("levels", "leaves", "spans", "columns", "chain", "masks")
     return pyramid._replace(**{name: _longer(getattr(pyramid, name)) for name in growing})
 
 
-def with_terms(pyramid: Pyramid) -> Pyramid:
+def with_terms(pyramid: PyramidState) -> PyramidState:
     """The same with the table for the tree that it is about to make."""
     return pyramid._replace(terms=entropy_terms(int(pyramid.levels[pyramid.counts[LEVEL], SIZE])))
 
@@ -134,8 +134,8 @@ def _words(p, size):
     """The next words of the stream."""
     words = np.empty(size, dtype=np.uint64)
     for i in range(size):
-        words[i] = word(p.keys[STREAM], p.counts[COUNT] + 1 + i)
-    p.counts[COUNT] += size
+        words[i] = word(p.keys[STREAM], p.counts[WORD_COUNT] + 1 + i)
+    p.counts[WORD_COUNT] += size
     return words
 
 
@@ -247,7 +247,7 @@ def _tree(p, level):
     n = p.x.size
     leaves, spans = p.leaves[level], p.spans[level]
     order = np.argsort(_words(p, n))  # of equal words, which 64 bits hardly give, NumPy would take the first first
-    if 2 * n > MOST:
+    if 2 * n > MAX_OPTIONS:
         for i in range(n):
             leaves[i], spans[i, 0], spans[i, 1] = order[i], i, i + 1
         p.levels[level, GROUPS] = n
@@ -339,8 +339,10 @@ def _take_over(p, level, group, codes):
         block = p.chain[block]
     if not found:
         return False
-    p.counts[COUNT] += 1
-    chosen = np.int64(((word(p.keys[STREAM], p.counts[COUNT]) >> np.uint64(32)) * np.uint64(found)) >> np.uint64(32))
+    p.counts[WORD_COUNT] += 1
+    chosen = np.int64(
+        ((word(p.keys[STREAM], p.counts[WORD_COUNT]) >> np.uint64(32)) * np.uint64(found)) >> np.uint64(32)
+    )
     block = p.levels[level, HEAD]
     while chosen >= np.int64(_population(p.masks[block])):
         chosen -= np.int64(_population(p.masks[block]))
@@ -393,7 +395,7 @@ def _proceed(p, codes, table):
         elif counts[PHASE] == ENTER:
             level = counts[LEVEL]
             if p.levels[level, GROUPS] < 0:
-                if 2 * n <= MOST and p.terms.size != p.levels[level, SIZE] + 1:
+                if 2 * n <= MAX_OPTIONS and p.terms.size != p.levels[level, SIZE] + 1:
                     return GROW_TERMS
                 _tree(p, level)
             _smallest_first(p, level)
@@ -449,7 +451,7 @@ def _run(f, ints, reals, progress, cache, p, limits):
     spent, shared, idle, best_x, leader_x = progress
     answers = 0
     while True:
-        if not counts[PENDING]:
+        if not counts[PENDING_POINT]:
             if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
                 return GROW_BUFFERS
             why = _proceed(p, codes, table)
@@ -462,7 +464,7 @@ def _run(f, ints, reals, progress, cache, p, limits):
                 _tell(p, table[place].value, codes)
                 continue
             counts[ANSWERED] = 0
-            counts[PENDING] = 1
+            counts[PENDING_POINT] = 1
         if counts[CAN_YIELD] and idle[PYRAMID] > idle[LOOP]:
             return TURN
         why = limit_reached(spent, shared, limits)
@@ -477,14 +479,14 @@ def _run(f, ints, reals, progress, cache, p, limits):
         if table[place].seen:
             spent[STALE] += 1
         else:
-            keep(table, place, p.keys[POINT], evaluate(f, ints, reals, p.x, spent, shared, best_x), spent)
+            keep(table, place, p.keys[POINT], call_objective(f, ints, reals, p.x, spent, shared, best_x), spent)
             spent[STALE] = 0
         table[place].seen |= ASKED
         value = table[place].value
         idle[PYRAMID] += 1
         update_leader(spent, shared, idle, leader_x, PYRAMID, p.x, value, 0)
         spent[NIT] += 1
-        counts[PENDING] = counts[CAN_YIELD] = 0
+        counts[PENDING_POINT] = counts[CAN_YIELD] = 0
         _tell(p, value, codes)
 
 
@@ -493,11 +495,11 @@ _PYRAMID = types.NamedTuple(
         *(INTS, REALS, LONG_WORDS, WORDS, BITS, BITS, INTS, INTS, INTS, REALS),
         *(types.int64[:, ::1], types.int64[:, ::1], types.int64[:, :, ::1], types.uint64[:, ::1], INTS, LONG_WORDS),
     ),
-    Pyramid,
+    PyramidState,
 )
 
 
 @cache
-def run() -> Any:
+def pyramid_runner() -> Any:
     """Compiled when it is needed for the first time."""
-    return compiled(_run, _PYRAMID)
+    return compile_function(_run, _PYRAMID)

@@ -149,7 +149,7 @@ class Run:
         if self._igo is not None:
             opt.rng.count = int(self._loop.stream[engine.COUNT])
         if not opt.deterministic:
-            rows = int(self._loop.counts[engine.LAST])
+            rows = int(self._loop.counts[engine.LAST_ROWS])
             last = Iteration(self.nfev, rows)
             last.settle(last.extend(self.x[:rows].copy()), self._loop.values[:rows].copy(), TOLD)
         opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last, mode_fun)
@@ -220,14 +220,14 @@ class Run:
     def state(self) -> Any:
         """The core's state; for P3 only its visible part."""
         if self._p3 is None:
-            return engine.state_of(self._loop)
+            return engine.loop_state(self._loop)
         if self._igo is None:
             return PyramidView(self.theta)
         counts, reals, idle, _, leader_x = self._progress
         lead = float(reals[shared.LEADER_FUN])
         m = int(lead < math.inf)
         best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
-        members = PyramidView(self._first), engine.state_of(self._loop)
+        members = PyramidView(self._first), engine.loop_state(self._loop)
         return PortfolioState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
 
     def go(
@@ -263,9 +263,9 @@ class Run:
         on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
         turn = self._turn
         if turn == PYRAMID:
-            why: int = pyramid.run()(*on, self._pyramid, limits)
+            why: int = pyramid.pyramid_runner()(*on, self._pyramid, limits)
         else:
-            why = engine.run()(*on, self._loop, limits)
+            why = engine.loop_runner()(*on, self._loop, limits)
         if turn == LOOP or why == shared.TURN:
             self._turn = int(self._progress.idle.argmin())
         match why:
@@ -274,7 +274,7 @@ class Run:
             case shared.GROW_TERMS:
                 self._pyramid = pyramid.with_terms(self._pyramid)
             case shared.GROW_BUFFERS if turn == PYRAMID:
-                self._pyramid = pyramid.grown(self._pyramid)
+                self._pyramid = pyramid.grown_pyramid(self._pyramid)
             case shared.GROW_BUFFERS:
-                self._loop = engine.grown(self._loop)
+                self._loop = engine.grown_loop(self._loop)
         return why

@@ -21,7 +21,7 @@ from knobless.core import linkage, p3, rng
 from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
 from knobless.core.types import Array
 from knobless.run import run_state
-from knobless.run.run_state import STALE as MAX_STALE
+from knobless.run.run_state import MAX_STALE
 
 BITS = types.int8[::1]
 READ_ONLY_BITS = types.Array(types.int8, 1, "C", readonly=True)
@@ -67,7 +67,7 @@ ENTRY = np.dtype([("key", np.uint64), ("value", np.float64), ("seen", np.int64)]
 EVALUATED, ASKED, MEMBER = 1, 2, 4  # has a value; P3 has asked for it; is a member of the pyramid
 
 
-class Cache(NamedTuple):
+class CacheTable(NamedTuple):
     """Values by points: a hash table with open addressing, at most half full. One of size zero stores nothing.
 
     A point is identified by a key: the exclusive or of the codes of its ones. Up to 64 bits it is the point itself.
@@ -79,15 +79,15 @@ class Cache(NamedTuple):
     codes: LongWords
 
 
-def no_cache() -> Cache:
+def no_cache() -> CacheTable:
     """Return the cache of a run that evaluates every point."""
-    return Cache(np.empty(0, dtype=ENTRY), np.empty(0, dtype=np.uint64))
+    return CacheTable(np.empty(0, dtype=ENTRY), np.empty(0, dtype=np.uint64))
 
 
-def empty_cache(n: int) -> Cache:
+def empty_cache(n: int) -> CacheTable:
     """Return an empty cache for n bits."""
     codes = np.uint64(1) << np.arange(n, dtype=np.uint64) if n <= 64 else Stream(0).words(n).copy()
-    return Cache(np.zeros(1024, dtype=ENTRY), codes)
+    return CacheTable(np.zeros(1024, dtype=ENTRY), codes)
 
 
 def progress(n: int, sign: float) -> Progress:
@@ -100,7 +100,7 @@ def progress(n: int, sign: float) -> Progress:
 PROGRESS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS), Progress)
 LIMITS = types.NamedUniTuple(types.float64, 4, Limits)
 TABLE = from_dtype(ENTRY)[::1]
-CACHE = types.NamedTuple((TABLE, LONG_WORDS), Cache)
+CACHE = types.NamedTuple((TABLE, LONG_WORDS), CacheTable)
 
 
 def sources() -> list[Path]:
@@ -129,7 +129,7 @@ def cached(signature: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorator
 
 
-def compiled(function: Callable[..., int], state: Any) -> Any:
+def compile_function(function: Callable[..., int], state: Any) -> Any:
     """Compile an engine with this type of state."""
     return cached(types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, PROGRESS, CACHE, state, LIMITS))(function)
 
@@ -184,7 +184,7 @@ def recall(cache, x):
 
 
 @njit(error_model="numpy")
-def evaluate(f, ints, data, x, counts, reals, best_x):
+def call_objective(f, ints, data, x, counts, reals, best_x):
     """Evaluate a point; NaN is a failure."""
     value = reals[SIGN] * f(x, ints, data)
     counts[NFEV] += 1

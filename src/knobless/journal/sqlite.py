@@ -23,10 +23,10 @@ from knobless.core.data import parsed
 from .events import TOLD, Event, Journal, JournalError
 
 APPLICATION = 0x6B6E6F62  # "knob", in the field where SQLite stores which application a file belongs to
-VERSION = 2
-LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it takes memory
-SECOND = 1.0  # between two syncs, at most, while rows are written
-LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
+_VERSION = 2
+_LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it takes memory
+_SECOND = 1.0  # between two syncs, at most, while rows are written
+_LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
 PAGE = 1024  # bytes of a page, a quarter of the default: each commit writes at least one, and rows are short
 LOG = 2**22  # bytes of the write-ahead log before a checkpoint
 
@@ -101,7 +101,7 @@ class Writer:
             self._connection.execute(HEADER)
             self._connection.execute(EVENTS)
             self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            self._connection.execute(f"PRAGMA user_version = {VERSION}")
+            self._connection.execute(f"PRAGMA user_version = {_VERSION}")
 
     def put(self, name: str, data: Any) -> None:
         """Store plain data in the header."""
@@ -138,7 +138,7 @@ class Writer:
         spent = now - self._appended  # of a serial evaluation, whatever happens to the system's clock meanwhile
         if started is not None and ended is not None:
             spent = max(spent, ended - started) if ended >= started else math.inf
-        wait = spent > LONG or now - self._synced > SECOND
+        wait = spent > _LONG or now - self._synced > _SECOND
         try:
             if wait:  # for this commit, and with it all before
                 connection.execute("PRAGMA synchronous = FULL")
@@ -277,7 +277,7 @@ def connect(path: Path, writable: bool) -> sqlite3.Connection:
         for options in ("rwc",) if writable else ("ro", "ro&immutable=1"):
             connection = sqlite3.connect(where + options, uri=True, isolation_level=None, check_same_thread=False)
             try:
-                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST)
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST)
                 for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", "query_only = ON"):
                     if not (writable and pragma.startswith("query")):
                         connection.execute(f"PRAGMA {pragma}")
@@ -332,8 +332,8 @@ def inspect(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise ValueError("it is a database of another application")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != VERSION:
-        raise JournalError(f"{path}: cannot resume: expected journal format {VERSION}, got format {version}")
+    if version != _VERSION:
+        raise JournalError(f"{path}: cannot resume: expected journal format {_VERSION}, got format {version}")
     # Exactly these tables: a view, a trigger or a generated column could run code of its own.
     if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema LIMIT 9")} != {HEADER, EVENTS}:
         raise ValueError("it has other tables")

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from knobless._checks import objective_value
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Outcome(NamedTuple):
@@ -65,10 +65,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
 
-def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], T]) -> T | Exception:
+def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], _T]) -> _T | Exception:
     """Evaluate `fun` at `x` and return its checked value, or the exception that was raised."""
     forks = _forks
-    result: T | Exception
+    result: _T | Exception
     try:
         result = checked(fun(x))
     except (SystemExit, StopIteration) as error:  # either would end more than this evaluation
@@ -83,7 +83,7 @@ def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], T]) -> 
 class Reply(NamedTuple):
     """The result of one evaluation as a worker sends it back."""
 
-    value: float | Failure
+    value: float | RemoteFailure
     started: float
     ended: float
     worker: str
@@ -96,7 +96,9 @@ def evaluate_timed(fun: Callable[[Any], Any], limit: float | None, x: Any) -> Re
     seconds = time.monotonic() - clock
     if limit is not None and seconds > limit:
         value = timeout_error(limit)
-    return Reply(Failure(value) if isinstance(value, Exception) else value, started, started + seconds, _worker_name())
+    return Reply(
+        RemoteFailure(value) if isinstance(value, Exception) else value, started, started + seconds, _worker_name()
+    )
 
 
 def _worker_name() -> str:
@@ -116,7 +118,7 @@ def process_name(pid: int) -> str:
 
 def outcome_of(id: int, reply: Reply) -> Outcome:
     """Return the outcome of the candidate `id` that a reply contains."""
-    value = reply.value.error if isinstance(reply.value, Failure) else reply.value
+    value = reply.value.error if isinstance(reply.value, RemoteFailure) else reply.value
     return Outcome(id, value, reply.started, reply.ended, reply.worker)
 
 
@@ -125,7 +127,7 @@ def timeout_error(limit: float) -> TimeoutError:
     return TimeoutError(f"objective: took longer than evaluation_timeout={limit:g} seconds")
 
 
-class Failure:
+class RemoteFailure:
     """An exception that can be pickled: with its traceback as text, and alone as text if it cannot be restored."""
 
     def __init__(self, error: Exception) -> None:
@@ -140,7 +142,7 @@ class Failure:
         return _restored, (data.getvalue(), "".join(format_exception(self.error)))
 
 
-def _restored(data: bytes, text: str) -> Failure:
+def _restored(data: bytes, text: str) -> RemoteFailure:
     """Return the failure of another process; its exception if that is safe to unpickle."""
     cause = RemoteError(text)
     try:
@@ -148,9 +150,9 @@ def _restored(data: bytes, text: str) -> Failure:
     except Exception:  # many exceptions can be pickled but not unpickled
         error = None
     if not isinstance(error, Exception):
-        return Failure(cause)
+        return RemoteFailure(cause)
     error.__cause__ = cause
-    return Failure(error)
+    return RemoteFailure(error)
 
 
 class _ExceptionUnpickler(pickle.Unpickler):

@@ -21,8 +21,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Self
 
 from .evaluation import (
-    Failure,
     Outcome,
+    RemoteFailure,
     Reply,
     WorkerLostError,
     evaluate_timed,
@@ -73,7 +73,7 @@ def _serve(pipe: Connection, limit: float | None) -> None:
         try:
             fun = pickle.loads(inbox.get())
         except Exception as error:
-            pipe.send(Failure(error))
+            pipe.send(RemoteFailure(error))
             return
         pipe.send("ready")
         while task := inbox.get():
@@ -246,7 +246,7 @@ class Processes:
                     if number in self._pending:
                         self._pending.remove(number)
                         yield outcome_of(number, reply)
-            case Failure(error=error):
+            case RemoteFailure(error=error):
                 self._broken = TypeError(
                     f"fun: expected something that a new process can load, got {error!r}. {PICKLING_HELP}"
                 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-from .text import MAX_TERMS, MAX_VARIABLES, Lines, Source, uncompressed_name
+from .text import MAX_TERMS, MAX_VARIABLES, Lines, TextSource, uncompressed_name
 
 ClauseList = list[tuple[int, ...]]
 Formula = tuple[ClauseList, list[float] | None, int | None]
@@ -17,7 +17,7 @@ Formula = tuple[ClauseList, list[float] | None, int | None]
 EXACT_FLOAT = 2.0**53  # above it, not every integer is a float
 
 
-def read_dimacs(source: Source, headless: bool = False) -> Formula:
+def read_dimacs(source: TextSource, headless: bool = False) -> Formula:
     """Read the clauses, their weights if any (inf for a hard clause), and n if it is declared.
 
     A file without a p line is in the format of 2022 if its name ends in .wcnf, or if `headless` is true.

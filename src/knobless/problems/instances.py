@@ -25,7 +25,7 @@ from knobless.run.result import Result, Status
 from .answers import InstanceProblem, Verdict
 from .quadratic import MaxCut, Qubo
 from .sat import MaxSat
-from .text import Lines, Source, uncompressed_name
+from .text import Lines, TextSource, uncompressed_name
 
 EXACT = 2.0**53  # above it, not every integer is a float
 
@@ -39,7 +39,7 @@ class Format(StrEnum):
     QUBO = "qubo"
 
 
-READERS: dict[Format, Callable[[Source], InstanceProblem]] = {
+READERS: dict[Format, Callable[[TextSource], InstanceProblem]] = {
     Format.CNF: MaxSat.read_cnf,
     Format.WCNF: MaxSat.read_wcnf,
     Format.MC: MaxCut.read,

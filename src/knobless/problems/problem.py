@@ -20,9 +20,9 @@ from knobless.space.variables import Binary
 BitArray = NDArray[np.int8]
 Flat = tuple[str, NDArray[np.int64], Array]
 
-BLOCK = 2**19  # bytes of a work array, small enough for the cache
-NO_INTS = np.empty(0, dtype=np.int64)
-NO_REALS = np.empty(0)
+BLOCK_ROWS = 2**19  # bytes of a work array, small enough for the cache
+EMPTY_INTS = np.empty(0, dtype=np.int64)
+EMPTY_REALS = np.empty(0)
 
 
 class Problem(ABC):
@@ -102,7 +102,7 @@ def weigh(weights: Array, holds: NDArray[Any]) -> Array:
 
 def in_blocks(costs: Callable[[BitArray], Array], x: BitArray, width: int) -> Array:
     """Return `costs(x)`, computed in blocks of rows; one row requires `width` bytes of work memory."""
-    size = max(8, BLOCK // max(width, 1))  # smaller blocks cost more than the cache saves
+    size = max(8, BLOCK_ROWS // max(width, 1))  # smaller blocks cost more than the cache saves
     if len(x) <= size:
         return costs(x)
     return np.concatenate([costs(x[i : i + size]) for i in range(0, len(x), size)])

@@ -15,7 +15,7 @@ import numpy as np
 from knobless._checks import positive_int, real
 from knobless.core.types import Array
 
-from .problem import NO_INTS, NO_REALS, BitArray, Flat, Problem, frozen, in_blocks
+from .problem import EMPTY_INTS, EMPTY_REALS, BitArray, Flat, Problem, frozen, in_blocks
 
 
 def zeros(x: BitArray) -> Array:
@@ -44,7 +44,7 @@ class OneMax(Problem):
         return zeros(x)
 
     def flat(self) -> Flat:
-        return "one_max", NO_INTS, NO_REALS
+        return "one_max", EMPTY_INTS, EMPTY_REALS
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class LeadingOnes(Problem):
         return (self.n - first).astype(np.float64)
 
     def flat(self) -> Flat:
-        return "leading_ones", NO_INTS, NO_REALS
+        return "leading_ones", EMPTY_INTS, EMPTY_REALS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,7 +131,7 @@ class Linear(Problem):
         multiples = self.weights / unit
         if (multiples == np.rint(multiples)).all():
             return "linear", multiples.astype(np.int64), np.array([unit])
-        return "linear", NO_INTS, self.weights
+        return "linear", EMPTY_INTS, self.weights
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class BinVal(Problem):
         return value
 
     def flat(self) -> Flat:
-        return "bin_val", NO_INTS, NO_REALS
+        return "bin_val", EMPTY_INTS, EMPTY_REALS
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Jump(Problem):
         return np.where((z > 0.0) & (z < self.k), self.n + self.k - z, z)
 
     def flat(self) -> Flat:
-        return "jump", np.array([self.k], dtype=np.int64), NO_REALS
+        return "jump", np.array([self.k], dtype=np.int64), EMPTY_REALS
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class Traps(Problem):
         return np.where(u == self.k, 0, u + 1).sum(axis=1).astype(np.float64)
 
     def flat(self) -> Flat:
-        return "traps", np.array([self.k], dtype=np.int64), NO_REALS
+        return "traps", np.array([self.k], dtype=np.int64), EMPTY_REALS
 
 
 @dataclass(frozen=True, eq=False, repr=False)

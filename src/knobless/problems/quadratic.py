@@ -13,9 +13,9 @@ from knobless._checks import positive_int, real
 from knobless.core.types import Array
 
 from .answers import InstanceProblem, as_whole
-from .problem import BLOCK, BitArray, Flat, frozen, in_blocks, weigh
+from .problem import BLOCK_ROWS, BitArray, Flat, frozen, in_blocks, weigh
 from .sparse import read_edges, read_matrix
-from .text import Source
+from .text import TextSource
 
 Terms = tuple[NDArray[np.intp], NDArray[np.intp], Array]
 
@@ -47,7 +47,7 @@ class Qubo(InstanceProblem):
         object.__setattr__(self, "optimum", None if optimum is None else real("Qubo: optimum", optimum))
 
     @classmethod
-    def read(cls, source: Source, optimum: float | None = None) -> Self:
+    def read(cls, source: TextSource, optimum: float | None = None) -> Self:
         """Read a Biq Mac file, or a qbsolv file (.qubo), which has a p line.
 
         Parameters
@@ -92,7 +92,7 @@ class Qubo(InstanceProblem):
     def costs(self, x: BitArray) -> Array:
         if self._whole:
             # Few rows at a time: for more, BLAS starts threads, which take longer than a matrix this small.
-            return in_blocks(self._products, x, min(self.n**2, BLOCK // 16))
+            return in_blocks(self._products, x, min(self.n**2, BLOCK_ROWS // 16))
         return in_blocks(self._sums, x, 16 * len(self._terms[0]))
 
     def _products(self, x: BitArray) -> Array:
@@ -166,7 +166,7 @@ class MaxCut(InstanceProblem):
         object.__setattr__(self, "optimum", None if optimum is None else real("MaxCut: optimum", optimum))
 
     @classmethod
-    def read(cls, source: Source, optimum: float | None = None) -> Self:
+    def read(cls, source: TextSource, optimum: float | None = None) -> Self:
         """Read a graph in the format of rudy, G-set and Biq Mac.
 
         Parameters

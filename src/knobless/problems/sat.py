@@ -22,8 +22,8 @@ from knobless.core.types import Array
 
 from .answers import InstanceProblem, Verdict, as_whole
 from .dimacs import read_dimacs
-from .problem import NO_REALS, BitArray, Flat, in_blocks, weigh
-from .text import Lines, Source
+from .problem import EMPTY_REALS, BitArray, Flat, in_blocks, weigh
+from .text import Lines, TextSource
 
 Clauses = tuple[tuple[int, ...], ...]
 
@@ -92,7 +92,7 @@ class MaxSat(InstanceProblem):
         return found
 
     @classmethod
-    def read(cls, source: Source, optimum: float | None = None) -> Self:
+    def read(cls, source: TextSource, optimum: float | None = None) -> Self:
         """Read a DIMACS file: `p cnf`, `p wcnf`, or the format of the MaxSAT Evaluations since 2022.
 
         Parameters
@@ -122,7 +122,7 @@ class MaxSat(InstanceProblem):
         return cls(clauses, weights, n, optimum)
 
     @classmethod
-    def read_cnf(cls, source: Source) -> Self:
+    def read_cnf(cls, source: TextSource) -> Self:
         """Read a DIMACS file without weights; see `read`."""
         clauses, weights, n = read_dimacs(source)
         if weights is not None:
@@ -130,7 +130,7 @@ class MaxSat(InstanceProblem):
         return cls(clauses, None, n)
 
     @classmethod
-    def read_wcnf(cls, source: Source) -> Self:
+    def read_wcnf(cls, source: TextSource) -> Self:
         """Read a DIMACS file with weights, with or without a p line; see `read`. Without weights, each is 1."""
         clauses, weights, n = read_dimacs(source, headless=True)
         return cls(clauses, [1.0] * len(clauses) if weights is None else weights, n)
@@ -206,7 +206,7 @@ class MaxSat(InstanceProblem):
             rows = [sorted(self.clauses[c], key=lambda literal: literal < 0) for c in members]
             groups.append(_Group(count, np.abs(np.array(rows, dtype=np.intp).reshape(len(rows), -length)).T - 1))
         if self.weights is None:
-            return groups, NO_REALS
+            return groups, EMPTY_REALS
         weights = np.array(self.weights)
         hard = np.isinf(weights)
         soft = weights[~hard].sum()
@@ -252,7 +252,7 @@ class MaxSat(InstanceProblem):
     def flat(self) -> Flat:
         """Return bit masks for at most 128 variables, else the groups: length, negated, count, variables."""
         if self.n <= 128 and self.weights is None:
-            return "max_sat_128", self._words(), NO_REALS
+            return "max_sat_128", self._words(), EMPTY_REALS
         groups, weights = self._groups
         parts = [np.empty(0, dtype=np.int64)]
         for negated, literals in groups:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from knobless.core.types import Array
 
-from .text import MAX_TERMS, MAX_VARIABLES, Lines, Source
+from .text import MAX_TERMS, MAX_VARIABLES, Lines, TextSource
 
 MAX_DENSE = 5_000  # variables of a QUBO, whose matrix is dense
 
 
-def read_edges(source: Source) -> tuple[NDArray[np.intp], Array, int]:
+def read_edges(source: TextSource) -> tuple[NDArray[np.intp], Array, int]:
     """Read `n m` and m edges `i j weight` or `i j`, counted from 1; return edges from 0, weights and n."""
     lines = Lines(source)
     n = m = -1
@@ -40,7 +40,7 @@ def read_edges(source: Source) -> tuple[NDArray[np.intp], Array, int]:
     return np.array(ends, dtype=np.intp).reshape(-1, 2), np.array(weights), n
 
 
-def read_matrix(source: Source) -> Array:
+def read_matrix(source: TextSource) -> Array:
     """Read a square matrix: `n m` and entries counted from 1 that stand for Q_ij and Q_ji, or a qbsolv file."""
     lines = Lines(source)
     n = m = base = -1

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from knobless._checks import integer, positive_int
 from knobless.core.types import Array
 
-from .problem import NO_INTS, NO_REALS, BitArray, Flat, Problem, frozen, in_blocks
+from .problem import EMPTY_INTS, EMPTY_REALS, BitArray, Flat, Problem, frozen, in_blocks
 
 
 def unequal(a: BitArray, b: BitArray) -> Array:
@@ -45,7 +45,7 @@ class IsingRing(Problem):
         return unequal(x[:, 1:], x[:, :-1]) + (x[:, 0] != x[:, -1])
 
     def flat(self) -> Flat:
-        return "ising_ring", NO_INTS, NO_REALS
+        return "ising_ring", EMPTY_INTS, EMPTY_REALS
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class IsingTorus(Problem):
         return unequal(x, right.reshape(x.shape)) + unequal(x, down.reshape(x.shape))
 
     def flat(self) -> Flat:
-        return "ising_torus", np.array([self.side], dtype=np.int64), NO_REALS
+        return "ising_torus", np.array([self.side], dtype=np.int64), EMPTY_REALS
 
 
 # Smallest energies for n = 1, 2, …, all by exhaustive search: T. Packebusch, S. Mertens, Low autocorrelation
@@ -118,7 +118,7 @@ class LABS(Problem):
         return (c * c).sum(axis=1)
 
     def flat(self) -> Flat:
-        return "labs", NO_INTS, NO_REALS
+        return "labs", EMPTY_INTS, EMPTY_REALS
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, NoReturn
 
-Source = str | os.PathLike[str] | io.BufferedReader
+TextSource = str | os.PathLike[str] | io.BufferedReader
 
 
 class Compression(NamedTuple):
@@ -60,7 +60,7 @@ class Lines:
     An open file is read from its current position and stays open.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TextSource) -> None:
         self._source = source
         self.path = str(source.name if isinstance(source, io.BufferedReader) else os.fspath(source))
         self.number = 0

@@ -13,8 +13,8 @@ from typing import Any
 
 from knobless._files import write_atomic
 
-from .page import page
-from .page_data import page_data
+from .page import html_page
+from .page_data import collect_page_data
 from .trace import Trace
 from .watch import serve
 
@@ -42,5 +42,5 @@ def write(run: Any, path: str | os.PathLike[str]) -> Path:
     >>> report.write("run.sqlite", "run.html")  # doctest: +SKIP
     """
     path = Path(path)
-    write_atomic(path, page(page_data(Trace.of(run))))
+    write_atomic(path, html_page(collect_page_data(Trace.of(run))))
     return path

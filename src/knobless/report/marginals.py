@@ -63,7 +63,7 @@ class Marginal(NamedTuple):
         raise TypeError(f"{self.name}: expected a number, got a variable with options")
 
 
-def marginals(space: Space) -> list[Marginal]:
+def marginals_of(space: Space) -> list[Marginal]:
     """Return one marginal per column in the order of the variables, evenly thinned out to `HEIGHT`."""
     columns = np.concatenate([np.arange(each.where.start, each.where.stop) for each in space.columns()])
     return marginals_at(space, columns[evenly(len(columns), HEIGHT)].tolist())

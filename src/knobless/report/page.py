@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 
-def page(data: dict[str, Any] | None) -> str:
+def html_page(data: dict[str, Any] | None) -> str:
     """Return the page with these data; with None, the page polls its server for them."""
     parts = files(__package__)
     style, script = ((parts / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))

@@ -25,11 +25,11 @@ from .trace import Trace
 FATES = ("", "evaluated", "cancelled", "added", "failed")
 FAILED = 4
 WIDTH = 256  # bytes per row for the variables in the table; wider ones are left out
-LONG = 4000  # characters shown of a failure, the last ones
+_LONG = 4000  # characters shown of a failure, the last ones
 ENTRIES = 2048  # of arrays and scalars together, shown in the configurations
 
 
-def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
+def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
     """Return all contents, with the rows of the table from `since` on."""
     steps = trace.steps
     names, iterations, theta_history = trace.theta_history
@@ -44,20 +44,24 @@ def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
         "failed": sum(each.times for each in trace.failure_messages),
         "rows": len(trace),
         "since": since,
-        "times": packed(_times(trace)),
+        "times": packed_array(_times(trace)),
         "alpha": trace.alpha,
-        "best": packed([math.nan if best is None else best[0]]),
+        "best": packed_array([math.nan if best is None else best[0]]),
         "bestRow": -1 if best is None else best[1],
         "nit": steps[-1].iteration if steps else 0,
-        "improvements": [packed(part) for part in trace.improvements],
-        "dots": [packed(part) for part in trace.dots],
-        "bands": [packed(part) for part in trace.bands],
-        "extent": packed(trace.extent),
+        "improvements": [packed_array(part) for part in trace.improvements],
+        "dots": [packed_array(part) for part in trace.dots],
+        "bands": [packed_array(part) for part in trace.bands],
+        "extent": packed_array(trace.extent),
         "steps": {
-            name: packed([getattr(step, name) for step in steps])
+            name: packed_array([getattr(step, name) for step in steps])
             for name in ("iteration", "nfev", "lam_r", "eps", "snr", "entropy")
         },
-        "theta_history": {"names": names, "iterations": packed(iterations), "p": packed(theta_history.ravel())},
+        "theta_history": {
+            "names": names,
+            "iterations": packed_array(iterations),
+            "p": packed_array(theta_history.ravel()),
+        },
         "folded": trace.theta is not None,
         "marginals": _marginals(trace),
         "variables": trace.space.family.variables,
@@ -71,7 +75,7 @@ def page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
     }
 
 
-def packed(numbers: Any) -> dict[str, str]:
+def packed_array(numbers: Any) -> dict[str, str]:
     """Return an array as JSON data."""
     array = np.asarray(numbers)
     kind = "u1" if array.dtype == np.uint8 else "i4" if array.dtype.kind == "i" else "f8"
@@ -91,7 +95,7 @@ def _facts(trace: Trace) -> list[tuple[str, str]]:
         ("deterministic", str(trace.identity.deterministic)),
         *((str(name), note if isinstance(note, str) else json.dumps(note)) for name, note in trace.meta.items()),
     ]
-    return [(name, text if len(text) <= LONG else text[:LONG] + " …") for name, text in facts]
+    return [(name, text if len(text) <= _LONG else text[:_LONG] + " …") for name, text in facts]
 
 
 def _budget(trace: Trace) -> int | None:
@@ -114,11 +118,15 @@ def _marginals(trace: Trace) -> list[dict[str, Any]]:
 
 def _marginal(each: Marginal, theta: Array) -> dict[str, Any]:
     if not each.labels:
-        return {"name": each.name, "span": packed(each.span(theta)), "values": packed(each.quantiles(theta))}
+        return {
+            "name": each.name,
+            "span": packed_array(each.span(theta)),
+            "values": packed_array(each.quantiles(theta)),
+        }
     p = each.probabilities(theta)
     shown = np.sort(np.argsort(-p)[:64])  # the most probable ones, if there are more
     bit = isinstance(each.variable, Binary)
-    return {"name": each.name, "bit": bit, "labels": [each.labels[i] for i in shown], "p": packed(p[shown])}
+    return {"name": each.name, "bit": bit, "labels": [each.labels[i] for i in shown], "p": packed_array(p[shown])}
 
 
 def _configuration(trace: Trace) -> list[dict[str, Any]]:
@@ -156,7 +164,7 @@ def _certainty(each: Marginal, theta: Array) -> list[float]:
 
 
 def _tail(text: str) -> str:
-    return text if len(text) <= LONG else "… " + text[-LONG:]
+    return text if len(text) <= _LONG else "… " + text[-_LONG:]
 
 
 # The table.
@@ -183,7 +191,7 @@ def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
 
 
 def _column(name: str, data: NDArray[Any], per: int = 1, **more: Any) -> dict[str, Any]:
-    return {"name": name, "per": per, "data": packed(data.ravel()), **more}
+    return {"name": name, "per": per, "data": packed_array(data.ravel()), **more}
 
 
 def _shown(trace: Trace) -> list[tuple[str, Variable, slice]]:

@@ -20,13 +20,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from knobless.journal.records import JournalError, read
 
-from .page import page
-from .page_data import page_data
+from .page import html_page
+from .page_data import collect_page_data
 from .trace import Trace
 
 HERE = "127.0.0.1"
 HTTP_PORT = 80
-SECOND = 10**9  # in nanoseconds
+_SECOND = 10**9  # in nanoseconds
 
 
 class Follower:
@@ -46,12 +46,12 @@ class Follower:
             known = run == self._run and 0 <= since <= len(trace)
             if known and since == len(trace):
                 return {"unchanged": True}
-            return page_data(trace, since if known else 0) | {"run": self._run}
+            return collect_page_data(trace, since if known else 0) | {"run": self._run}
 
     def _followed(self) -> Trace:
         """Return the trace, updated. An unchanged journal is not opened, unless a coarse clock may hide a change."""
         state = [_state(self.path), _state(self.path.with_name(self.path.name + "-wal"))]
-        lately = time.time_ns() - max(changed for _, _, changed in state) < 2 * SECOND
+        lately = time.time_ns() - max(changed for _, _, changed in state) < 2 * _SECOND
         trace, self._trace = self._trace, None  # an error while reading leaves it incomplete
         if trace is None or lately or state != self._seen:
             with read(self.path) as record:
@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.BAD_REQUEST, "text/plain", "Malformed URL.")
             return
         if url.path == "/":
-            self._answer(HTTPStatus.OK, "text/html", page(None))
+            self._answer(HTTPStatus.OK, "text/html", html_page(None))
         elif url.path == "/data":
             self._data(parse_qs(url.query))
         else:

@@ -18,9 +18,9 @@ from .candidates import Batch
 from .iteration import Info
 from .optimizer import Optimizer
 from .progress import Bar
-from .recording import Recording
+from .recording import Recording, Value
 from .result import MESSAGES, History, Result, Status
-from .sources import Source, Value
+from .sources import Source
 
 if TYPE_CHECKING:
     from knobless.fast import Run

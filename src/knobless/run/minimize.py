@@ -12,7 +12,7 @@ from .loop import StoppingRules
 from .optimize import optimize
 from .optimizer import Optimizer
 from .result import Result
-from .sources import Objective
+from .sources import EvaluatedObjective
 
 
 def minimize(
@@ -122,7 +122,7 @@ def minimize(
     """
     return optimize(
         1.0,
-        Objective(fun, workers, vectorized, evaluation_timeout),
+        EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
         Optimizer(space, algorithm, x0, rng, batch, deterministic),
         StoppingRules.of(1.0, budget, target, timeout, stall),
         known,
@@ -188,7 +188,7 @@ def maximize(
     """
     return optimize(
         -1.0,
-        Objective(fun, workers, vectorized, evaluation_timeout),
+        EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
         Optimizer(space, algorithm, x0, rng, batch, deterministic),
         StoppingRules.of(-1.0, budget, target, timeout, stall),
         known,

@@ -15,7 +15,7 @@ from .optimizer import Optimizer
 from .progress import Bar
 from .recording import Recording
 from .result import Result
-from .sources import Objective
+from .sources import EvaluatedObjective
 
 if TYPE_CHECKING:
     from knobless.fast import Run
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def optimize(
     sign: float,
-    objective: Objective,
+    objective: EvaluatedObjective,
     opt: Optimizer,
     rules: StoppingRules,
     known: Iterable[tuple[Any, float]],

@@ -464,8 +464,8 @@ class Optimizer:
             If the file is not a valid snapshot, or does not match `space` or `algorithm`.
         """
         space = Space.of(space)
-        with snapshot.explained(path):
-            identity, data = snapshot.read(path)
+        with snapshot.snapshot_errors(path):
+            identity, data = snapshot.read_snapshot(path)
             snapshot.check(identity, identity._replace(space=space_data(space)), path)
             algorithm = algorithm_of(identity.algorithm, space.family) if algorithm is None else algorithm
             if algorithm is None:

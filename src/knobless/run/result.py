@@ -11,7 +11,7 @@ import numpy as np
 
 from .iteration import Info
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Status(StrEnum):
@@ -57,19 +57,19 @@ MESSAGES = {
 }
 
 
-class Thinned(Generic[T]):
+class Thinned(Generic[_T]):
     """Items by their number, thinned out evenly so that there are always fewer than `length`."""
 
     def __init__(self, length: int) -> None:
         self._length = length
         self.stride = 1
-        self.items: list[tuple[int, T]] = []
+        self.items: list[tuple[int, _T]] = []
 
     def keeps(self, number: int) -> bool:
         """Whether an item of this number is kept."""
         return number % self.stride == 0
 
-    def take(self, number: int, item: Callable[[], T]) -> None:
+    def take(self, number: int, item: Callable[[], _T]) -> None:
         """Add an item, which is only computed if it is kept."""
         if not self.keeps(number):
             return

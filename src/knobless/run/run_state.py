@@ -28,7 +28,7 @@ from .candidates import RETURNED_NAN
 from .iteration import EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
 from .streams import Streams
 
-STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
+MAX_STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
 RECENT = 512  # evaluations kept to look up those of the most probable point
 MOST_WORDS = 2**28  # random words of all pending candidates that a file may ask for
 MOST_PENDING = 2**20  # pending candidates that a file may ask for
@@ -111,7 +111,7 @@ class RunState:
     @property
     def exhausted(self) -> bool:
         """Whether sampling yields no new points."""
-        return self.stale >= STALE or self.complete
+        return self.stale >= MAX_STALE or self.complete
 
     @property
     def mode(self) -> Points:

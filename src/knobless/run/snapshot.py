@@ -35,8 +35,8 @@ from .run_state import MOST_WORDS, RunState
 from .streams import Streams
 
 FORMAT = "knobless snapshot"
-VERSION = 3
-LARGEST = 2**30  # bytes of a file
+_VERSION = 3
+_LARGEST = 2**30  # bytes of a file
 
 
 class SnapshotError(ValueError):
@@ -51,8 +51,8 @@ class SnapshotError(ValueError):
 
 def save(path: str | os.PathLike[str], identity: Identity, run: RunState) -> None:
     """Write the state of a run to a file, which is replaced as a whole."""
-    data = {"format": FORMAT, "version": VERSION, "identity": identity.data(), "state": packed(run)}
-    with explained(path):
+    data = {"format": FORMAT, "version": _VERSION, "identity": identity.data(), "state": packed(run)}
+    with snapshot_errors(path):
         write_atomic(path, json.dumps(data))
 
 
@@ -113,19 +113,19 @@ def _packed(family: Family, codes: Points) -> str:
 # Reading.
 
 
-def read(path: str | os.PathLike[str]) -> tuple[Identity, dict[str, Any]]:
+def read_snapshot(path: str | os.PathLike[str]) -> tuple[Identity, dict[str, Any]]:
     """Return the identity and the packed state in a file."""
     path = Path(path)
     if not path.is_file():
         raise SnapshotError(f"{path}: cannot open: no such file")
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"expected at most {LARGEST} bytes, got {path.stat().st_size}")
+    if path.stat().st_size > _LARGEST:
+        raise ValueError(f"expected at most {_LARGEST} bytes, got {path.stat().st_size}")
     data = parsed(path.read_text(encoding="ascii"))
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError("it is a file of another kind")
-    if data.get("version") != VERSION:
+    if data.get("version") != _VERSION:
         version = data.get("version")
-        raise SnapshotError(f"{path}: cannot resume: expected snapshot format {VERSION}, got format {version!r:.20}")
+        raise SnapshotError(f"{path}: cannot resume: expected snapshot format {_VERSION}, got format {version!r:.20}")
     return Identity.from_data(_dict(data, "identity")), _dict(data, "state")
 
 
@@ -197,7 +197,7 @@ def _cache_of(data: dict[str, Any], width: int) -> tuple[dict[bytes, float], dic
 
 
 @contextmanager
-def explained(path: str | os.PathLike[str]) -> Iterator[None]:
+def snapshot_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn errors caused by the file at `path` into a `SnapshotError` that names it."""
     try:
         yield

@@ -19,11 +19,10 @@ from knobless._checks import boolean, objective_value, objective_values
 from knobless.parallel.evaluation import evaluate
 
 from .candidates import Batch
+from .recording import Value
 
 if TYPE_CHECKING:
     from knobless.parallel.pool import Pool
-
-Value = float | Exception
 
 
 class Context(Protocol):
@@ -50,7 +49,7 @@ class Context(Protocol):
 Source = Callable[[Batch, Context], Generator[Value, None, None]]
 
 
-class Objective(NamedTuple):
+class EvaluatedObjective(NamedTuple):
     """An objective function and how it is to be evaluated, as the user has given it."""
 
     fun: Callable[[Any], Any]

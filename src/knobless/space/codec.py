@@ -15,7 +15,7 @@ from .space import Space
 from .variables import Binary, Choice, Float, Integer
 
 PARAMETERS = 10**7  # of the space of a file, at most
-DEPTH = 50  # of a space in a space
+_DEPTH = 50  # of a space in a space
 
 
 def space_data(space: Space) -> Any:
@@ -60,7 +60,7 @@ def space_of(data: Any) -> Space:
         If `data` is not the description of a space, or of one with more than 10⁷ parameters.
     """
     room = [PARAMETERS]
-    return Space.of(_tree_of(data, room, DEPTH))
+    return Space.of(_tree_of(data, room, _DEPTH))
 
 
 def _tree_of(data: Any, room: list[int], depth: int) -> Any:

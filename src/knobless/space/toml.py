@@ -32,7 +32,7 @@ OPTIONS = {
 EXAMPLE = "a variable, such as { integer = [1, 64] }"
 
 
-def space_of(text: str, name: str) -> Space:
+def space_from_toml(text: str, name: str) -> Space:
     """Return the space described by TOML text.
 
     Parameters

@@ -34,14 +34,14 @@ class TensorFamily(Protocol):
         """Return the most probable point of each trial."""
 
 
-class Bits:
+class TensorBits:
     """`knobless.core.families.Bernoulli` in tensors."""
 
     def __init__(self, family: Bernoulli) -> None:
         self.margin = family.margin
 
     def draw(self, theta: Tensor, u: Tensor) -> Tensor:
-        return (u < threshold(theta)[:, None]).to(torch.int8)
+        return (u < tensor_threshold(theta)[:, None]).to(torch.int8)
 
     def average(self, share: Tensor, x: Tensor) -> Tensor:
         return (share[..., None] * x).sum(1)
@@ -65,7 +65,7 @@ class Choices:
 
     def draw(self, theta: Tensor, u: Tensor) -> Tensor:
         tails = self._each(theta).flip(-1)[..., :-1].cumsum(-1)
-        below = u[..., None] < threshold(tails.clamp(max=1.0 - self.margin))[:, None]
+        below = u[..., None] < tensor_threshold(tails.clamp(max=1.0 - self.margin))[:, None]
         return below.sum(-1).to(self._dtype)
 
     def average(self, share: Tensor, x: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ def in_tensors(family: Family) -> TensorFamily:
         If the family contains anything else.
     """
     if isinstance(family, Bernoulli):
-        return Bits(family)
+        return TensorBits(family)
     if isinstance(family, Categorical) and family.k < 2**15:
         return Choices(family)
     if isinstance(family, Product):
@@ -146,6 +146,6 @@ def in_tensors(family: Family) -> TensorFamily:
     raise TypeError(f"space: expected bits and choices alone (of fewer than {2**15} options), got {family!r}")
 
 
-def threshold(p: Tensor) -> Tensor:
+def tensor_threshold(p: Tensor) -> Tensor:
     """Return the 32-bit threshold below which a uniform integer falls with probability p."""
     return (p.double() * 4294967296.0).to(torch.int64)

@@ -29,8 +29,8 @@ from knobless.space.space import Space
 from .families import in_tensors
 
 
-class State(NamedTuple):
-    """The state of the algorithm, with one row per trial: `State` and `Signal` of the core in one."""
+class SearchState(NamedTuple):
+    """The state of the algorithm, with one row per trial: `SearchState` and `Signal` of the core in one."""
 
     theta: Tensor
     s: Tensor
@@ -112,12 +112,12 @@ class Search(nn.Module):
         self.register_buffer("x", self._family.mode(self.theta)[:, None].repeat(1, capacity + 1, 1))
         self.register_buffer("f", torch.zeros(rows, capacity + 1, dtype=kind))
 
-    # State.
+    # SearchState.
 
     @property
-    def state(self) -> State:
+    def state(self) -> SearchState:
         """The buffers, not copied."""
-        return State(self.theta, self.s, self.gamma, self.lam_r)
+        return SearchState(self.theta, self.s, self.gamma, self.lam_r)
 
     @property
     def lam(self) -> Tensor:
@@ -250,7 +250,7 @@ class Search(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-def learn(algorithm: IGO, family: Any, state: State, x: Tensor, f: Tensor, lam: Tensor) -> State:
+def learn(algorithm: IGO, family: Any, state: SearchState, x: Tensor, f: Tensor, lam: Tensor) -> SearchState:
     """Return the next state: lines 4 to 15 of Algorithm 1, as `IGO.tell`, for the first λ points of each trial."""
     theta, s, gamma, lam_r = state
     w = weights(algorithm.preference, f, lam)  # lines 4-6
@@ -273,7 +273,7 @@ def learn(algorithm: IGO, family: Any, state: State, x: Tensor, f: Tensor, lam: 
         s = torch.where(told[:, None], s_next, s)
         gamma = torch.where(told, gamma_next, gamma)
         lam_r = torch.where(told, lam_next, lam_r)
-    return State(torch.where(told[:, None], moved, theta), s, gamma, lam_r)
+    return SearchState(torch.where(told[:, None], moved, theta), s, gamma, lam_r)
 
 
 def weights(preference: Preference, f: Tensor, lam: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True)
-class Layers:
+class LayerNetwork:
     """Experiment I: X ← X + m·H(X) through `n` layers that can be switched off, after one that cannot.
 
     Without `skip` it is X ← (1 − m)·X + m·H(X), which the paper calls less stable.
@@ -60,20 +60,20 @@ class Layers:
     def logits(self, W: Weights, x: Tensor, masks: Tensor) -> Tensor:
         first, b_first, hidden, b_hidden, last, b_last = W
         archs = masks.shape[1]
-        X = repeated(linear(x, first, b_first).relu(), archs)
+        X = repeated(dense(x, first, b_first).relu(), archs)
         keep, m = self._gates(masks, X)
         for k in range(self.n):
-            H = linear(X, hidden[:, k], b_hidden[:, k]).relu()
+            H = dense(X, hidden[:, k], b_hidden[:, k]).relu()
             X = rows(keep[..., k], X) * X + rows(m[..., k], X) * H
-        return apart(linear(X, last, b_last), archs)
+        return apart(dense(X, last, b_last), archs)
 
     def backprop(self, W: Weights, x: Tensor, y: Tensor, masks: Tensor) -> tuple[Tensor, Factors]:
         first, b_first, hidden, b_hidden, last, b_last = W
         archs = masks.shape[1]
-        X = linear(x, first, b_first).relu()
+        X = dense(x, first, b_first).relu()
         keep, m = self._gates(masks, X)
         out, passed = kernels.stack_forward(repeated(X, archs), hidden, b_hidden, keep, m)
-        losses, G = cross_entropy(linear(out, last, b_last), y, archs)
+        losses, G = cross_entropy(dense(out, last, b_last), y, archs)
         G_in, GZ = kernels.stack_backward(G @ last.mT, hidden, b_hidden, keep, m, passed)
         G_first = torch.where(X > 0, apart(G_in, archs).sum(1), 0.0)
         return losses, [(x, G_first), (passed, GZ), (out, G)]
@@ -84,7 +84,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Activations:
+class ActivationNetwork:
     """Experiment II: one bit per hidden unit selects tanh (0) or ReLU (1)."""
 
     pixels: int = 784
@@ -102,12 +102,12 @@ class Activations:
 
     def logits(self, W: Weights, x: Tensor, masks: Tensor) -> Tensor:
         inputs, _ = self._forward(W, x, masks)
-        return apart(linear(inputs[-1], W[-2], W[-1]), masks.shape[1])
+        return apart(dense(inputs[-1], W[-2], W[-1]), masks.shape[1])
 
     def backprop(self, W: Weights, x: Tensor, y: Tensor, masks: Tensor) -> tuple[Tensor, Factors]:
         archs = masks.shape[1]
         inputs, relu = self._forward(W, x, masks)
-        losses, G = cross_entropy(linear(inputs[-1], W[-2], W[-1]), y, archs)
+        losses, G = cross_entropy(dense(inputs[-1], W[-2], W[-1]), y, archs)
         factors = [(inputs[-1], G)]
         for k in reversed(range(self.depth)):
             H = apart(inputs[k + 1], archs)
@@ -120,14 +120,14 @@ class Activations:
         """What goes into each layer, and which units are ReLU."""
         inputs, relu = [x], [m[:, :, None] != 0 for m in masks.chunk(self.depth, -1)]
         for k, chosen in enumerate(relu):
-            Z = linear(inputs[-1], W[2 * k], W[2 * k + 1])
+            Z = dense(inputs[-1], W[2 * k], W[2 * k + 1])
             # Up to the first activation all architectures do the same: it is done once.
             Z = apart(Z, masks.shape[1]) if k else Z[:, None]
             inputs.append(torch.where(chosen, Z.relu(), Z.tanh()).flatten(1, 2))
         return inputs, relu
 
 
-def linear(x: Tensor, W: Tensor, b: Tensor) -> Tensor:
+def dense(x: Tensor, W: Tensor, b: Tensor) -> Tensor:
     """x W + b in every trial."""
     return x @ W + b[:, None]
 

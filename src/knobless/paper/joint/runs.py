@@ -24,32 +24,32 @@ from knobless.paper.table import read_csv, write_csv
 from knobless.recipes import cga, pbil_epsilon, pbil_lambda
 from knobless.torch.data import Data
 
-from .networks import Activations, Layers
+from .networks import ActivationNetwork, LayerNetwork
 from .training import Setting, Training, curve_marks
 
 CURVE_COLUMNS = ("setting", "updates", "trial", "update", "error", "lam_r", "eps", "ones")
 CHECKPOINT = 300.0  # seconds between two of them
 
 LAYERS = (
-    Setting("cga", Layers(), cga, clip=2.0),
-    Setting("pbil-lambda", Layers(), pbil_lambda, clip=2.0),
-    Setting("pbil-epsilon", Layers(), pbil_epsilon, clip=2.0),
+    Setting("cga", LayerNetwork(), cga, clip=2.0),
+    Setting("pbil-lambda", LayerNetwork(), pbil_lambda, clip=2.0),
+    Setting("pbil-epsilon", LayerNetwork(), pbil_epsilon, clip=2.0),
 )
 ACTIVATIONS = (
-    Setting("cga", Activations(), cga),
-    Setting("pbil-lambda", Activations(), pbil_lambda),
-    Setting("pbil-epsilon", Activations(), pbil_epsilon),
-    Setting("relu", Activations(), mask=(1,) * 3072),
-    Setting("tanh", Activations(), mask=(0,) * 3072),
+    Setting("cga", ActivationNetwork(), cga),
+    Setting("pbil-lambda", ActivationNetwork(), pbil_lambda),
+    Setting("pbil-epsilon", ActivationNetwork(), pbil_epsilon),
+    Setting("relu", ActivationNetwork(), mask=(1,) * 3072),
+    Setting("tanh", ActivationNetwork(), mask=(0,) * 3072),
 )
 # Remarks of the paper: ten layers are best; training is less stable without skip connections or clipping; PBIL-λ
 # would gain from mini-batches of 128, and lose if W were updated after all λ only.
 REMARKS = (
-    Setting("ten-layers", Layers(), mask=(1,) * 9 + (0,) * 22, clip=2.0),
-    Setting("pbil-epsilon-no-skip", Layers(skip=False), pbil_epsilon, clip=2.0),
-    Setting("pbil-epsilon-no-clip", Layers(), pbil_epsilon),
-    Setting("pbil-lambda-batch-128", Layers(), pbil_lambda, batch=128, clip=2.0),
-    Setting("pbil-lambda-patient", Layers(), pbil_lambda, clip=2.0, patient=True),
+    Setting("ten-layers", LayerNetwork(), mask=(1,) * 9 + (0,) * 22, clip=2.0),
+    Setting("pbil-epsilon-no-skip", LayerNetwork(skip=False), pbil_epsilon, clip=2.0),
+    Setting("pbil-epsilon-no-clip", LayerNetwork(), pbil_epsilon),
+    Setting("pbil-lambda-batch-128", LayerNetwork(), pbil_lambda, batch=128, clip=2.0),
+    Setting("pbil-lambda-patient", LayerNetwork(), pbil_lambda, clip=2.0, patient=True),
 )
 
 
