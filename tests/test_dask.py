@@ -56,7 +56,7 @@ def collect(pool, n):
 def run(workers, fun, points, evaluation_timeout=None):
     with pool_of(workers, fun, evaluation_timeout) as pool:
         for id, x in enumerate(points):
-            pool.submit(id, x)
+            pool.submit([(id, x)])
         return collect(pool, len(points))
 
 
@@ -80,7 +80,7 @@ def test_a_client_and_its_executor_are_workers(client, by, limit):
     with pool_of(by(client), lambda x: 2 * x["a"], limit) as pool:
         assert pool.capacity == UNLIMITED
         for id in range(20):
-            pool.submit(id, {"a": id})
+            pool.submit([(id, {"a": id})])
         found = collect(pool, 20)
         assert pool.wait() == []
     assert {id: outcome.value for id, outcome in found.items()} == {id: 2.0 * id for id in range(20)}
@@ -117,7 +117,7 @@ def test_failures_come_back_with_their_tracebacks(client):
 def test_a_worker_killed_during_an_evaluation_costs_a_retry(client, tmp_path):
     with pool_of(client.get_executor(), blocked) as pool:
         for id in range(9):
-            pool.submit(id, (tmp_path, id))
+            pool.submit([(id, (tmp_path, id))])
         until(lambda: sum(bool(lines(path)) for path in tmp_path.iterdir()) >= 3)  # created first, written later
         victim = min(path for path in tmp_path.iterdir() if lines(path))
         os.kill(int(lines(victim)[0]), signal.SIGKILL)
@@ -144,7 +144,7 @@ def test_what_is_late_is_given_up_and_what_waits_is_not_late(client, tmp_path):
     elsewhere = [client.submit(blocked, (tmp_path / "elsewhere", id)) for id in range(6)]
     until(lambda: len([*(tmp_path / "elsewhere").iterdir()]) == 3)
     with pool_of(client.get_executor(), blocked, 3.0) as pool:
-        pool.submit(0, (tmp_path, 0))
+        pool.submit([(0, (tmp_path, 0))])
         assert pool.wait(4.0) == []
         (tmp_path / "elsewhere" / "go").touch()
         client.gather(elsewhere)
@@ -152,7 +152,7 @@ def test_what_is_late_is_given_up_and_what_waits_is_not_late(client, tmp_path):
         assert type(outcome.value) is TimeoutError
         assert outcome.ended - outcome.started > 2.99
         (tmp_path / "go").touch()
-        pool.submit(1, (tmp_path, 1))
+        pool.submit([(1, (tmp_path, 1))])
         assert collect(pool, 1)[1].value == 1.0
         assert pool.wait() == []
 
@@ -167,7 +167,7 @@ def test_discarded_ones_do_not_begin(client, tmp_path):
     before = known(client)
     with pool_of(client, blocked) as pool:
         for id in range(30):
-            pool.submit(id, (tmp_path, id))
+            pool.submit([(id, (tmp_path, id))])
         until(lambda: len(known(client) - before) == 30)
         pool.discard(range(29))
         until(lambda: len(known(client) - before) == 1)
@@ -182,7 +182,7 @@ def test_a_cluster_that_goes_away_is_an_error_and_no_failed_evaluation(tmp_path)
     quiet = {"silence_logs": logging.CRITICAL, "dashboard_address": ":0"}
     cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=True, **quiet)
     with cluster, Client(cluster) as client, pool_of(client, blocked) as pool:
-        pool.submit(0, (tmp_path, 0))
+        pool.submit([(0, (tmp_path, 0))])
         until(lambda: (tmp_path / "0").exists())
         client.close()
         with pytest.raises(RuntimeError, match=r"^workers: the executor has ended: CancelledError"):

@@ -631,8 +631,8 @@ class Scripted:
     def __exit__(self, *_):
         pass
 
-    def submit(self, id, x):
-        self.out.append(id)
+    def submit(self, candidates):
+        self.out += [id for id, _ in candidates]
 
     def discard(self, ids):
         self.out = [id for id in self.out if id not in ids]

@@ -56,7 +56,7 @@ def values(pool, n):
 def run(workers, fun, points, evaluation_timeout=None):
     with pool_of(workers, fun, evaluation_timeout) as pool:
         for id, x in enumerate(points):
-            pool.submit(id, x)
+            pool.submit([(id, x)])
         return collect(pool, len(points))
 
 
@@ -133,10 +133,10 @@ def test_each_point_gets_its_value_whatever_the_order(kind, limit):
         assert pool.capacity == {1: 1, 3: 3, 2: 2, "threads": 3, "executor of processes": 2}.get(kind, UNLIMITED)
         assert pool.wait() == []  # nothing is out
         for id in (10, 11, 12):
-            pool.submit(id, id)
+            pool.submit([(id, id)])
         first = {outcome.id: outcome for outcome in pool.wait(PATIENCE)}
         for id in range(20, 30):
-            pool.submit(id, id)
+            pool.submit([(id, id)])
         found = first | collect(pool, 13 - len(first))
         assert pool.wait() == []
     assert {id: outcome.value for id, outcome in found.items()} == {id: 2.0 * id for id in (10, 11, 12, *range(20, 30))}
@@ -180,7 +180,7 @@ def test_no_more_processes_than_there_is_work_for():
     with pool_of(4, double) as pool:
         assert children() == before
         for id in range(4):
-            pool.submit(id, id)
+            pool.submit([(id, id)])
             collect(pool, 1)
             assert len(children() - before) == 1
 
@@ -188,7 +188,7 @@ def test_no_more_processes_than_there_is_work_for():
 @pytest.mark.parametrize("kind", [2, "threads"])
 def test_waiting_ends_with_the_timeout_and_loses_nothing(kind, tmp_path):
     with kinds(kind) as workers, pool_of(workers, blocked) as pool:
-        pool.submit(0, (tmp_path, 5))
+        pool.submit([(0, (tmp_path, 5))])
         assert pool.wait(0.0) == pool.wait(0.01) == []
         (tmp_path / "go").touch()
         assert values(pool, 1) == {0: 5.0}
@@ -209,7 +209,7 @@ def blocked(x):
 def test_discarded_ones_do_not_begin_and_those_that_have_are_dropped(kind, tmp_path):
     with kinds(kind) as workers, pool_of(workers, blocked) as pool:
         for id in range(12):
-            pool.submit(id, (tmp_path, id))
+            pool.submit([(id, (tmp_path, id))])
         if kind != "map":  # it begins when it is waited for
             assert pool.wait(0.0) == []
             until(lambda: pool.wait(0.0) == [] and len(lines(tmp_path / "begun")) == pool.capacity)
@@ -218,10 +218,10 @@ def test_discarded_ones_do_not_begin_and_those_that_have_are_dropped(kind, tmp_p
         assert values(pool, 1) == {11: 11}
         assert pool.wait() == []
         assert len(lines(tmp_path / "begun")) <= (1 if kind == "map" else pool.capacity + 1)
-        pool.submit(12, (tmp_path, 12))
+        pool.submit([(12, (tmp_path, 12))])
         pool.discard([12, 99])
         assert pool.wait() == []
-        pool.submit(13, (tmp_path, 13))
+        pool.submit([(13, (tmp_path, 13))])
         assert values(pool, 1) == {13: 13}
 
 
@@ -230,7 +230,7 @@ def test_a_look_begins_nothing(kind):
     calls = []
     with kinds(kind) as workers, pool_of(workers, lambda x: calls.append(x) or 0.0) as pool:
         for id in range(3):
-            pool.submit(id, id)
+            pool.submit([(id, id)])
         assert pool.wait(0.0) == []
         assert calls == []
         assert len(pool.wait()) == len(calls) == (3 if kind == "backwards" else 1)  # what is there comes at once
@@ -240,11 +240,11 @@ def test_a_look_begins_nothing(kind):
 def test_of_a_map_under_way_some_may_be_discarded():
     with pool_of(map, double) as pool:
         for id in range(5):
-            pool.submit(id, id)
+            pool.submit([(id, id)])
         assert values(pool, 1) == {0: 0.0}
         pool.discard([1, 2, 4])
         assert values(pool, 1) == {3: 6.0}
-        pool.submit(5, 5)
+        pool.submit([(5, 5)])
         assert values(pool, 1) == {5: 10.0}
 
 
@@ -490,11 +490,11 @@ def crash_later(x):
 @pytest.mark.slow
 def test_a_discarded_crash_is_not_tried_again(tmp_path):
     with pool_of(1, crash_later, 100.0) as pool:
-        pool.submit(0, (tmp_path, 0))
+        pool.submit([(0, (tmp_path, 0))])
         until(lambda: pool.wait(0.0) == [] and lines(tmp_path / "begun"))
         pool.discard([0])
         (tmp_path / "go").touch()
-        pool.submit(1, (tmp_path, 1))
+        pool.submit([(1, (tmp_path, 1))])
         assert type(values(pool, 1)[1]) is WorkerLostError
     assert lines(tmp_path / "begun") == ["0", *["1"] * MAX_TRIES]
 
@@ -507,10 +507,10 @@ def test_processes_that_no_longer_start_end_the_run(tmp_path, monkeypatch):
     from fragile import fun
 
     with pool_of(1, fun, 100.0) as pool:
-        pool.submit(0, 0)
+        pool.submit([(0, 0)])
         assert values(pool, 1) == {0: 3.0}
         module.write_text(f"import os\nos.write(os.open({str(tmp_path / 'log')!r}, 1089), b'x\\n')\nos._exit(9)\n")
-        pool.submit(1, 1)
+        pool.submit([(1, 1)])
         for _ in range(2):
             with pytest.raises(RuntimeError, match=r"^workers: a process left with exit code 9 before it could eval"):
                 pool.wait()
@@ -534,16 +534,16 @@ def in_a_pool(x):
 def test_no_process_outlives_the_pool(tmp_path):
     before = children()
     with pool_of(3, blocked) as pool:
-        pool.submit(0, (tmp_path, "busy"))
+        pool.submit([(0, (tmp_path, "busy"))])
         until(lambda: pool.wait(0.0) == [] and lines(tmp_path / "begun"))
-        pool.submit(1, (tmp_path, "waits or starts"))
+        pool.submit([(1, (tmp_path, "waits or starts"))])
         pids = children() - before
         assert pids
     assert children() == before
     assert not any(map(alive, pids))
 
     with pytest.raises(KeyboardInterrupt), pool_of(2, double) as pool:  # noqa: PT012
-        pool.submit(0, 1)
+        pool.submit([(0, 1)])
         collect(pool, 1)  # idle now
         raise KeyboardInterrupt
     assert children() == before
@@ -581,7 +581,7 @@ SCRIPT = """
     if __name__ == "__main__":
         with pool_of(2, fun) as pool:
             for id in range(4):
-                pool.submit(id, id)
+                pool.submit([(id, id)])
             print("submitted", flush=True)
             pool.wait(None)
     """
@@ -630,7 +630,7 @@ def test_interrupts_do_not_reach_processes_that_are_just_starting(tmp_path):
         if __name__ == "__main__":
             signal.signal(signal.SIGINT, lambda *_: None)
             with pool_of(1, abs, 100.0) as pool:
-                pool.submit(0, -3)
+                pool.submit([(0, -3)])
                 print("submitted", flush=True)
                 print(pool.wait(None)[0].value, flush=True)
         """
@@ -649,7 +649,7 @@ def test_a_daemon_thread_does_not_keep_the_program_from_ending(tmp_path):
 
         def work():
             with pool_of(2, abs, 100.0) as pool:
-                pool.submit(0, -1)
+                pool.submit([(0, -1)])
                 pool.wait(None)
                 done.set()
                 threading.Event().wait()
@@ -686,7 +686,7 @@ def test_functions_that_do_not_pickle_are_refused_before_anything_runs():
 
 def test_a_point_that_does_not_pickle():
     with pool_of(2, double) as pool, pytest.raises(TypeError, match=r"^x: expected something that pickles, got .*lock"):
-        pool.submit(0, threading.Lock())
+        pool.submit([(0, threading.Lock())])
 
 
 def test_a_function_that_a_new_process_does_not_find(monkeypatch):
@@ -694,7 +694,7 @@ def test_a_function_that_a_new_process_does_not_find(monkeypatch):
     exec("def fun(x):\n    return 0.0\n", module.__dict__)
     monkeypatch.setitem(sys.modules, "nowhere_else", module)
     with pool_of(2, module.fun) as pool:
-        pool.submit(0, 0)
+        pool.submit([(0, 0)])
         with pytest.raises(TypeError, match=r"^fun: expected something that a new process can load, got Mod") as info:
             pool.wait()
     assert "top level of a module" in str(info.value)
@@ -709,7 +709,7 @@ def test_a_script_with_its_own_function(tmp_path):
 
         if __name__ == "__main__":
             with pool_of(2, fun) as pool:
-                pool.submit(0, 41)
+                pool.submit([(0, 41)])
                 print(pool.wait(None)[0].value)
         """
     with script(text, tmp_path) as process:
@@ -724,7 +724,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
             return x + 1
 
         with pool_of(2, fun) as pool:
-            pool.submit(0, 41)
+            pool.submit([(0, 41)])
             print(pool.wait(None)[0].value)
         """
     with script(text, tmp_path) as process:
@@ -740,14 +740,14 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
 
 def test_what_is_late_on_an_executor_is_given_up_and_its_result_dropped(tmp_path):
     with ThreadPoolExecutor(2) as executor, pool_of(executor, blocked, 3.0) as pool:
-        pool.submit(0, (tmp_path, 0))
+        pool.submit([(0, (tmp_path, 0))])
         outcome = collect(pool, 1)[0]
         assert type(outcome.value) is TimeoutError
         assert outcome.ended - outcome.started > 2.99
         assert pool.wait() == []
         (tmp_path / "go").touch()
         for id in range(1, 5):
-            pool.submit(id, (tmp_path, id))
+            pool.submit([(id, (tmp_path, id))])
         assert values(pool, 4) == {id: id for id in range(1, 5)}
 
 
@@ -758,7 +758,7 @@ def test_waiting_behind_a_late_one_is_not_being_late(tmp_path):
         executor.submit(double, 1).result()
         with pool_of(executor, blocked, 2.0) as pool:
             for id in range(4):
-                pool.submit(id, (tmp_path, id))
+                pool.submit([(id, (tmp_path, id))])
             assert type(values(pool, 1)[0]) is TimeoutError
             assert pool.wait(2.5) == []
             (tmp_path / "go").touch()
@@ -776,7 +776,7 @@ def test_a_map_is_waited_for_and_what_was_late_is_so_all_the_same(kind):
 def test_a_broken_executor_is_an_error_and_no_failed_evaluation(tmp_path):
     with ProcessPoolExecutor(1, mp_context=SPAWN) as executor, pool_of(executor, crash) as pool:
         for id, times in enumerate([0, 0, 600, 0]):
-            pool.submit(id, (tmp_path / str(id), times, "exit"))
+            pool.submit([(id, (tmp_path / str(id), times, "exit"))])
         assert values(pool, 2) == {0: 5.0, 1: 5.0}
         for _ in range(2):
             with pytest.raises(RuntimeError, match=r"^workers: the executor has ended: BrokenProcessPool") as info:
@@ -806,7 +806,7 @@ def test_what_came_back_before_it_broke_is_not_lost():
     with pool_of(executor, double) as pool:
         assert pool.capacity == UNLIMITED
         for id in range(4):
-            pool.submit(id, id)
+            pool.submit([(id, id)])
         executor.futures[2][0].cancel()
         executor.complete(3)
         assert {outcome.id: outcome.value for outcome in pool.wait()} == {3: 6.0}
@@ -819,11 +819,11 @@ def test_one_that_the_executor_blames_is_tried_again_alone():
     executor = ByHand()
     with pool_of(executor, double) as pool:
         for id in range(4):
-            pool.submit(id, id)
+            pool.submit([(id, id)])
         for guilty in (0, 1):
             executor.futures[guilty][0].set_exception(OSError("a lost machine"))
         assert pool.wait(0.0) == []
-        pool.submit(4, 4)
+        pool.submit([(4, 4)])
         executor.complete(2)
         assert values(pool, 1) == {2: 4.0}
         assert len(executor.futures) == 4  # 3 is still there, so nobody is alone
@@ -846,14 +846,14 @@ def test_one_that_is_blamed_may_be_discarded(again):
     executor = ByHand()
     with pool_of(executor, double) as pool:
         for id in range(2):
-            pool.submit(id, id)
+            pool.submit([(id, id)])
         executor.futures[0][0].set_exception(OSError("a lost machine"))
         assert pool.wait(0.0) == []
         if again:
             executor.complete(1)
             assert values(pool, 1) == {1: 2.0}
         pool.discard([0])
-        pool.submit(2, 2)
+        pool.submit([(2, 2)])
         executor.complete(-1)
         assert values(pool, 1) == {2: 4.0}
 
@@ -862,7 +862,7 @@ def test_leaving_cancels_what_the_executor_has_not_begun():
     executor = ByHand()
     with pool_of(executor, double) as pool:
         for id in range(3):
-            pool.submit(id, id)
+            pool.submit([(id, id)])
         executor.futures[1][0].set_running_or_notify_cancel()
     assert [future.cancelled() for future, _ in executor.futures] == [True, False, True]
 

@@ -67,30 +67,3 @@ def probabilities(name: str, values: Any) -> NDArray[np.float64]:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: expected probabilities, got {values!r}") from None
-
-
-def objective_value(value: Any, name: str = "objective") -> float:
-    """Return an objective value as a float; NaN and inf are allowed, they rank worst."""
-    if isinstance(value, (float, int, np.integer, np.floating)):
-        return float(value)
-    # Array libraries other than NumPy have dtypes without a kind; their scalars are converted by `float` as well.
-    kind = getattr(getattr(value, "dtype", None), "kind", "f")
-    if not getattr(value, "ndim", 0) and kind in "fiubO" and not isinstance(value, (str, bytes, bytearray, memoryview)):
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            pass
-    shown = (
-        f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r} of type {type(value).__name__}"
-    )
-    raise TypeError(f"{name}: expected one number, got {shown}")
-
-
-def objective_values(values: Any, n: int) -> list[float]:
-    """Return the values of a vectorized objective at `n` points as floats."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub" or array.shape != (n,):
-        shown = f"shape {array.shape} and type {array.dtype}"
-        raise TypeError(f"objective: expected an array of {n} numbers, got one of {shown}")
-    floats: list[float] = array.astype(float).tolist()
-    return floats

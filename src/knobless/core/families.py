@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int, probabilities
 
-from .rng import RNG, Stream
+from .rng import RNG, uniforms
 from .types import Array, Points, Words
 
 
@@ -183,7 +183,7 @@ class Bernoulli:
         return (u < threshold(theta)).view(np.int8)
 
     def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
+        return self.draw(theta, uniforms(rng, size, self.words))
 
     def statistics(self, x: Points) -> NDArray[Any]:
         return x
@@ -296,7 +296,7 @@ class Categorical:
         return below.sum(axis=0, dtype=self.dtype)
 
     def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
+        return self.draw(theta, uniforms(rng, size, self.words))
 
     def statistics(self, x: Points) -> NDArray[Any]:
         return (x[:, :, None] == np.arange(self.k)).reshape(len(x), -1)
@@ -418,7 +418,7 @@ class Product:
         return np.concatenate([part.draw(theta[p], u[:, c]) for part, p, c in each], axis=1)
 
     def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
+        return self.draw(theta, uniforms(rng, size, self.words))
 
     def statistics(self, x: Points) -> NDArray[Any]:
         each = zip(self.parts, self.part_columns, strict=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from knobless._checks import positive_int
 
 from .families import Normal, margin, packed_rows
-from .rng import RNG, Stream
+from .rng import RNG, uniforms
 from .types import Array, Points, Words
 
 RESOLUTION = 1e-6  # finest resolution of a number, relative to its range (σ² must not vanish in m² + σ²)
@@ -118,7 +118,7 @@ class Gaussian:
         return m + np.sqrt(variance) * radius * np.cos(2.0 * np.pi * half[:, 1::2])
 
     def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, Stream.of(rng).uniforms(size, self.words))
+        return self.draw(theta, uniforms(rng, size, self.words))
 
     def statistics(self, x: Points) -> NDArray[Any]:
         return np.concatenate([x, x * x], axis=1)

@@ -99,6 +99,11 @@ class Stream:
 RNG = Stream | np.random.Generator  # what is accepted; `Stream.of` makes a stream of it
 
 
+def uniforms(rng: RNG, size: int, words: int) -> Words:
+    """Return `Stream.uniforms` of a stream, or of the stream of a NumPy generator."""
+    return (rng if isinstance(rng, Stream) else Stream.of(rng)).uniforms(size, words)
+
+
 def _mixed(key: int, count: int, size: int) -> LongWords:
     """Return the `size` words that follow the first `count`; by blocks, which stay in the fastest cache."""
     out = np.empty(size, dtype=np.uint64)

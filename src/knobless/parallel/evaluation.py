@@ -19,7 +19,7 @@ from contextlib import suppress
 from traceback import format_exception
 from typing import Any, NamedTuple, TypeVar
 
-from knobless._checks import objective_value
+import numpy as np
 
 _T = TypeVar("_T")
 
@@ -80,13 +80,48 @@ def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], _T]) ->
     return result
 
 
-class Reply(NamedTuple):
-    """The result of one evaluation as a worker sends it back."""
+def objective_value(value: Any, name: str = "objective") -> float:
+    """Return an objective value as a float; NaN and inf are allowed, they rank worst."""
+    if isinstance(value, (float, int, np.integer, np.floating)):
+        return float(value)
+    # Array libraries other than NumPy have dtypes without a kind; their scalars are converted by `float` as well.
+    kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    if not getattr(value, "ndim", 0) and kind in "fiubO" and not isinstance(value, (str, bytes, bytearray, memoryview)):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    shown = (
+        f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r} of type {type(value).__name__}"
+    )
+    raise TypeError(f"{name}: expected one number, got {shown}")
 
-    value: float | RemoteFailure
+
+def objective_values(values: Any, n: int) -> list[float]:
+    """Return the values of a vectorized objective at `n` points as floats."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub" or array.shape != (n,):
+        shown = f"shape {array.shape} and type {array.dtype}"
+        raise TypeError(f"objective: expected an array of {n} numbers, got one of {shown}")
+    floats: list[float] = array.astype(float).tolist()
+    return floats
+
+
+class Reply(NamedTuple):
+    """The result of one evaluation as a worker sends it back; it can be pickled whatever its exception is."""
+
+    value: float | Exception
     started: float
     ended: float
     worker: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        value = RemoteFailure(self.value) if isinstance(self.value, Exception) else self.value
+        return _reply, (value, *self[1:])
+
+
+def _reply(value: float | RemoteFailure, started: float, ended: float, worker: str) -> Reply:
+    return Reply(value.error if isinstance(value, RemoteFailure) else value, started, ended, worker)
 
 
 def evaluate_timed(fun: Callable[[Any], Any], limit: float | None, x: Any) -> Reply:
@@ -96,9 +131,7 @@ def evaluate_timed(fun: Callable[[Any], Any], limit: float | None, x: Any) -> Re
     seconds = time.monotonic() - clock
     if limit is not None and seconds > limit:
         value = timeout_error(limit)
-    return Reply(
-        RemoteFailure(value) if isinstance(value, Exception) else value, started, started + seconds, _worker_name()
-    )
+    return Reply(value, started, started + seconds, _worker_name())
 
 
 def _worker_name() -> str:
@@ -114,12 +147,6 @@ def _worker_name() -> str:
 def process_name(pid: int) -> str:
     """Return the name of a process as it is recorded."""
     return f"pid {pid}@{socket.gethostname()}"
-
-
-def outcome_of(id: int, reply: Reply) -> Outcome:
-    """Return the outcome of the candidate `id` that a reply contains."""
-    value = reply.value.error if isinstance(reply.value, RemoteFailure) else reply.value
-    return Outcome(id, value, reply.started, reply.ended, reply.worker)
 
 
 def timeout_error(limit: float) -> TimeoutError:

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
-from .evaluation import Outcome, Reply, outcome_of, timeout_error
+from .evaluation import Outcome, Reply, timeout_error
 from .maps import UNLIMITED
 from .processes import POLL_INTERVAL, pickled
 
@@ -46,9 +46,10 @@ class Futures:
         self._broken: Exception | None = None
         self.exit = ExitStack()
 
-    def submit(self, id: int, x: Any) -> None:
-        self._pending.add(id)
-        self._waiting[id] = x
+    def submit(self, candidates: Iterable[tuple[int, Any]]) -> None:
+        for id, x in candidates:
+            self._pending.add(id)
+            self._waiting[id] = x
         self._feed()
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
@@ -126,7 +127,7 @@ class Futures:
             self._pending.remove(id)
             self._suspects.pop(id, None)
             failed = error and Outcome(id, error, started, started + time.monotonic() - clock, "unknown")
-            yield failed or outcome_of(id, future.result())
+            yield failed or Outcome(id, *future.result())
         else:
             raise error
 

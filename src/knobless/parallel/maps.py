@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Self
 
-from .evaluation import Outcome, Reply, outcome_of
+from .evaluation import Outcome, Reply
 
 UNLIMITED = 1_000_000  # the capacity of workers whose number is not known
 
@@ -23,8 +23,8 @@ class Map:
         self._results: Iterator[Any] = iter(())
         self._pending: set[int] = set()  # candidates whose results are still to come from `_results`
 
-    def submit(self, id: int, x: Any) -> None:
-        self._waiting[id] = x
+    def submit(self, candidates: Iterable[tuple[int, Any]]) -> None:
+        self._waiting.update(candidates)
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         if timeout is not None and timeout <= 0:  # what has arrived was returned before
@@ -59,7 +59,7 @@ class Map:
             case (int(id), Reply() as reply):
                 if id in self._pending:
                     self._pending.remove(id)
-                    yield outcome_of(id, reply)
+                    yield Outcome(id, *reply)
             case other:
                 raise TypeError(f"workers: expected a callable like map, got {self._map!r}, which returned {other!r}")
 

@@ -31,15 +31,13 @@ class Pool(Protocol):
     def capacity(self) -> int:
         """The number of evaluations that can run at once, as far as is known."""
 
-    def submit(self, id: int, x: Any) -> None:
-        """Submit one evaluation.
+    def submit(self, candidates: Iterable[tuple[int, Any]]) -> None:
+        """Submit evaluations.
 
         Parameters
         ----------
-        id : int
-            The number of the candidate, which its outcome has as well.
-        x : object
-            The point.
+        candidates : iterable of (int, object)
+            The number of each candidate, which its outcome has as well, and its point.
         """
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:

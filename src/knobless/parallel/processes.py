@@ -26,7 +26,6 @@ from .evaluation import (
     Reply,
     WorkerLostError,
     evaluate_timed,
-    outcome_of,
     process_name,
     timeout_error,
 )
@@ -177,9 +176,10 @@ class Processes:
         self._failed_starts = MAX_TRIES - 1  # in a row; if the first process fails, the program is wrong
         self._broken: Exception | None = None
 
-    def submit(self, id: int, x: Any) -> None:
-        self._waiting.append(_Task(id, pickled("x", x)))
-        self._pending.add(id)
+    def submit(self, candidates: Iterable[tuple[int, Any]]) -> None:
+        for id, x in candidates:
+            self._waiting.append(_Task(id, pickled("x", x)))
+            self._pending.add(id)
         self._feed()
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
@@ -245,7 +245,7 @@ class Processes:
                     worker.task = None
                     if number in self._pending:
                         self._pending.remove(number)
-                        yield outcome_of(number, reply)
+                        yield Outcome(number, *reply)
             case RemoteFailure(error=error):
                 self._broken = TypeError(
                     f"fun: expected something that a new process can load, got {error!r}. {PICKLING_HELP}"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from knobless._checks import objective_value
 from knobless.core.types import Array, Points
+from knobless.parallel.evaluation import objective_value
 from knobless.space.space import Space
 
 RETURNED_NAN = "the objective returned NaN"

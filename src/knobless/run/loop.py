@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from knobless._checks import count, positive_real, real
+from knobless.parallel.evaluation import Outcome
 
 from .candidates import Batch
 from .iteration import Info
@@ -20,7 +22,7 @@ from .optimizer import Optimizer
 from .progress import Bar
 from .recording import Recording, Value
 from .result import MESSAGES, History, Result, Status
-from .sources import Source
+from .sources import Source, Values
 
 if TYPE_CHECKING:
     from knobless.fast import Run
@@ -67,33 +69,31 @@ class Loop:
         self.stopped = False  # by the callback
         self.first_id: int | None = None  # the first evaluation of a run
         self.arrived: dict[int, Value] = {}  # values of this iteration that may precede those of earlier candidates
+        self.target = rules.target
         opt.on_iteration = self._report
 
     @property
     def reached(self) -> bool:
         return self.opt.lowest_fun <= self.rules.target
 
-    @property
-    def target(self) -> float:
-        return self.rules.target
-
     def run(self) -> Status:
         """Iterate until a stopping rule applies; return which."""
         engine: Run | None = None
+        run = self.opt.run
         status = Status.TARGET if self.reached else None
         try:
             while status is None:
                 # The first iteration is never compiled: it evaluates x0 and shows what is wrong with the objective.
-                if self.compiled is None or self.opt.nit == 0:
+                if self.compiled is None or run.nit == 0:
                     status = self._iterate()
                 else:
                     engine = engine or self.compiled(self.improved_at)
                     status = self._iterate_compiled(engine)
-                if self.opt.failures == self.opt.nfev >= MAX_FAILURES:
+                if run.failures == run.nfev >= MAX_FAILURES:
                     status = Status.FAILED
                 if self.stopped:
                     status = Status.TARGET if self.reached else Status.CALLBACK
-                self._show(self.opt.nfev)
+                self._show(run.nfev)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         if engine is not None:
@@ -102,14 +102,16 @@ class Loop:
 
     def _iterate(self) -> Status | None:
         """Run one iteration, or as much of it as the budget allows."""
-        opt = self.opt
-        candidates = opt.ask()[: self.rules.budget - opt.nfev]
-        if not len(candidates):
+        opt, run = self.opt, self.opt.run
+        candidates, left = opt.ask(), self.rules.budget - run.nfev
+        if len(candidates.ids) > left:
+            candidates = candidates[:left]
+        if not candidates.ids:
             if self.journal is not None:
                 self.journal.exhausted()
             return Status.EXHAUSTED if opt.complete else Status.CONVERGED
         status = self._evaluate(candidates)
-        return Status.BUDGET if status is None and opt.nfev >= self.rules.budget else status
+        return Status.BUDGET if status is None and run.nfev >= self.rules.budget else status
 
     def _iterate_compiled(self, engine: Run) -> Status | None:
         """Run compiled iterations, as many as the history has one row for, or one if there is a callback."""
@@ -123,12 +125,13 @@ class Loop:
 
     def _evaluate(self, candidates: Batch) -> Status | None:
         """Evaluate candidates and tell their values; those that have arrived are told whatever ends the run."""
-        nfev, best, target, stall = self.opt.nfev, self.opt.lowest_fun, self.rules.target, self.rules.stall
+        run, target, stall = self.opt.run, self.rules.target, self.rules.stall
+        nfev, best = run.nfev, run.lowest_fun
         values: list[Value] = []
         status = None
         evaluations = self._begin(candidates)
         try:
-            for value in evaluations:
+            for value in chain.from_iterable(evaluations):
                 values.append(value)
                 if self.bar is not None:
                     self._show(nfev + len(values))
@@ -143,57 +146,55 @@ class Loop:
         finally:
             evaluations.close()
             if values:
-                self.opt.tell(candidates[: len(values)], values)
-            if status is None and len(values) < len(candidates) and self.arrived:
-                rest = [i for i in range(len(values), len(candidates)) if candidates.ids[i] in self.arrived]
+                self.opt.tell(candidates if len(values) == len(candidates.ids) else candidates[: len(values)], values)
+            if status is None and len(values) < len(candidates.ids) and self.arrived:
+                rest = [i for i in range(len(values), len(candidates.ids)) if candidates.ids[i] in self.arrived]
                 self.opt.tell(candidates.take(rest), [self.arrived[candidates.ids[i]] for i in rest])
         return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)
 
-    def _begin(self, candidates: Batch) -> Generator[Value, None, None]:
+    def _begin(self, candidates: Batch) -> Values:
         """Return the values of candidates, in their order: those that the journal has, the others evaluated now."""
-        recalled = {} if self.journal is None else self.journal.recall(candidates.ids)
-        self.arrived = dict(recalled)
         ids = candidates.ids
+        recalled = self.journal.recall(ids) if self.journal is not None and self.journal.next_rows is not None else {}
+        self.arrived = dict(recalled)
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
-        if not len(missing):
-            return (recalled[id] for id in ids)
+        if not missing.ids:
+            return _at_once([recalled[id] for id in ids])
         if self.deadline == math.inf:
             self.deadline = time.monotonic() + self.rules.timeout
         if self.journal is not None:
             self.journal.expect(missing.ids)
         evaluated = self.source(missing, self)
-        if self.opt.nfev == 0 and ids[0] not in recalled:
+        if self.opt.run.nfev == 0 and ids[0] not in recalled:
             self.first_id = ids[0]
             evaluated = self._raising_first(evaluated)
         return _merged(ids, recalled, evaluated) if recalled else evaluated
 
-    def _raising_first(self, values: Generator[Value, None, None]) -> Generator[Value, None, None]:
+    def _raising_first(self, values: Values) -> Values:
         """Raise the error of the first evaluation: a mistake in the program should not cost the budget."""
         with closing(values):
-            for value in values:
-                if isinstance(value, Exception):
+            for first in values:
+                if isinstance(first[0], Exception):
                     values.close()
                     self.arrived.clear()
                     if self.journal is not None:
                         self.journal.forget()
-                    raise value
-                yield value
+                    raise first[0]
+                yield first
                 yield from values
 
     @property
     def recording(self) -> bool:
+        """Whether there is a journal."""
         return self.journal is not None
 
-    def record(
-        self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float, worker: str | None = None
-    ) -> None:
-        """Record values in the journal; not the error of the first evaluation, which is raised."""
-        if self.journal is None or (ids[0] == self.first_id and isinstance(values[0], Exception)):
-            return
-        if worker is None:
-            self.journal.record_all(ids, values, started, ended)
-        else:
-            self.journal.record(ids[0], values[0], started, ended, worker)
+    def record(self, outcomes: Sequence[Outcome]) -> None:
+        """Record outcomes in the journal; not the error of the first evaluation, which is raised."""
+        if self.journal is not None:
+            first = self.first_id
+            self.journal.record(
+                [each for each in outcomes if each.id != first or not isinstance(each.value, Exception)]
+            )
 
     def _report(self) -> None:
         """Add a row to the history and call the callback, which may stop the run."""
@@ -211,7 +212,8 @@ class Loop:
             self.bar.show(nfev, self.sign * self.opt.lowest_fun, self.opt.lam, self.opt.failures)
 
     def _info(self) -> Info:
-        return self.opt.info._replace(best=self.sign * self.opt.lowest_fun)
+        info = self.opt.run.info
+        return info._replace(best=self.sign * info.best)
 
     def result(self, status: Status) -> Result:
         """Return the result of the run."""
@@ -241,13 +243,17 @@ class Loop:
         )
 
 
-def _merged(
-    ids: Sequence[int], recalled: Mapping[int, Value], evaluated: Generator[Value, None, None]
-) -> Generator[Value, None, None]:
+def _at_once(values: Sequence[Value]) -> Values:
+    """Yield values that are known."""
+    yield values
+
+
+def _merged(ids: Sequence[int], recalled: Mapping[int, Value], evaluated: Values) -> Values:
     """Yield recalled and evaluated values in the order of their candidates."""
     with closing(evaluated):
+        values = chain.from_iterable(evaluated)
         for id in ids:
-            value = recalled[id] if id in recalled else next(evaluated, None)
+            value = recalled[id] if id in recalled else next(values, None)
             if value is None:  # the time is up
                 return
-            yield value
+            yield (value,)

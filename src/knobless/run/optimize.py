@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from knobless._checks import boolean, objective_value
+from knobless._checks import boolean
 from knobless.core.types import Points
+from knobless.parallel.evaluation import objective_value
 
 from .iteration import Info
 from .loop import Loop, StoppingRules

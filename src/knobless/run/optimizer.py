@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from knobless._checks import boolean, objective_value, positive_int
+from knobless._checks import boolean, positive_int
 from knobless.core.algorithm import Algorithm
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.rng import Stream
@@ -17,6 +17,7 @@ from knobless.core.types import Array, Points
 from knobless.journal.events import CANCELLED, TOLD, JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.records import Record, read
+from knobless.parallel.evaluation import objective_value
 from knobless.recipes import recommended
 from knobless.space.codec import space_data
 from knobless.space.space import Space

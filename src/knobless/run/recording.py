@@ -24,6 +24,7 @@ from knobless.core.types import Array, Points
 from knobless.journal.events import ADDED, TOLD, Event, Journal, JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.sqlite import Writer
+from knobless.parallel.evaluation import Outcome
 
 from .candidates import Failure, traceback_of
 from .run_state import RunState, check_batch
@@ -82,7 +83,7 @@ class Recording:
 
     def __init__(self, journal: Any, run: RunState, identity: Identity, adopt: bool) -> None:
         self._run, self._sign = run, identity.sign
-        self._family = run.space.family
+        self._family, self._width = run.space.family, run.space.family.width
         self._places: dict[int, tuple[int, int, int, bytes, int, int]] = {}
         self._here = f"pid {os.getpid()}@{socket.gethostname()}"
         journal = Journal.of(journal)
@@ -95,7 +96,7 @@ class Recording:
             writer.close()
             raise
         self._rows: Iterator[Rows] = read_rows(writer.events(), self._family, self._sign)
-        self._next: Rows | None = None
+        self.next_rows: Rows | None = None  # to be recalled next; None at the end of the journal
 
     def _begin(self, writer: Writer, identity: Identity, adopt: bool) -> None:
         if "identity" not in writer.header:
@@ -135,8 +136,8 @@ class Recording:
         """Return the points known when the run began: those recorded, or those given, which are then recorded."""
         fresh = not self._advance()
         found: Rows | None = None
-        if self._next is not None and self._next[:2] == (0, ADDED):
-            found = self._next
+        if self.next_rows is not None and self.next_rows[:2] == (0, ADDED):
+            found = self.next_rows
             self._advance()
         recorded = [] if found is None else list(zip(found.codes, found.f.tolist(), strict=True))
         if not given:
@@ -151,12 +152,12 @@ class Recording:
 
     def recall(self, ids: Sequence[int]) -> dict[int, Value]:
         """Return the recorded values of these candidates, by their ids."""
-        rows = self._next
+        rows = self.next_rows
         if rows is None or rows[:2] != (self._run.drawn, TOLD):
             return {}
         with self.explained():
             self._run.confirm(rows.ids, rows.codes)
-            self._next = next(self._rows, None)
+            self.next_rows = next(self._rows, None)
         values: dict[int, Value] = dict(zip(rows.ids, rows.f.tolist(), strict=True))
         if len(values) < len(rows.ids):
             raise JournalError(f"{self._writer.path}: cannot resume: duplicate candidate in journal")
@@ -165,8 +166,8 @@ class Recording:
 
     def _advance(self) -> bool:
         with self.explained():
-            self._next = next(self._rows, None)
-        return self._next is not None
+            self.next_rows = next(self._rows, None)
+        return self.next_rows is not None
 
     def _mismatch(self, what: str) -> JournalError:
         return JournalError(f"{self._writer.path}: journal does not match this run: {what}")
@@ -175,25 +176,26 @@ class Recording:
 
     def expect(self, ids: Sequence[int], fate: int = TOLD) -> None:
         """Prepare rows for pending candidates, whose values are recorded next."""
-        if self._next is not None:
+        if self.next_rows is not None:
             raise JournalError(
-                f"{self._writer.path}: cannot resume: candidate {self._next.ids[0]} is not one that `minimize` would "
-                "evaluate here, or rows before it are missing"
+                f"{self._writer.path}: cannot resume: candidate {self.next_rows.ids[0]} is not one that `minimize` "
+                "would evaluate here, or rows before it are missing"
             )
         run = self._run
-        drawn, packed, width = run.drawn, self._family.pack(run.codes_of(ids)), self._family.width
+        drawn, points, places = run.located(ids)
+        packed, width = self._family.pack(points), self._width
         codes = [packed[i : i + width] for i in range(0, len(packed), width)]
-        places = zip(ids, codes, run.places_of(ids), strict=True)
-        self._places = {id: (drawn, fate, id, code, *place) for id, code, place in places}
+        rows = zip(ids, codes, places, strict=True)
+        self._places = {id: (drawn, fate, id, code, *place) for id, code, place in rows}
 
-    def record(self, id: int, value: Value, started: float, ended: float, worker: str | None = None) -> None:
-        """Commit a value as soon as it is known."""
-        self._writer.append([self._row(id, value, started, ended, worker or self._here)])
-
-    def record_all(self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float) -> None:
-        """Commit values that became known together."""
-        each = zip(ids, values, strict=True)
-        self._writer.append([self._row(id, value, started, ended, self._here) for id, value in each])
+    def record(self, outcomes: Iterable[Outcome]) -> None:
+        """Commit values that became known together, as soon as they are known."""
+        self._writer.append(
+            [
+                self._row(id, value, started, ended, worker or self._here)
+                for id, value, started, ended, worker in outcomes
+            ]
+        )
 
     def told(self, ids: Sequence[int], fate: int, f: Array, failures: Mapping[int, str]) -> None:
         """Commit what became of candidates of which the times are not known."""

@@ -164,10 +164,11 @@ class RunState:
         first = self.iteration.first
         return self.late[id].code if id < first else self.iteration.codes[id - first]
 
-    def places_of(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Return iteration and index of pending candidates."""
+    def located(self, ids: Sequence[int]) -> tuple[int, Points, list[tuple[int, int]]]:
+        """Return the number of candidates drawn, and of pending ones the points and (iteration, index)."""
         first, nit = self.iteration.first, self.nit
-        return [(nit, id - first) if id >= first else self.late[id][:2] for id in ids]
+        places = [(nit, id - first) if id >= first else self.late[id][:2] for id in ids]
+        return self.drawn, self.codes_of(ids), places
 
     # Drawing.
 

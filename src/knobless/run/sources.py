@@ -1,7 +1,8 @@
 """Where a run gets its values from: evaluations one by one, all in one call, or in a pool of workers.
 
-A source is a generator function over the candidates of an iteration. It records each value when the evaluation ends,
-and yields the values in the order of the candidates, negated if the run maximizes. It ends early when the time is up.
+A source is a generator function over the candidates of an iteration. It records values when their evaluations end, and
+yields them in the order of the candidates, as many as have arrived, negated if the run maximizes. It ends early when
+the time is up.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from knobless._checks import boolean, objective_value, objective_values
-from knobless.parallel.evaluation import evaluate
+from knobless._checks import boolean
+from knobless.parallel.evaluation import Outcome, evaluate, objective_value, objective_values
 
-from .candidates import Batch
+from .candidates import Batch, Candidate
 from .recording import Value
 
 if TYPE_CHECKING:
@@ -30,23 +31,20 @@ class Context(Protocol):
 
     sign: float
     deadline: float  # by time.monotonic()
+    target: float  # NaN if there is none
     arrived: dict[int, Value]  # values that are known before they can be yielded
-
-    @property
-    def target(self) -> float:
-        """The target, or NaN."""
 
     @property
     def recording(self) -> bool:
         """Whether there is a journal."""
 
-    def record(
-        self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float, worker: str | None = None
-    ) -> None:
-        """Record values in the journal."""
+    def record(self, outcomes: Sequence[Outcome]) -> None:
+        """Record outcomes in the journal."""
 
 
-Source = Callable[[Batch, Context], Generator[Value, None, None]]
+Values = Generator[Sequence[Value], None, None]  # in the order of the candidates, several at once
+Source = Callable[[Batch, Context], Values]
+HERE = ""  # the worker of an evaluation in this process
 
 
 class EvaluatedObjective(NamedTuple):
@@ -82,7 +80,7 @@ class EvaluatedObjective(NamedTuple):
         return partial(_in_pool, resources.enter_context(pool.pool_of(self.workers, self.fun, self.evaluation_timeout)))
 
 
-def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> Generator[Value, None, None]:
+def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> Values:
     """Evaluate serially."""
     maximizing, recording, deadline = run.sign < 0, run.recording, run.deadline
     started = clock = 0.0
@@ -94,13 +92,13 @@ def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> G
         if maximizing:
             value = _negated(value)
         if recording:
-            run.record((id,), (value,), started, started + now - clock)
-        yield value
+            run.record((Outcome(id, value, started, started + now - clock, HERE),))
+        yield (value,)
         if now >= deadline:
             return
 
 
-def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> Generator[Value, None, None]:
+def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> Values:
     """Evaluate all candidates in one call of a vectorized objective."""
     started, clock = time.time(), time.monotonic()
     found = evaluate(fun, candidates.x, partial(objective_values, n=len(candidates)))
@@ -108,37 +106,49 @@ def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> 
     if run.sign < 0:
         values = [_negated(value) for value in values]
     if run.recording:
-        run.record(candidates.ids, values, started, started + time.monotonic() - clock)
-    yield from values
+        ended = started + time.monotonic() - clock
+        run.record([Outcome(id, value, started, ended, HERE) for id, value in zip(candidates.ids, values, strict=True)])
+    yield values
 
 
-def _in_pool(pool: Pool, candidates: Batch, run: Context) -> Generator[Value, None, None]:
+def _in_pool(pool: Pool, candidates: Batch, run: Context) -> Values:
     """Evaluate as many candidates at once as the pool takes."""
     waiting, pending = deque(candidates), set[int]()
+    ids, arrived = candidates.ids, run.arrived
     last = math.inf  # the first candidate that reaches the target: later ones are not begun
 
     def receive(timeout: float | None) -> None:
         nonlocal last
-        for id, value, started, ended, worker in pool.wait(timeout):
+        outcomes = pool.wait(timeout)
+        if run.sign < 0:
+            outcomes = [each._replace(value=_negated(each.value)) for each in outcomes]
+        for id, value, *_ in outcomes:
             pending.discard(id)
-            value = _negated(value) if run.sign < 0 else value
-            run.arrived[id] = value
-            run.record((id,), (value,), started, ended, worker)
+            arrived[id] = value
             if isinstance(value, float) and value <= run.target:
                 last = min(last, id)
+        run.record(outcomes)
 
     try:
-        for id in candidates.ids:
-            while id not in run.arrived:
-                while waiting and len(pending) < pool.capacity and waiting[0].id < last and not _passed(run.deadline):
-                    candidate = waiting.popleft()
-                    pool.submit(candidate.id, candidate.x)
-                    pending.add(candidate.id)
-                if not pending:
-                    return
-                left = run.deadline - time.monotonic()
-                receive(left if 0.0 < left < math.inf and waiting else None)
-            yield run.arrived[id]
+        done = 0
+        while done < len(ids):
+            more = done
+            while more < len(ids) and ids[more] in arrived:
+                more += 1
+            if more > done:
+                yield [arrived[id] for id in ids[done:more]]
+                done = more
+                continue
+            begun: list[Candidate] = []
+            while waiting and len(pending) < pool.capacity and waiting[0].id < last and not _passed(run.deadline):
+                begun.append(waiting.popleft())
+                pending.add(begun[-1].id)
+            if begun:
+                pool.submit(begun)
+            if not pending:
+                return
+            left = run.deadline - time.monotonic()
+            receive(left if 0.0 < left < math.inf and waiting else None)
     finally:
         if pending:  # whatever has ended the iteration: values that have arrived are kept, the others are dropped
             with suppress(Exception):
