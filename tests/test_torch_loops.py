@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from knobless.torch import Search, train_epsilon, train_lambda  # noqa: E402
-from knobless.torch.search import uniforms  # noqa: E402
+from knobless.torch.search import tensor_uniforms  # noqa: E402
 
 SPACE = kl.Binary(8)
 OPTIMIZERS = {
@@ -58,7 +58,7 @@ class Sampler:
         self.state = self.algorithm.init()
 
     def sample(self):
-        u = uniforms(self.key, torch.tensor([self.drawn]), 1, 8)[0].numpy().astype(np.uint32)
+        u = tensor_uniforms(self.key, torch.tensor([self.drawn]), 1, 8)[0].numpy().astype(np.uint32)
         self.drawn += 1
         return torch.tensor(self.algorithm.family.draw(self.state.theta, u)[0])
 

@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip ins
 from torch import nn  # noqa: E402
 
 from knobless.torch import Search  # noqa: E402
-from knobless.torch.search import uniforms, weights  # noqa: E402
+from knobless.torch.search import tensor_uniforms, weights  # noqa: E402
 
 SPACES = {
     "bit": kl.Binary(1),
@@ -204,7 +204,7 @@ def test_the_transcription_gives_the_published_numbers():
 )
 def test_the_generator_is_splitmix64_by_counter(each, k, words):
     keys, drawn = zip(*each, strict=True)
-    u = uniforms(torch.tensor(keys), torch.tensor(drawn), k, words)
+    u = tensor_uniforms(torch.tensor(keys), torch.tensor(drawn), k, words)
     for trial, (key, start) in enumerate(each):
         half = (words + 1) // 2
         rows = [[splitmix64(key, (start + i) * half + j + 1) for j in range(half)] for i in range(k)]
@@ -248,7 +248,7 @@ def test_two_and_two_are_four(name):
 def test_what_is_asked_is_what_the_generator_says():
     search = Search(kl.Binary(5), trials=3, rng=1)
     search.ask(2)
-    u = uniforms(search.key, torch.full((3,), 2), 4, 5)
+    u = tensor_uniforms(search.key, torch.full((3,), 2), 4, 5)
     assert torch.equal(search.ask(4), search.draw(u))
     assert search.drawn.tolist() == [6, 6, 6]
 
@@ -256,7 +256,7 @@ def test_what_is_asked_is_what_the_generator_says():
 def test_uniforms_are_uniform_and_independent():
     keys = torch.tensor([1, 2, 3, 2**62])
     n = 20_000
-    u = uniforms(keys, torch.zeros(4, dtype=torch.int64), n, 3)
+    u = tensor_uniforms(keys, torch.zeros(4, dtype=torch.int64), n, 3)
     assert u.min() >= 0
     assert u.max() < 2**32
     bits = (u[..., None] >> torch.arange(32)) & 1

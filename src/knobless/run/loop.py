@@ -22,7 +22,7 @@ from .optimizer import Optimizer
 from .progress import Bar
 from .recording import Recording, Value
 from .result import MESSAGES, History, Result, Status
-from .sources import Source, Values
+from .sources import Source, ValueStream
 
 if TYPE_CHECKING:
     from knobless.fast import Run
@@ -31,7 +31,7 @@ MAX_FAILURES = 100  # a run ends after so many evaluations if every one of them 
 
 
 class StoppingRules(NamedTuple):
-    """When a run stops. Values are those of the optimizer, which minimizes."""
+    """When a run stops. ValueStream are those of the optimizer, which minimizes."""
 
     budget: int
     target: float  # NaN, which no value reaches, if there is none
@@ -152,7 +152,7 @@ class Loop:
                 self.opt.tell(candidates.take(rest), [self.arrived[candidates.ids[i]] for i in rest])
         return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)
 
-    def _begin(self, candidates: Batch) -> Values:
+    def _begin(self, candidates: Batch) -> ValueStream:
         """Return the values of candidates, in their order: those that the journal has, the others evaluated now."""
         ids = candidates.ids
         recalled = self.journal.recall(ids) if self.journal is not None and self.journal.next_rows is not None else {}
@@ -170,7 +170,7 @@ class Loop:
             evaluated = self._raising_first(evaluated)
         return _merged(ids, recalled, evaluated) if recalled else evaluated
 
-    def _raising_first(self, values: Values) -> Values:
+    def _raising_first(self, values: ValueStream) -> ValueStream:
         """Raise the error of the first evaluation: a mistake in the program should not cost the budget."""
         with closing(values):
             for first in values:
@@ -243,12 +243,12 @@ class Loop:
         )
 
 
-def _at_once(values: Sequence[Value]) -> Values:
+def _at_once(values: Sequence[Value]) -> ValueStream:
     """Yield values that are known."""
     yield values
 
 
-def _merged(ids: Sequence[int], recalled: Mapping[int, Value], evaluated: Values) -> Values:
+def _merged(ids: Sequence[int], recalled: Mapping[int, Value], evaluated: ValueStream) -> ValueStream:
     """Yield recalled and evaluated values in the order of their candidates."""
     with closing(evaluated):
         values = chain.from_iterable(evaluated)

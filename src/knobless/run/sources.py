@@ -42,9 +42,9 @@ class Context(Protocol):
         """Record outcomes in the journal."""
 
 
-Values = Generator[Sequence[Value], None, None]  # in the order of the candidates, several at once
-Source = Callable[[Batch, Context], Values]
-HERE = ""  # the worker of an evaluation in this process
+ValueStream = Generator[Sequence[Value], None, None]  # in the order of the candidates, several at once
+Source = Callable[[Batch, Context], ValueStream]
+THIS_PROCESS = ""  # the worker of an evaluation in this process
 
 
 class EvaluatedObjective(NamedTuple):
@@ -80,7 +80,7 @@ class EvaluatedObjective(NamedTuple):
         return partial(_in_pool, resources.enter_context(pool.pool_of(self.workers, self.fun, self.evaluation_timeout)))
 
 
-def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> Values:
+def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
     """Evaluate serially."""
     maximizing, recording, deadline = run.sign < 0, run.recording, run.deadline
     started = clock = 0.0
@@ -92,13 +92,13 @@ def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> V
         if maximizing:
             value = _negated(value)
         if recording:
-            run.record((Outcome(id, value, started, started + now - clock, HERE),))
+            run.record((Outcome(id, value, started, started + now - clock, THIS_PROCESS),))
         yield (value,)
         if now >= deadline:
             return
 
 
-def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> Values:
+def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
     """Evaluate all candidates in one call of a vectorized objective."""
     started, clock = time.time(), time.monotonic()
     found = evaluate(fun, candidates.x, partial(objective_values, n=len(candidates)))
@@ -107,11 +107,13 @@ def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> 
         values = [_negated(value) for value in values]
     if run.recording:
         ended = started + time.monotonic() - clock
-        run.record([Outcome(id, value, started, ended, HERE) for id, value in zip(candidates.ids, values, strict=True)])
+        run.record(
+            [Outcome(id, value, started, ended, THIS_PROCESS) for id, value in zip(candidates.ids, values, strict=True)]
+        )
     yield values
 
 
-def _in_pool(pool: Pool, candidates: Batch, run: Context) -> Values:
+def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
     """Evaluate as many candidates at once as the pool takes."""
     waiting, pending = deque(candidates), set[int]()
     ids, arrived = candidates.ids, run.arrived

@@ -153,7 +153,7 @@ class Search(nn.Module):
         torch.Tensor
             Architectures, shape (k, variables).
         """
-        u = uniforms(self.key, self.drawn, positive_int("k", k), self._words)
+        u = tensor_uniforms(self.key, self.drawn, positive_int("k", k), self._words)
         self.drawn += k
         return self._shaped(self.draw(u))
 
@@ -319,7 +319,7 @@ def most_samples(adaptation: Adaptation) -> int:
     raise TypeError(f"algorithm: expected one with a bound on λ, got {adaptation!r}")
 
 
-def uniforms(key: Tensor, drawn: Tensor, k: int, words: int) -> Tensor:
+def tensor_uniforms(key: Tensor, drawn: Tensor, k: int, words: int) -> Tensor:
     """Return the rows of `Stream.uniforms` that follow the `drawn` ones, [trials, k, words].
 
     64-bit integers wrap around in torch, as required; only a logical right shift is missing.

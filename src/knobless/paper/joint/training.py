@@ -20,7 +20,7 @@ from torch import Tensor
 from knobless.core.igo import IGO
 from knobless.space.variables import Binary
 from knobless.torch.data import Data
-from knobless.torch.search import Search, most_samples, uniforms
+from knobless.torch.search import Search, most_samples, tensor_uniforms
 
 from .networks import Factors, Network, Weights
 
@@ -167,7 +167,7 @@ class Training:
         passes = self.order[0].numel() // images
         for trial in range(len(self.keys)):
             key, drawn = self.keys[trial : trial + 1], torch.tensor([stretch * passes], device=self.device)
-            order = uniforms(key, drawn, passes, images)[0].argsort(dim=-1, stable=True)
+            order = tensor_uniforms(key, drawn, passes, images)[0].argsort(dim=-1, stable=True)
             self.order[trial] = order.view(self.length, -1)
         self._fresh = stretch
 
