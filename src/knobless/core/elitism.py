@@ -38,11 +38,22 @@ class Elite(NamedTuple):
         ----------
         family : Family
             Family of the points.
+
+        Returns
+        -------
+        Elite
+            An elite of no rows.
         """
         return cls(np.empty((0, family.variables), family.dtype), np.empty(0))
 
     def copy(self) -> Elite:
-        """Return a copy that shares no memory with this one."""
+        """Return a copy that shares no memory with this one.
+
+        Returns
+        -------
+        Elite
+            The copy.
+        """
         return Elite(self.x.copy(), self.f.copy())
 
 

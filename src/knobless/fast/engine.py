@@ -94,7 +94,18 @@ class Plan(NamedTuple):
 
 
 def plan_of(algorithm: Any) -> Plan | None:
-    """The plan of an algorithm that this engine can run; None for any other."""
+    """Return the plan of an algorithm that the engine can run.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The algorithm.
+
+    Returns
+    -------
+    Plan or None
+        None if it cannot be compiled.
+    """
     if not (isinstance(algorithm, IGO) and isinstance(algorithm.family, Bernoulli)):
         return None
     match algorithm.preference:
