@@ -75,7 +75,7 @@ class Algorithm(Protocol):
         Returns
         -------
         state
-            The state, a value of its own.
+            The initial state.
         """
 
     def lam(self, state: Any) -> int:

@@ -105,7 +105,7 @@ class LastBest:
 class BestSoFar:
     """Keep the best point of all iterations, the latest in case of ties, which crosses plateaus.
 
-    This is the greediest rule, and the fastest one where a single path leads to the optimum.
+    This is the greediest rule, and the fastest one if a single path leads to the optimum.
     """
 
     def __call__(self, elite: Elite, x: Points, f: Array) -> Elite:

@@ -324,7 +324,7 @@ class Trace:
 
 
 def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
-    """Where the best value so far changes."""
+    """Return the evaluations at which the best value changes."""
     f = np.where(np.isnan(values), math.inf, sign * values)
     running = np.minimum.accumulate(f) if len(f) else f
     better = np.flatnonzero(running < np.append(math.inf, running)[:-1])

@@ -94,7 +94,7 @@ class History(Sequence[Info]):
 
     @property
     def stride(self) -> int:
-        """Every so many iterations are kept."""
+        """Distance between two iterations that are kept."""
         return self._rows.stride
 
     def keeps(self, iteration: int) -> bool:
