@@ -1,11 +1,11 @@
-"""knobless: black boxes over discrete choices, optimized without a single knob.
+"""Black-box optimization over discrete and mixed search spaces, without strategy parameters.
 
     import knobless as kl
     result = kl.minimize(fun, kl.Binary(100), budget=2000)
 
-`minimize` and `Optimizer` are what most people need, with the variables of a `Space`. Below them lies the
-paper's loop as a value, `IGO`, made of a family, a preference and an adaptation, and the recipes that name
-its known forms. Beyond the paper, `P3` and `Portfolio` are algorithms behind the same protocol.
+`minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
+as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
+known forms. `P3` and `Portfolio` are further algorithms with the same protocol.
 """
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps

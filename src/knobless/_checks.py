@@ -62,7 +62,7 @@ def boolean(name: str, value: Any) -> bool:
 
 
 def probabilities(name: str, values: Any) -> NDArray[np.float64]:
-    """`values` as an array of floats; whether they are probabilities is for the caller to say."""
+    """Return `values` as an array of floats; the caller checks that they are probabilities."""
     try:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):

@@ -483,7 +483,7 @@ class Fold:
         return self._sign * np.array([math.nan if value is None else value for value in values])
 
     def _point(self, joint: Joint, state: State, index: int, key: int) -> Points:
-        """The point that an optimizer of this seed would draw as the one of this index."""
+        """Return the point that an optimizer of this seed would draw at this index."""
         words = (joint.algorithm.family.words + 1) // 2  # a point takes whole 64-bit words
         return joint.algorithm.ask(state, Stream(key, index * words), 1)[0]
 

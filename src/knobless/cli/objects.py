@@ -35,7 +35,7 @@ def import_object(name: str) -> Any:
 
 
 def is_local(name: str) -> bool:
-    """Whether importing the module of this name runs a file that lies in the current folder, and no other file.
+    """Return whether importing the module of this name runs only a file that lies in the current folder.
 
     Modules of packages are not local: a subfolder may have been unpacked from an untrusted archive, and importing a
     module of a package runs the package first. Nothing is imported to find out, and `sys.path` stays as it is.

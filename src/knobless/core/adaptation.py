@@ -38,10 +38,32 @@ class Adaptation(Protocol):
     """Protocol of adaptations."""
 
     def start(self, zero: Array) -> Signal:
-        """Return the initial signal (line 1); `zero` is a whitened gradient of length zero."""
+        """Return the initial signal (line 1).
+
+        Parameters
+        ----------
+        zero : array
+            A whitened gradient of length zero.
+
+        Returns
+        -------
+        Signal
+            The signal before the first step.
+        """
 
     def spend_at(self, signal: Signal) -> tuple[int, float]:
-        """Return the current λ and ε."""
+        """Return the current λ and ε.
+
+        Parameters
+        ----------
+        signal : Signal
+            The current signal.
+
+        Returns
+        -------
+        tuple of int and float
+            The sample size and the step length.
+        """
 
     def step(self, signal: Signal, z: Array, noise: float) -> tuple[float, Signal]:
         """Return ε of this step and the next signal (lines 12 to 15).
@@ -55,10 +77,26 @@ class Adaptation(Protocol):
         noise : float
             Root of the expected squared length of `z` for uninformative values. If it is 0, no sample has a weight,
             and the signal must be returned unchanged.
+
+        Returns
+        -------
+        tuple of float and Signal
+            The step length and the next signal.
         """
 
     def at_least(self, lam: int) -> Self:
-        """Return the same adaptation with λ of at least `lam`."""
+        """Return the same adaptation with λ of at least `lam`.
+
+        Parameters
+        ----------
+        lam : int
+            Lower bound of the sample size.
+
+        Returns
+        -------
+        Adaptation
+            A new value; the adaptation is not modified.
+        """
 
 
 @dataclass(frozen=True)
@@ -94,12 +132,38 @@ class Fixed:
 
 
 def samples(lam_r: float, lam_min: int) -> tuple[int, float]:
-    """Return λ and the factor of ε of PBIL-λ: λ_r samples per iteration, full steps."""
+    """Return λ and the factor of ε of PBIL-λ: λ_r samples per iteration, full steps.
+
+    Parameters
+    ----------
+    lam_r : float
+        Real-valued sample size.
+    lam_min : int
+        Lower bound of the sample size.
+
+    Returns
+    -------
+    tuple of int and float
+        λ and the factor of ε.
+    """
     return round(lam_r), 1.0
 
 
 def steps(lam_r: float, lam_min: int) -> tuple[int, float]:
-    """Return λ and the factor of ε of PBIL-ε: λ_min samples per iteration, ε and β times λ_min/λ_r."""
+    """Return λ and the factor of ε of PBIL-ε: λ_min samples per iteration, ε and β times λ_min/λ_r.
+
+    Parameters
+    ----------
+    lam_r : float
+        Real-valued sample size.
+    lam_min : int
+        Lower bound of the sample size.
+
+    Returns
+    -------
+    tuple of int and float
+        λ and the factor of ε.
+    """
     return lam_min, lam_min / lam_r
 
 

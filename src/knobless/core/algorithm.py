@@ -71,10 +71,26 @@ class Algorithm(Protocol):
             Initial parameters of the family; those of `family.initial()` by default.
         x0 : array, optional
             Point to start from.
+
+        Returns
+        -------
+        state
+            The initial state.
         """
 
     def lam(self, state: Any) -> int:
-        """Return the number of points of the current iteration."""
+        """Return the number of points of the current iteration.
+
+        Parameters
+        ----------
+        state
+            State of the algorithm.
+
+        Returns
+        -------
+        int
+            Number of points, at least 1.
+        """
 
     def ask(self, state: Any, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """Return points of the current iteration.
@@ -89,6 +105,11 @@ class Algorithm(Protocol):
             Number of points; all of the iteration by default. Points from index λ on do not enter the update.
         start : int
             Index of the first point within the iteration.
+
+        Returns
+        -------
+        array of shape (size, variables)
+            The points, one per row.
         """
 
     def tell(self, state: Any, x: Points, f: Array) -> Any:
@@ -102,13 +123,40 @@ class Algorithm(Protocol):
             Points of the iteration in their order, without the cancelled ones; possibly none.
         f : array of shape (m,)
             Their objective values; NaN for a failed evaluation.
+
+        Returns
+        -------
+        state
+            The next state; it may share memory with the given one.
         """
 
     def info(self, state: Any) -> AlgorithmInfo:
-        """Return what can be observed of the state."""
+        """Return what can be observed of the state.
+
+        Parameters
+        ----------
+        state
+            State of the algorithm.
+
+        Returns
+        -------
+        AlgorithmInfo
+            θ, λ and what else the algorithm defines.
+        """
 
     def at_least(self, lam: int) -> Self:
-        """Return the same algorithm with at least `lam` points per iteration."""
+        """Return the same algorithm with at least `lam` points per iteration.
+
+        Parameters
+        ----------
+        lam : int
+            Number of points that can be evaluated at once.
+
+        Returns
+        -------
+        Algorithm
+            A new value; the algorithm is not modified.
+        """
 
 
 @runtime_checkable
@@ -126,7 +174,23 @@ class Member(Algorithm, Protocol):
             The point; must not be modified.
         f : float
             Its objective value.
+
+        Returns
+        -------
+        state
+            The next state.
         """
 
     def can_yield(self, state: Any) -> bool:
-        """Return whether the turn may pass to another member now."""
+        """Return whether the turn may pass to another member now.
+
+        Parameters
+        ----------
+        state
+            State of the algorithm.
+
+        Returns
+        -------
+        bool
+            False while the algorithm needs the next evaluations itself.
+        """

@@ -38,11 +38,22 @@ class Elite(NamedTuple):
         ----------
         family : Family
             Family of the points.
+
+        Returns
+        -------
+        Elite
+            An elite of no rows.
         """
         return cls(np.empty((0, family.variables), family.dtype), np.empty(0))
 
     def copy(self) -> Elite:
-        """Return a copy that shares no memory with this one."""
+        """Return a copy that shares no memory with this one.
+
+        Returns
+        -------
+        Elite
+            The copy.
+        """
         return Elite(self.x.copy(), self.f.copy())
 
 
@@ -94,7 +105,7 @@ class LastBest:
 class BestSoFar:
     """Keep the best point of all iterations, the latest in case of ties, which crosses plateaus.
 
-    This is the greediest rule, and the fastest one where a single path leads to the optimum.
+    This is the greediest rule, and the fastest one if a single path leads to the optimum.
     """
 
     def __call__(self, elite: Elite, x: Points, f: Array) -> Elite:

@@ -82,43 +82,198 @@ class Family(Protocol):
         """Number of bytes of a packed point."""
 
     def within(self, total: int) -> Self:
-        """Return the same family with the margins of a problem of `total` variables."""
+        """Return the same family with the margins of a problem of `total` variables.
+
+        Parameters
+        ----------
+        total : int
+            Number of variables of the whole problem.
+
+        Returns
+        -------
+        Family
+            A new value.
+        """
 
     def initial(self) -> Array:
-        """Return the initial θ: the least informative one, or the prior if one is given."""
+        """Return the initial θ: the least informative one, or the prior if one is given.
+
+        Returns
+        -------
+        array
+            The parameters, within the margins.
+        """
 
     def draw(self, theta: Array, u: Words) -> Points:
-        """Return the points under θ for the 32-bit uniforms `u`, one row per point."""
+        """Return the points under θ for given uniforms.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+        u : array of uint32 of shape (m, words)
+            Uniform 32-bit integers, one row per point.
+
+        Returns
+        -------
+        array of shape (m, variables)
+            The points, one per row.
+        """
 
     def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        """Return `size` independent points from P_θ; a NumPy generator gives the key of a stream."""
+        """Return independent points from P_θ.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+        size : int
+            Number of points.
+        rng : Stream or numpy.random.Generator
+            Source of random numbers; a generator gives the key of a stream.
+
+        Returns
+        -------
+        array of shape (size, variables)
+            The points, one per row.
+        """
 
     def statistics(self, x: Points) -> NDArray[Any]:
-        """Return the sufficient statistics T(x), one row per point."""
+        """Return the sufficient statistics T(x), one row per point.
+
+        Parameters
+        ----------
+        x : array of shape (m, variables)
+            Points, one per row.
+
+        Returns
+        -------
+        array of shape (m, parameters)
+            One row per point; possibly `x` itself.
+        """
 
     def whiten(self, theta: Array, v: Array) -> Array:
-        """Return G(θ)^½ v for a square root of the Fisher matrix, so that ‖whiten(θ, v)‖² = vᵀ G(θ) v."""
+        """Return G(θ)^½ v for a square root of the Fisher matrix, so that ‖whiten(θ, v)‖² = vᵀ G(θ) v.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+        v : array
+            A direction in the space of the parameters.
+
+        Returns
+        -------
+        array
+            A vector whose squared length is that of `v` in the Fisher metric.
+        """
 
     def move(self, theta: Array, step: Array) -> Array:
-        """Return θ + step, projected into the parameter space and the margins."""
+        """Return θ + step, projected into the parameter space and the margins.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+        step : array
+            The change of the parameters.
+
+        Returns
+        -------
+        array
+            A new array.
+        """
 
     def mode(self, theta: Array) -> Points:
-        """Return the most probable point, an array of shape (variables,)."""
+        """Return the most probable point.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+
+        Returns
+        -------
+        array of shape (variables,)
+            The point.
+        """
 
     def entropy(self, theta: Array) -> float:
-        """Return the entropy in nats; the differential one for numbers."""
+        """Return the entropy in nats; the differential one for numbers.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+
+        Returns
+        -------
+        float
+            The entropy.
+        """
 
     def marginal(self, theta: Array, i: int) -> Discrete | Normal:
-        """Return the marginal distribution of column `i`."""
+        """Return the marginal distribution of column `i`.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+        i : int
+            Column of a point.
+
+        Returns
+        -------
+        Discrete or Normal
+            The distribution of one variable.
+        """
 
     def parameters(self, i: int) -> range:
-        """Return the indices of the parameters of column `i` in θ."""
+        """Return the indices of the parameters of column `i` in θ.
+
+        Parameters
+        ----------
+        i : int
+            Column of a point.
+
+        Returns
+        -------
+        range
+            The indices.
+        """
 
     def pack(self, x: Points) -> bytes:
-        """Return the points as bytes, `width` per point, the same on every machine."""
+        """Return the points as bytes, `width` per point, the same on every machine.
+
+        Parameters
+        ----------
+        x : array of shape (m, variables)
+            Points, one per row.
+
+        Returns
+        -------
+        bytes
+            `width` bytes per point.
+        """
 
     def unpack(self, data: bytes) -> Points:
-        """Return the points packed by `pack`; raise ValueError for other data."""
+        """Return the points packed by `pack`.
+
+        Parameters
+        ----------
+        data : bytes
+            Packed points, possibly from an untrusted file.
+
+        Returns
+        -------
+        array of shape (m, variables)
+            The points, one per row.
+
+        Raises
+        ------
+        ValueError
+            If `data` is not a sequence of packed points.
+        """
 
 
 def threshold(p: Array) -> Words:

@@ -40,7 +40,13 @@ class State(NamedTuple):
     elite: Elite
 
     def copy(self) -> State:
-        """Return a copy that shares no memory with this one."""
+        """Return a copy that shares no memory with this one.
+
+        Returns
+        -------
+        State
+            The copy.
+        """
         theta, (s, gamma, lam_r), elite = self
         return State(theta.copy(), Signal(s.copy(), gamma, lam_r), elite.copy())
 
@@ -81,6 +87,11 @@ class IGO:
             Initial parameters; those of the family by default.
         x0 : array, optional
             A point to start from: θ starts halfway to it.
+
+        Returns
+        -------
+        State
+            The initial state.
 
         Raises
         ------

@@ -65,6 +65,15 @@ class Objective:
     """A compiled objective function of binary points, with its data.
 
     It can be called from Python, for one point or rows of them.
+
+    Parameters
+    ----------
+    function : compiled function
+        Function of a point, `ints` and `reals`, compiled by numba.
+    ints, reals : array
+        Data of the function.
+    n : int, optional
+        Number of bits that the data require; any by default.
     """
 
     def __init__(
@@ -78,7 +87,18 @@ class Objective:
         self.n = n  # number of bits if the data require one; compiled code has no such check
 
     def check(self, n: int) -> None:
-        """Raise ValueError if it is not for n bits."""
+        """Check that the objective is defined for points of n bits.
+
+        Parameters
+        ----------
+        n : int
+            Number of bits.
+
+        Raises
+        ------
+        ValueError
+            If the objective requires another number of bits.
+        """
         if self.n is not None and n != self.n:
             raise ValueError(f"objective: expected {self.n} bits, got {n}")
 
@@ -196,14 +216,42 @@ def compiled(fun: Any) -> Objective | None:
 
 
 def of_kernel(n: int, name: str, ints: NDArray[np.int64], reals: Array) -> Objective:
-    """Return the kernel of this name with its data as an objective of n bits."""
+    """Return a kernel with its data as an objective.
+
+    Parameters
+    ----------
+    n : int
+        Number of bits.
+    name : str
+        Name of the kernel.
+    ints, reals : array
+        Data of the kernel.
+
+    Returns
+    -------
+    Objective
+        The compiled objective.
+    """
     return Objective(_kernel(name), ints, reals, n)
 
 
 def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | None:
-    """Return a function that continues an optimizer's run in compiled code, or None if it cannot be compiled.
+    """Return a function that continues an optimizer's run in compiled code.
 
-    Its argument is the number of evaluations at the last improvement.
+    Parameters
+    ----------
+    fun : object
+        The objective.
+    opt : Optimizer
+        The run so far, between two iterations.
+    sign : {1.0, -1.0}
+        -1.0 to maximize.
+
+    Returns
+    -------
+    callable or None
+        Takes the number of evaluations at the last improvement and returns a `Run`; None if the objective or the
+        algorithm cannot be compiled.
     """
     made = compiled(fun)
     if made is None or not isinstance(opt.space.sole, Binary) or members_of(opt.algorithm, opt.deterministic) is None:

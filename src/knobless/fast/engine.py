@@ -94,7 +94,18 @@ class Plan(NamedTuple):
 
 
 def plan_of(algorithm: Any) -> Plan | None:
-    """The plan of an algorithm that this engine can run; None for any other."""
+    """Return the plan of an algorithm that the engine can run.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The algorithm.
+
+    Returns
+    -------
+    Plan or None
+        None if it cannot be compiled.
+    """
     if not (isinstance(algorithm, IGO) and isinstance(algorithm.family, Bernoulli)):
         return None
     match algorithm.preference:
@@ -137,7 +148,7 @@ class LoopState(NamedTuple):
 
 
 def loop(plan: Plan, state: State, stream: Stream) -> LoopState:
-    """The loop where the core has this state."""
+    """Return the loop in a state of the core."""
     theta, (s, gamma, lam_r), elite = state
     n = len(theta)
     words = np.empty(min((n + 1) // 2, WORDS_AT_ONCE), dtype=np.uint64)
@@ -158,7 +169,7 @@ def loop(plan: Plan, state: State, stream: Stream) -> LoopState:
 
 
 def grown_loop(loop: LoopState) -> LoopState:
-    """The same with buffers for as many samples as it is about to draw."""
+    """Return the loop with buffers for the samples that it draws next."""
     rows = max(2 * len(loop.x), round(loop.scalars[LAM_R]), int(loop.plan.lam_min))
     return LoopState(*loop[:-4], *_buffers(rows, len(loop.theta)))
 
@@ -169,7 +180,7 @@ def _buffers(rows: int, n: int) -> tuple[NDArray[np.int8], Array, Array, NDArray
 
 
 def loop_state(loop: LoopState) -> State:
-    """As the core has it."""
+    """Return the state as that of the core."""
     gamma, lam_r, f = loop.scalars.tolist()
     m = int(f < math.inf)
     elite = Elite(np.tile(loop.kept, (m, 1)), np.full(m, f))
@@ -211,7 +222,7 @@ def _draw_long(x, t, key, count, words, u):
 
 @njit(error_model="numpy")
 def _cumulated(rank, lam, mu):
-    """Weights of the ranks before this one, in units of λ/μ; μ = 0 stands for quartiles."""
+    """Return the sum of the weights of the ranks before this one, in units of λ/μ; μ = 0 stands for quartiles."""
     if mu:
         return min(rank, mu)
     quarter = -(-lam // 4)
@@ -220,7 +231,7 @@ def _cumulated(rank, lam, mu):
 
 @njit(error_model="numpy")
 def _prefer(w, order, f, lam, mu):
-    """Lines 4-6, as `by_rank`; returns whether any two weights differ.
+    """Compute lines 4 to 6, as `by_rank`; return whether any two weights differ.
 
     The ranks of a few values are counted, each against all: that has no branches to mispredict. Many are sorted.
     """
@@ -258,7 +269,7 @@ def _add_row(gradient, x, w):
 
 @njit(error_model="numpy")
 def _learn(theta, s, gradient, total, kept, own, eps, beta, scale, margin):
-    """Lines 11 and 12: s with θ as it was, then θ; the elite moves θ by its `own` share, but not s."""
+    """Compute lines 12 and 11: s with the current θ, then θ; the elite moves θ by its `own` share, but not s."""
     top = 1.0 - margin
     for i in range(theta.size):
         p = theta[i]
@@ -290,7 +301,7 @@ def _squared(s):
 
 @njit(error_model="numpy")
 def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
-    """Lines 4 to 15: `IGO.tell`, except for the next elite."""
+    """Compute lines 4 to 15, as `IGO.tell`, except for the next elite."""
     mu, adaptive, on_samples, eps, alpha, lam_min, lam_max, margin, _ = plan
     ranked = lam
     if scalars[ELITE] < math.inf:

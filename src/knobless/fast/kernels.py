@@ -1,12 +1,12 @@
 """One evaluation of each problem as a plain loop that numba compiles: `kernel(x, ints, reals) -> float`.
 
 x is one point, a C-contiguous int8 array of zeros and ones; `ints` and `reals` are the data that the problem's
-`flat()` gives along with the kernel's name in `KERNELS`. The functions here are not compiled: whoever runs them
-decides how. They need the extra `fast`, and only what compiles them imports this module.
+`flat()` gives along with the kernel's name in `KERNELS`. The functions here are not compiled: their users
+compile them. They need the extra `fast`, and only modules that compile them import this one.
 
-What makes them fast, found by measuring: sums of bits run in 32 bits, which are vectorised (64 take twice as
+What makes them fast, found by measuring: sums of bits run in 32 bits, which are vectorized (64 take twice as
 long), and an index that was read from data is made unsigned, because numba lets a signed one count from the
-end and looks at its sign every time (five times as long for a formula).
+end and checks its sign every time (five times as long for a formula).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kernel = Callable[[Bits, Ints, Array], float]
 
 
 def _population(word: Any) -> Any:
-    """How many bits of a word are one, in the form that LLVM turns into one instruction."""
+    """Return how many bits of a word are one, in the form that LLVM turns into one instruction."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)

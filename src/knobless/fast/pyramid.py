@@ -71,24 +71,24 @@ class PyramidState(NamedTuple):
 
     counts: NDArray[np.int64]
     reals: Array
-    keys: NDArray[np.uint64]  # of the stream, and of x in the memory
+    keys: NDArray[np.uint64]  # of the stream, and of x in the cache
     first: Words  # thresholds of the random point that an individual begins with
-    x0: NDArray[np.int8]  # that the very first begins with, or nothing
+    x0: NDArray[np.int8]  # initial point of the first individual; empty if there is none
     x: NDArray[np.int8]
-    changed: NDArray[np.int64]  # bits of x that were turned to see whether that is better
-    order: NDArray[np.int64]  # in which bits are turned, or groups taken over
+    changed: NDArray[np.int64]  # bits of x that were flipped in the local search
+    order: NDArray[np.int64]  # order in which bits are flipped, or groups taken over
     ones: NDArray[np.int64]  # of each bit among all members
     terms: Array  # `entropy_terms` for the next tree: computed by NumPy, because other logarithms may round otherwise
-    levels: NDArray[np.int64]  # a row a level: its first block and the last, members, groups; −1 where there is no tree
+    levels: NDArray[np.int64]  # one row per level: first and last block, members, groups; −1 if there is no tree
     leaves: NDArray[np.int64]
     spans: NDArray[np.int64]
-    columns: NDArray[np.uint64]  # a row a block
+    columns: NDArray[np.uint64]  # one row per block
     chain: NDArray[np.int64]  # the next block of the level
     masks: NDArray[np.uint64]  # of members that differ, block by block
 
 
 def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidState:
-    """One that has not begun, with the key of its random numbers."""
+    """Return an empty pyramid with the key of its random numbers."""
     n = algorithm.family.variables
     none = np.empty(0, dtype=np.int64)
     return grown_pyramid(
@@ -114,13 +114,13 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidStat
 
 
 def grown_pyramid(pyramid: PyramidState) -> PyramidState:
-    """The same with room for twice as many levels and blocks."""
+    """Return the pyramid with room for twice as many levels and blocks."""
     growing = ("levels", "leaves", "spans", "columns", "chain", "masks")
     return pyramid._replace(**{name: _longer(getattr(pyramid, name)) for name in growing})
 
 
 def with_terms(pyramid: PyramidState) -> PyramidState:
-    """The same with the table for the tree that it is about to make."""
+    """Return the pyramid with the table for the tree that it builds next."""
     return pyramid._replace(terms=entropy_terms(int(pyramid.levels[pyramid.counts[LEVEL], SIZE])))
 
 
@@ -131,7 +131,7 @@ def _longer(array: NDArray[Any]) -> NDArray[Any]:
 
 @njit(error_model="numpy")
 def _words(p, size):
-    """The next words of the stream."""
+    """Return the next words of the stream."""
     words = np.empty(size, dtype=np.uint64)
     for i in range(size):
         words[i] = word(p.keys[STREAM], p.counts[WORD_COUNT] + 1 + i)
@@ -147,7 +147,7 @@ def _turn(p, i, codes):
 
 @njit(error_model="numpy")
 def _begin(p, codes):
-    """A random point, or the one that was given to begin with."""
+    """Set x to a random point, or to the initial point of the run."""
     words = _words(p, p.x.size)
     if p.counts[INDIVIDUALS] == 0 and p.x0.size:
         p.x[:] = p.x0
@@ -160,7 +160,7 @@ def _begin(p, codes):
 
 @njit(error_model="numpy")
 def _join(p, level, table):
-    """x becomes a member, if it is none."""
+    """Add x to a level, unless it is a member."""
     place = find(table, p.keys[POINT])
     if table[place].seen & MEMBER:
         return
@@ -233,7 +233,7 @@ def _distance(alone, joint):
 
 @njit(error_model="numpy")
 def _nearest(row):
-    """The first of equals."""
+    """Return the index of the smallest entry, the first in case of ties."""
     at = 0
     for k in range(1, row.size):
         if row[k] < row[at]:
@@ -279,7 +279,7 @@ def _tree(p, level):
                 continue
             distance[k, j] = math.inf
             distance[k, i] = row[k]
-            # Also if i was the nearest, or j: whatever else is as near comes later. Few rows are looked through again.
+            # Also if i was the nearest, or j: others as near come later. Few rows are searched again.
             if k != i and (row[k] < least[k] or (row[k] == least[k] and i <= nearest[k])):
                 nearest[k] = i
                 least[k] = row[k]
@@ -303,7 +303,7 @@ def _tree(p, level):
 
 @njit(error_model="numpy")
 def _smallest_first(p, level):
-    """The order in which groups are taken over, random among those of a size."""
+    """Set the order in which groups are taken over: by size, random among groups of equal size."""
     groups, spans = p.levels[level, GROUPS], p.spans[level]
     shuffled = np.argsort(_words(p, groups))
     place = np.zeros(p.x.size + 2, dtype=np.int64)
@@ -319,7 +319,7 @@ def _smallest_first(p, level):
 
 @njit(error_model="numpy")
 def _take_over(p, level, group, codes):
-    """Takes a group over from a random member that differs there; returns whether there is one."""
+    """Take a group over from a random member that differs there; return whether there is one."""
     leaves, x = p.leaves[level], p.x
     begin, end = p.spans[level, group]
     left, block, found = p.levels[level, SIZE], p.levels[level, HEAD], 0
@@ -369,7 +369,7 @@ def _proceed(p, codes, table):
     while True:
         if counts[PHASE] == CLIMB:
             if counts[NEXT] == n:
-                if not counts[MOVED]:  # all neighbours are worse
+                if not counts[MOVED]:  # all neighbors are worse
                     counts[PHASE] = CLIMBED
                     continue
                 counts[MOVED] = 0

@@ -124,7 +124,24 @@ class Run:
 
     @classmethod
     def resumed(cls, objective: Objective, opt: Optimizer, sign: float, improved_at: int) -> Self:
-        """Return a run that continues an optimizer's, between two iterations."""
+        """Return a run that continues that of an optimizer.
+
+        Parameters
+        ----------
+        objective : Objective
+            The compiled objective.
+        opt : Optimizer
+            The optimizer, between two iterations.
+        sign : {1.0, -1.0}
+            -1.0 to maximize.
+        improved_at : int
+            Number of evaluations at the last improvement.
+
+        Returns
+        -------
+        Run
+            The run.
+        """
         state = opt.state
         run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.deterministic)
         counts, reals, idle, _, leader_x = run._progress
@@ -144,7 +161,15 @@ class Run:
         return run
 
     def update(self, opt: Optimizer, mode_fun: float | None = None) -> None:
-        """Copy the visible state of this run to the optimizer."""
+        """Copy the visible state of this run to the optimizer.
+
+        Parameters
+        ----------
+        opt : Optimizer
+            The optimizer that this run continues.
+        mode_fun : float, optional
+            Objective value of the most probable point, if it was evaluated.
+        """
         last = Iteration(self.nfev, 0)
         if self._igo is not None:
             opt.rng.count = int(self._loop.stream[engine.COUNT])
@@ -155,12 +180,18 @@ class Run:
         opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last, mode_fun)
 
     def finish(self, opt: Optimizer) -> None:
-        """Do the same at the end of the run, with the value of the most probable point, if it is known."""
+        """Copy the state at the end of the run, with the value of the most probable point if it is cached.
+
+        Parameters
+        ----------
+        opt : Optimizer
+            The optimizer that this run continues.
+        """
         value = shared.recall(self._cache, self._family.mode(self.theta)) if opt.deterministic else math.inf
         self.update(opt, value if value < math.inf else None)
 
     def _remember(self, values: Mapping[bytes, float]) -> None:
-        """What an optimizer knows."""
+        """Add evaluations to the cache."""
         for key, value in values.items():
             if 2 * (self._progress.counts[shared.KNOWN] + 1) > len(self._cache.table):
                 self._grow()

@@ -53,7 +53,18 @@ class Journal:
 
     @classmethod
     def of(cls, journal: Any) -> Journal:
-        """Return `journal`, which is a `Journal` or a path, as a `Journal`."""
+        """Return a journal or a path as a `Journal`.
+
+        Parameters
+        ----------
+        journal : path-like or Journal
+            What a user gave.
+
+        Returns
+        -------
+        Journal
+            The same object, or a journal at this path.
+        """
         return journal if isinstance(journal, cls) else cls(journal)
 
 
@@ -101,7 +112,21 @@ class Event(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Numbers of rows of each kind, and the times of the first start and the last end."""
+    """Numbers of rows of each kind, and the times of the first start and the last end.
+
+    Attributes
+    ----------
+    evaluations : int
+        Evaluations, failed ones included.
+    failures : int
+        Failed evaluations.
+    cancelled : int
+        Cancelled candidates.
+    added : int
+        Points evaluated elsewhere.
+    started, ended : float or None
+        Times of the first start and the last end, in seconds since the epoch.
+    """
 
     evaluations: int
     failures: int

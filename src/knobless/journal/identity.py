@@ -71,7 +71,7 @@ class Identity(NamedTuple):
         return self.rng.get("seed")
 
     def difference(self, other: Identity, source: str = "journal") -> str | None:
-        """Describe the first difference between this identity, read from `source`, and that of the run at hand."""
+        """Describe the first difference between this identity, read from `source`, and that of this run."""
         for name, there, here in zip(self._fields, self, other, strict=True):
             differs = _rng_difference(there, here, source) if name == "rng" else difference(there, here, name, source)
             if differs:

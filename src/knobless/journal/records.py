@@ -89,18 +89,43 @@ class Record:
         return select(self._connection, self.path)
 
     def since(self, number: int, limit: int) -> list[tuple[int, Event]]:
-        """Return at most `limit` rows, with their numbers, from this number on."""
+        """Return the rows from a number on.
+
+        Parameters
+        ----------
+        number : int
+            Number of the first row.
+        limit : int
+            Maximum number of rows.
+
+        Returns
+        -------
+        list of (int, Event)
+            The rows with their numbers, in their order.
+        """
         query = f"SELECT number, {COLUMNS} FROM events WHERE number >= ? ORDER BY number LIMIT ?"
         with explained(self.path):
             rows = self._connection.execute(query, (number, limit)).fetchall()
         return [(number, Event._make(rest)) for number, *rest in rows]
 
     def failures(self) -> Iterator[Event]:
-        """Iterate over the failed evaluations."""
+        """Iterate over the failed evaluations.
+
+        Returns
+        -------
+        iterator of Event
+            The failed evaluations in the order in which they were recorded.
+        """
         return select(self._connection, self.path, f"WHERE fate = {TOLD} AND value IS NULL")
 
     def counts(self) -> Counts:
-        """Return the number of rows of each kind, and the times of the first start and the last end."""
+        """Return the number of rows of each kind, and the times of the first start and the last end.
+
+        Returns
+        -------
+        Counts
+            The numbers and times.
+        """
         with explained(self.path):
             return Counts(
                 *self._connection.execute(
@@ -111,12 +136,34 @@ class Record:
             )
 
     def point(self, event: Event) -> Any:
-        """Return the point of an event as the objective received it."""
+        """Return the point of an event as the objective received it.
+
+        Parameters
+        ----------
+        event : Event
+            An event of this journal.
+
+        Returns
+        -------
+        object
+            The point.
+
+        Raises
+        ------
+        JournalError
+            If the event has no valid point of the space.
+        """
         with explained(self.path):
             return self.space.decode(self.space.family.unpack(event.code)[0])
 
     def explained(self) -> AbstractContextManager[None]:
-        """Turn errors caused by the contents of this file into a `JournalError`."""
+        """Turn errors caused by the contents of this file into a `JournalError`.
+
+        Returns
+        -------
+        context manager
+            Within it, the contents of the file can be decoded and replayed.
+        """
         return explained(self.path)
 
     def close(self) -> None:

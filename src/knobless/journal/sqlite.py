@@ -224,7 +224,7 @@ class Lock:
 
     @classmethod
     def drop_inherited(cls) -> None:
-        """In a forked process, close the files of its parent: it may outlive the parent and would keep the locks."""
+        """Close the files of the parent in a forked process, which may outlive the parent and would keep the locks."""
         for lock in cls._held:
             with suppress(OSError):
                 os.close(lock._file)
@@ -322,7 +322,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def is_new(connection: sqlite3.Connection) -> bool:
-    """Whether nothing is stored in it: an empty file, or one whose creation was interrupted."""
+    """Return whether nothing is stored in it: an empty file, or one whose creation was interrupted."""
     empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
     return bool(empty and connection.execute("PRAGMA application_id").fetchone()[0] == 0)
 

@@ -35,7 +35,7 @@ _Samples = dict[tuple[str, float, int], Sample]
 
 
 def _trial(function: str, alpha: float, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
-    """One run to the optimum or to the cap."""
+    """Run to the optimum or to the cap."""
     run = Run(
         kernel_of(_PROBLEMS[function](n)), pbil_lambda_with(n, alpha=alpha), seed(_NAME, function, alpha, n, number)
     )
@@ -43,7 +43,7 @@ def _trial(function: str, alpha: float, n: int, number: int, cap: float, stop: E
 
 
 def _marks(n: int) -> Array:
-    """Calls at which a run is looked at, to 2000·n."""
+    """Return the calls at which a run is recorded, up to 2000·n."""
     return np.unique(np.geomspace(10, 2000 * n, 80).round())
 
 
@@ -123,7 +123,7 @@ def run_bounds(options: Options, cap: float) -> tuple[dict[tuple[str, str], list
 
 
 def samples_of(rows: list[TableRow]) -> _Samples:
-    """Calls by function, α and n."""
+    """Return the calls by function, α and n."""
     calls: dict[tuple[str, float, int], list[float]] = {}
     for row in rows:
         key = row["function"], float(row["alpha"]), int(row["n"])
@@ -144,7 +144,7 @@ def relative(samples: _Samples, function: str, alpha: float, n: int) -> tuple[fl
 
 
 def by_chance(samples: _Samples, function: str, n: int, draws: int = 200) -> float:
-    """The worst median over the best if α made no difference: the same calls dealt out to the α at random."""
+    """Return the worst median over the best if α made no difference: the same calls assigned to the α at random."""
     rng = np.random.default_rng(seed(_NAME, "shuffled", function, n))
     calls = np.array([samples[function, alpha, n].calls for alpha in ALPHAS])
     dealt = (rng.permuted(calls.ravel()).reshape(calls.shape) for _ in range(draws))
@@ -153,7 +153,7 @@ def by_chance(samples: _Samples, function: str, n: int, draws: int = 200) -> flo
 
 
 def _summary(samples: _Samples) -> list[dict[str, Any]]:
-    """A row a function, n and α."""
+    """Return one row per function, n and α."""
     lines = []
     for (function, alpha, n), sample in samples.items():
         low, middle, high = relative(samples, function, alpha, n)
@@ -222,7 +222,7 @@ def claims_of_bounds(rows: dict[tuple[str, str], list[TableRow]], n: int) -> lis
 
 
 def _draw(samples: _Samples, path: Path) -> Path:
-    """Calls over the best median, over n, by α."""
+    """Plot calls over the best median, over n, by α."""
     figure, both = plotting.axes(*_PROBLEMS)
     sizes = sorted({n for _, _, n in samples})
     for ax in both:

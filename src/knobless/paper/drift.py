@@ -1,7 +1,7 @@
 """Why PBIL-ε lags, measured: on LeadingOnes nothing is known of the late bits, yet their θ moves away from ½.
 
 Three algorithms are followed: PBIL-λ, PBIL-ε, and PBIL-ε that begins with its ε already adapted, with the λ_r that
-another run of it had at its end. What the last quarter of the bits does tells how far θ drifts and how soon it
+another run of it had at its end. The last quarter of the bits shows how far θ drifts and how soon it
 comes back; the calls to the optimum tell whether the drift is what makes the difference.
 """
 
@@ -35,12 +35,12 @@ SETTLED = 10  # times n calls, after which the bits that are on the wrong side a
 
 
 def _marks(n: int) -> Array:
-    """Calls at which a run is looked at: evenly on a log scale, from 10 to 1000·n, with 10·n among them."""
+    """Return the calls at which a run is recorded: even on a log scale, from 10 to 1000·n, with 10·n among them."""
     return np.unique(np.append(np.geomspace(10, 1000 * n, 60).round(), float(SETTLED * n)))
 
 
 def start(setting: str, n: int, number: int, cap: float, stop: Event) -> Run:
-    """A run at its beginning."""
+    """Return a run before its first iteration."""
     objective = kernel_of(LeadingOnes(n))
     if setting != ADAPTED:
         return Run(objective, ALGORITHMS[setting](n), seed(_NAME, setting, n, number))
@@ -53,7 +53,7 @@ def start(setting: str, n: int, number: int, cap: float, stop: Event) -> Run:
 
 
 def _trial(setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
-    """A run to the optimum, and what it does on the way.
+    """Run to the optimum and record the way.
 
     `away` is the mean |θ − ½| of the last quarter of the bits. `back` is, of those among them that were below ½
     after 10·n calls, the share that has been above ½ since.
@@ -79,7 +79,7 @@ def _trial(setting: str, n: int, number: int, cap: float, stop: Event) -> dict[s
 
 
 def traces(rows: list[TableRow], column: str, length: int) -> Array:
-    """One row a trial, NaN after its end."""
+    """Return one row per trial, NaN after its end."""
     found = [np.array(row[column].split(), dtype=float) for row in rows]
     return np.array([np.concatenate([values, np.full(length - len(values), np.nan)]) for values in found])
 
@@ -102,7 +102,7 @@ def reproduce(options: Options, cap: float) -> Report:
 
 
 def _claims(rows: dict[str, list[TableRow]], n: int) -> list[Claim]:
-    """The paper's explanation, taken apart: drift, no way back, and whether that is the reason."""
+    """Return the claims of the paper's explanation: drift, no way back, and whether that is the reason."""
     at = _marks(n)
     away = {s: middle(traces(rows[s], "away", len(at))) for s in rows}
     back = {s: middle(traces(rows[s], "back", len(at))) for s in rows}
@@ -147,13 +147,13 @@ def _claims(rows: dict[str, list[TableRow]], n: int) -> list[Claim]:
 
 
 def middle(curves: Array) -> Array:
-    """The median over the trials that still run, at every mark."""
+    """Return the median over the trials that still run, at every mark."""
     columns = [column[~np.isnan(column)] for column in curves.T]
     return np.array([quantile(column, 0.5) if len(column) else math.nan for column in columns])
 
 
 def _draw(rows: dict[str, list[TableRow]], n: int, path: Path) -> Path:
-    """How far θ is away, which bits are back, and ε."""
+    """Plot the distance of θ, the bits that are back, and ε."""
     at = _marks(n)
     titles = {"away": "mean |θ − ½| of late bits", "back": "late bits that came back from below ½", "eps_n": "ε · n"}
     figure, row = plotting.axes(*titles.values())

@@ -48,7 +48,7 @@ CHAINS = (
 
 
 def _trial(function: str, setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
-    """One run to the optimum or to the cap."""
+    """Run to the optimum or to the cap."""
     run = Run(
         kernel_of(_PROBLEMS[function](n, number)), ALGORITHMS[setting](n), seed(_NAME, function, setting, n, number)
     )
@@ -63,7 +63,7 @@ def _trial(function: str, setting: str, n: int, number: int, cap: float, stop: E
 
 
 def plan(options: Options, cap: float) -> list[Task]:
-    """Every trial there may be."""
+    """Return all trials."""
     tasks = []
     for function, setting, sizes in CHAINS:
         for n in (n for n in sizes if n <= options.max_n):
@@ -117,7 +117,7 @@ class Results:
         return results
 
     def sizes(self, function: str, *settings: str) -> list[int]:
-        """The n that were planned for all these settings and run for at least one of them."""
+        """Return the n that were planned for all these settings and run for at least one of them."""
         planned = [{n for f, s, n in self.planned if (f, s) == (function, setting)} for setting in settings]
         run = {n for f, s, n in self.samples if f == function and s in settings}
         return sorted(set.intersection(*planned) & run)
@@ -162,7 +162,7 @@ def _calls(value: float) -> str:
 
 
 def large(pairs: Iterable[tuple[int, float]]) -> list[float]:
-    """The values at n ≥ 100, or all where there are none."""
+    """Return the values at n ≥ 100, or all if there are none."""
     pairs = list(pairs)
     return [v for n, v in pairs if n >= LARGE] or [v for _, v in pairs]
 
@@ -285,7 +285,7 @@ def _scales_worse(r: Results) -> Claim:
 
 
 def claims_of_scaling(results: Results) -> list[Claim]:
-    """The runtimes of cGA that the paper cites, as exponents of n."""
+    """Return the claims on the runtimes of cGA that the paper cites, as exponents of n."""
     claims = []
     for setting, power in SCALING.items():
         fits: dict[str, Slope | None] = {}

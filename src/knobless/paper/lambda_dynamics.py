@@ -31,7 +31,7 @@ _MOST = 2000  # points kept of a run
 
 
 def _watch(run: Run, cap: float, stop: Event) -> tuple[bool, Array, Array]:
-    """Takes a run to the optimum; whether it got there, and calls and λ_r at evenly spaced iterations."""
+    """Run to the optimum; return whether it was reached, and calls and λ_r at evenly spaced iterations."""
     calls, lam, stride = [0], [run.lam_r], 1
     while True:
         status = run.go(cap, iterations=stride, target=0.0)
@@ -39,7 +39,7 @@ def _watch(run: Run, cap: float, stop: Event) -> tuple[bool, Array, Array]:
         lam.append(run.lam_r)
         if status is not None:
             return status is Status.TARGET, np.array(calls, dtype=float), np.array(lam)
-        if len(calls) > _MOST:  # how long it will be is not known: keep every other, and look half as often
+        if len(calls) > _MOST:  # the length is not known: keep every other one, and record half as often
             calls, lam, stride = calls[::2], lam[::2], 2 * stride
         if stop.is_set():
             raise Stopped
@@ -90,12 +90,12 @@ def curves(rows: list[TableRow]) -> Array:
 
 
 def typical(curve: Array) -> float:
-    """The median over a run."""
+    """Return the median over a run."""
     return quantile(curve, 0.5)
 
 
 def rise(curve: Array) -> float:
-    """The mean of the last fifth over that of the second fifth (the first is spent growing from 2)."""
+    """Return the mean of the last fifth over that of the second fifth (in the first, λ grows from 2)."""
     return float(curve[80:].mean() / curve[20:40].mean())
 
 

@@ -33,7 +33,7 @@ _Samples = dict[tuple[str, int], Sample]
 
 
 def from_folder(folder: Path, n: int) -> list[tuple[str, MaxSat]]:
-    """The first ten instances of n variables in a folder, from files named as SATLIB's: uf20-01.cnf or uf020-01.cnf."""
+    """Read the first ten instances of n variables in a folder, named as SATLIB's: uf20-01.cnf or uf020-01.cnf."""
     named = [(path, re.fullmatch(r"uf0*(\d+)-0*(\d+)\.cnf(\.gz)?", path.name)) for path in folder.rglob("uf*.cnf*")]
     numbered = sorted((int(m[2]), path) for path, m in named if m and int(m[1]) == n)
     if not numbered:
@@ -76,14 +76,14 @@ def satisfiable(problem: MaxSat) -> bool:
 def _trial(
     objective: Objective, n: int, instance: str, setting: str, number: int, cap: float, stop: Event
 ) -> dict[str, Any]:
-    """One run until every clause is satisfied, or to the cap."""
+    """Run until every clause is satisfied, or to the cap."""
     run = Run(objective, ALGORITHMS[setting](n), seed(_NAME, instance, setting, n, number))
     solved = finish(run, cap, stop)
     return {"calls": run.nfev, "solved": int(solved), "unsatisfied": f"{run.best:g}", "lam_r": f"{run.lam_r:.6g}"}
 
 
 def _plan(options: Options, folder: Path | None, cap_per_n: float) -> list[Task]:
-    """Every trial."""
+    """Return all trials."""
     tasks = []
     for n in options.sizes(*CLAUSES):
         cap = cap_per_n * n
@@ -139,7 +139,7 @@ def _samples(rows: Sequence[dict[str, Any]], by: Sequence[str]) -> dict[Any, Sam
 
 
 def _summary(by_size: _Samples, by_instance: dict[Any, Sample]) -> list[dict[str, Any]]:
-    """A row a setting and size: calls, spread, failures, and instances never solved."""
+    """Return one row per setting and size: calls, spread, failures, and instances never solved."""
     rows = []
     for (setting, n), sample in by_size.items():
         low, high = sample.quartiles
@@ -167,7 +167,7 @@ def _calls(value: float) -> str:
 
 
 def _claims(by_size: _Samples, by_instance: dict[Any, Sample], cap_per_n: float) -> list[Claim]:
-    """What the left-out paragraphs say, in both of their versions."""
+    """Return the claims of the omitted paragraphs, in both of their versions."""
     sizes = sorted({n for _, n in by_size})
 
     def medians(a: str, b: str) -> list[tuple[int, float]]:
@@ -242,7 +242,7 @@ def _known(pairs: Sequence[tuple[int, float]], test: Any) -> bool | None:
 
 
 def _draw(by_size: _Samples, cap_per_n: float, path: Path) -> Path:
-    """All instances of a size together."""
+    """Plot all instances of a size together."""
     figure, (ax,) = plotting.axes("uniform random 3-SAT", height=5.0)
     sizes = sorted({n for _, n in by_size})
     for place, setting in enumerate(_SETTINGS):

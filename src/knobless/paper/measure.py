@@ -11,7 +11,7 @@ import numpy as np
 
 
 def quantile(values: Iterable[float], q: float) -> float:
-    """The q-quantile, linear between order statistics; infinite as soon as an infinite value has a share in it."""
+    """Return the q-quantile, linear between order statistics; infinite if an infinite value has a share in it."""
     ordered = sorted(values)
     place = q * (len(ordered) - 1)
     low, share = math.floor(place), place - math.floor(place)
@@ -78,7 +78,7 @@ def ratio(a: float, b: float) -> float:
 
 
 def times(value: float) -> str:
-    """A ratio in words: infinite means that only the other one got there."""
+    """Return a ratio in words; infinite means that only the other one reached it."""
     if math.isnan(value):
         return "neither"
     return {math.inf: "∞", 0.0: "0"}.get(value, f"{value:.3g}")

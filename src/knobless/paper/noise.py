@@ -70,12 +70,12 @@ def noisy(sigma: float, *what: object) -> Objective:
 
 
 def _marks(budget: float) -> Array:
-    """Calls at which a run is looked at."""
+    """Return the calls at which a run is recorded."""
     return np.unique(np.geomspace(100, budget, 80).round()) if budget > 100 else np.array([budget])
 
 
 def _trial(setting: str, n: int, sigma: float, number: int, budget: float, stop: Event) -> dict[str, Any]:
-    """A run to the end of its budget: zeros in the mode of P_θ, and λ_r, on the way."""
+    """Run to the end of the budget; record the zeros in the mode of P_θ, and λ_r."""
     what = (_NAME, setting, n, sigma, number)
     run = Run(noisy(sigma, *what), ALGORITHMS[setting](n), seed(*what))
     wrong, lam = [], []
@@ -121,7 +121,7 @@ def reproduce(options: Options, budget: float = 1e6) -> Report:
 
 
 def _summary(rows: dict[tuple[str, float], list[TableRow]], n: int, budget: float) -> list[dict[str, Any]]:
-    """A row a setting and σ."""
+    """Return one row per setting and σ."""
     at = _marks(budget)
     lines = []
     for (setting, sigma), found in rows.items():
@@ -143,7 +143,7 @@ def _summary(rows: dict[tuple[str, float], list[TableRow]], n: int, budget: floa
 
 
 def holds_to(shares: Shares, setting: str) -> float:
-    """The largest σ up to which at least nine tenths of the trials succeed; −1 if they do not even without noise."""
+    """Return the largest σ up to which nine tenths of the trials succeed; −1 if they do not even without noise."""
     good = -1.0
     for sigma in SIGMAS:
         if shares[setting, sigma] < 0.9:

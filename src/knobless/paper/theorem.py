@@ -53,7 +53,7 @@ def _choices(n: int, k: int, rng: np.random.Generator) -> Small:
 
 
 def space(name: str, number: int) -> Small:
-    """A space and an f by name; where f is random, by trial."""
+    """Return a space and an f by name; if f is random, by trial."""
     rng = np.random.default_rng(seed(_NAME, "f", name, number))
     match name:
         case "OneMax, 8 bits":
@@ -85,7 +85,7 @@ def point_probabilities(small: Small, theta: Array) -> Array:
 
 
 def beginning(small: Small, number: int, name: str) -> Array:
-    """The θ that assumes least in the first trial; in the others any θ, by seed."""
+    """Return the least informative θ in the first trial; in the others any θ, by seed."""
     least = small.family.initial()
     if number == 0:
         return least
@@ -98,7 +98,7 @@ def beginning(small: Small, number: int, name: str) -> Array:
 
 
 def _trial(name: str, eps_bar: float, number: int, stop: Event) -> dict[str, Any]:
-    """A trajectory: J on the way, how far each step is above the bound, and where it ends."""
+    """Compute a trajectory: J on the way, how far each step is above the bound, and where it ends."""
     small = space(name, number)
     weights = np.exp(-small.f)  # W ∘ f
     statistics = small.family.statistics(small.x).astype(float)
@@ -160,7 +160,7 @@ def reproduce(options: Options) -> Report:
 
 
 def _claims(rows: list[TableRow]) -> list[Claim]:
-    """The theorem, its corollary, and what the paper concludes from it."""
+    """Return the claims: the theorem, its corollary, and what the paper concludes from it."""
     steps = sum(int(row["steps"]) for row in rows)
     slack = min(float(row["slack"]) for row in rows)
     falls = sum(int(row["falls"]) for row in rows)

@@ -75,7 +75,7 @@ def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], _T]) ->
         result = RuntimeError(f"objective: raised {error!r}").with_traceback(error.__traceback__)
     except Exception as error:
         result = error
-    if _forks != forks:  # a child process that the objective has forked must not go on with the run
+    if _forks != forks:  # a child process that the objective has forked must not continue the run
         os._exit(1)
     return result
 

@@ -30,9 +30,9 @@ from .evaluation import (
     timeout_error,
 )
 
-MAX_TRIES = 3  # an evaluation that ends its process so many times has failed
+MAX_TRIES = 3  # an evaluation that ends its process this many times has failed
 GRACE = 1.0  # seconds that an idle process has to end by itself
-POLL_INTERVAL = 0.1  # seconds between two looks for what causes no event
+POLL_INTERVAL = 0.1  # seconds between two checks for what causes no event
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork would copy locks and open files, the journal's among them
 
@@ -127,7 +127,7 @@ class _Worker:
         self.send((task.id, task.point))
 
     def send(self, message: Any) -> None:
-        with suppress(OSError):  # the process has died, which the next look will show
+        with suppress(OSError):  # the process has died, which the next check will show
             self.pipe.send(message)
 
     def failed(self, task: _Task, error: Exception) -> Outcome:

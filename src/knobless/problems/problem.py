@@ -70,7 +70,18 @@ class Problem(ABC):
 
     @abstractmethod
     def costs(self, x: BitArray) -> Array:
-        """Return the cost of each row of a C-contiguous int8 array of n columns."""
+        """Return the cost of each row of a C-contiguous int8 array of n columns.
+
+        Parameters
+        ----------
+        x : array of shape (m, n)
+            Points, one per row.
+
+        Returns
+        -------
+        array of shape (m,)
+            The costs.
+        """
 
 
 def bits(x: Any, n: int) -> BitArray:

@@ -126,7 +126,13 @@ class Linear(Problem):
         return in_blocks(lambda rows: (self.weights * (1 - rows)).sum(axis=1), x, 8 * self.n)
 
     def flat(self) -> Flat:
-        """Return integer multiples and their unit if every sum of them is exact, as for `random`; else the weights."""
+        """Return integer multiples and their unit if every sum of them is exact, as for `random`; else the weights.
+
+        Returns
+        -------
+        tuple of str, array and array
+            Name of the kernel, its integers and its reals.
+        """
         unit = 2.0 ** (math.frexp(self.weights.sum())[1] - 52)
         multiples = self.weights / unit
         if (multiples == np.rint(multiples)).all():

@@ -204,7 +204,13 @@ class MaxCut(InstanceProblem):
         return -weigh(self.weights, columns.take(self.edges[:, 0], axis=0) ^ columns.take(self.edges[:, 1], axis=0))
 
     def flat(self) -> Flat:
-        """Return the edges in the order in which costs are added, so that both round alike."""
+        """Return the edges in the order in which costs are added, so that both round alike.
+
+        Returns
+        -------
+        tuple of str, array and array
+            Name of the kernel, its integers and its reals.
+        """
         return "max_cut", self.edges.astype(np.int64).ravel(), self.weights
 
     @property

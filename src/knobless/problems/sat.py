@@ -123,7 +123,23 @@ class MaxSat(InstanceProblem):
 
     @classmethod
     def read_cnf(cls, source: TextSource) -> Self:
-        """Read a DIMACS file without weights; see `read`."""
+        """Read a DIMACS file without weights; see `read`.
+
+        Parameters
+        ----------
+        source : path or binary file
+            The file; it may be compressed by gzip, xz or bzip2.
+
+        Returns
+        -------
+        MaxSat
+            The problem.
+
+        Raises
+        ------
+        ValueError
+            If the file is not valid or has weights.
+        """
         clauses, weights, n = read_dimacs(source)
         if weights is not None:
             raise ValueError(f"{Lines(source).path}: expected 'p cnf', got weights: the format is wcnf")
@@ -131,7 +147,23 @@ class MaxSat(InstanceProblem):
 
     @classmethod
     def read_wcnf(cls, source: TextSource) -> Self:
-        """Read a DIMACS file with weights, with or without a p line; see `read`. Without weights, each is 1."""
+        """Read a DIMACS file with weights, with or without a p line; see `read`.
+
+        Parameters
+        ----------
+        source : path or binary file
+            The file; it may be compressed by gzip, xz or bzip2.
+
+        Returns
+        -------
+        MaxSat
+            The problem; each weight is 1 if the file has none.
+
+        Raises
+        ------
+        ValueError
+            If the file is not valid.
+        """
         clauses, weights, n = read_dimacs(source, headless=True)
         return cls(clauses, [1.0] * len(clauses) if weights is None else weights, n)
 
@@ -250,7 +282,13 @@ class MaxSat(InstanceProblem):
         return weigh(self._groups[1], broken)
 
     def flat(self) -> Flat:
-        """Return bit masks for at most 128 variables, else the groups: length, negated, count, variables."""
+        """Return bit masks for at most 128 variables, else the groups: length, negated, count, variables.
+
+        Returns
+        -------
+        tuple of str, array and array
+            Name of the kernel, its integers and its reals.
+        """
         if self.n <= 128 and self.weights is None:
             return "max_sat_128", self._words(), EMPTY_REALS
         groups, weights = self._groups

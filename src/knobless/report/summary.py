@@ -105,7 +105,7 @@ def summary(record: Record) -> Summary:
 
 
 def sayable(value: Any) -> Any:
-    """As JSON can say it: arrays as lists, what is not finite as null, what has no word by its name."""
+    """Return a value for JSON: arrays as lists, numbers that are not finite as null, other objects by their names."""
     match value:
         case None | bool() | int():
             return value

@@ -32,24 +32,24 @@ from .marginals import heat_rows, marginals_of
 __all__ = ["Trace"]
 
 _ROWS = 2048  # iterations kept, at most
-THETA_HISTORY = 400  # of these, the ones of which θ is kept
-DOTS = 2000  # single evaluations in a picture
-BANDS = 100  # windows in which the values' quartiles are taken,
-WINDOW = 20  # of at least so many evaluations
+THETA_HISTORY = 400  # iterations of which θ is kept, at most
+DOTS = 2000  # single evaluations in a plot, at most
+BANDS = 100  # windows in which the quartiles of the values are computed, at most
+WINDOW = 20  # evaluations of a window, at least
 CHUNK = 10_000  # events read at once
-FAILURE_MESSAGES = 200  # different things that failures say, kept
+FAILURE_MESSAGES = 200  # distinct messages of failures that are kept, at most
 OTHER_FAILURES = "Other failures; the journal has their messages."
 
 
 class Steps(NamedTuple):
-    """Calls and the best value from then on, one entry an improvement; the last call is there in any case."""
+    """Evaluations and the best value from each on: one entry per improvement, and one for the last evaluation."""
 
     calls: NDArray[np.int64]
     best: Array
 
 
 class Bands(NamedTuple):
-    """The values' quartiles in windows of calls."""
+    """Quartiles of the values in windows of evaluations."""
 
     calls: Array
     low: Array
@@ -105,7 +105,25 @@ class Trace:
 
     @classmethod
     def of(cls, run: Any) -> Self:
-        """Return `run`, which is a trace, a record, or the path of a journal, as a trace."""
+        """Return a journal as a trace.
+
+        Parameters
+        ----------
+        run : Trace, Record or path-like
+            A trace is returned as it is.
+
+        Returns
+        -------
+        Trace
+            The trace.
+
+        Raises
+        ------
+        TypeError
+            If `run` is none of these.
+        JournalError
+            If there is no valid journal at the path.
+        """
         if isinstance(run, cls):
             return run
         if isinstance(run, Record):
@@ -135,7 +153,18 @@ class Trace:
         return np.clip(run.search.theta[self._heat[1]], 0.0, 1.0)
 
     def follow(self, record: Record) -> bool:
-        """Read what has been recorded since; return False if this is another run, or its rows were changed."""
+        """Read the rows that were recorded since the last call.
+
+        Parameters
+        ----------
+        record : Record
+            The same journal, opened for reading.
+
+        Returns
+        -------
+        bool
+            False if the journal is that of another run, or if rows that were read before have changed.
+        """
         self.meta, self.seed = record.meta, record.seed
         if record.identity != self.identity or (self._last and record.since(self._last[0], 1) != [self._last]):
             return False
@@ -167,7 +196,7 @@ class Trace:
         self.started += [math.nan if event.started is None else event.started for event in chunk]
         self.ended += [math.nan if event.ended is None else event.ended for event in chunk]
         codes = b"".join([event.code for event in chunk])
-        # Looked at now, not when it is drawn; and each by itself, since one may be too long where another is too short.
+        # Checked here and not when it is plotted; each by itself, since one may be too long and another too short.
         if any(len(event.code) != self._family.width for event in chunk):
             raise ValueError(f"expected {self._family.width} bytes for each point")
         self._family.unpack(codes)
@@ -184,8 +213,6 @@ class Trace:
     def __len__(self) -> int:
         return len(self.fates)
 
-    # What there is to see.
-
     @property
     def failure_messages(self) -> list[FailureMessage]:
         """The messages of failed evaluations, each once."""
@@ -193,11 +220,22 @@ class Trace:
 
     @property
     def calls(self) -> NDArray[np.int64]:
-        """Evaluations up to and including each row; those of points added or given up are not counted."""
+        """Evaluations up to and including each row, without cancelled candidates and points evaluated elsewhere."""
         return np.cumsum(np.array(self.fates, dtype=np.int64) == TOLD)
 
     def codes(self, since: int = 0) -> Points:
-        """The points as codes, from the row `since` on."""
+        """Return the points as codes.
+
+        Parameters
+        ----------
+        since : int
+            Row of the first point.
+
+        Returns
+        -------
+        array of shape (m, columns)
+            One code per row.
+        """
         return self._family.unpack(bytes(self._codes[since * self._family.width :]))
 
     @property
@@ -210,17 +248,17 @@ class Trace:
 
     @property
     def theta(self) -> Array | None:
-        """As it is now; None if the algorithm has parts of its user's own, which a journal does not have."""
+        """The current θ; None if the algorithm has custom components, which a journal does not store."""
         return None if self._run is None else self._run.search.theta.copy()
 
     @property
     def mode(self) -> Points | None:
-        """The code of the most probable point; None where θ is not known."""
+        """The code of the most probable point; None if θ is not known."""
         return None if self._run is None else self._run.mode
 
     @property
     def steps(self) -> list[Info]:
-        """The iterations without θ, at most `_ROWS` of them; the last is always there."""
+        """The iterations without θ, thinned out evenly; the last one is always included."""
         kept = [info for _, info in self._steps.items]
         if self._run is None or not self._nit or (kept and kept[-1].iteration == self._nit):
             return kept
@@ -230,8 +268,8 @@ class Trace:
     def theta_history(self) -> tuple[list[str], NDArray[np.int64], Array]:
         """Names of rows of θ; iterations; and for each iteration a row of θ, from 0 to 1.
 
-        For a bit that is the probability of a one, for a choice that of each option, for a number the place of the mean
-        in its range.
+        For a bit it is the probability of a one, for a choice that of each option, for a number the position of the
+        mean in its range.
         """
         if self._run is None:
             return [], np.zeros(0, dtype=np.int64), np.zeros((0, 0))
@@ -246,25 +284,25 @@ class Trace:
 
     @property
     def alpha(self) -> float | None:
-        """The signal-to-noise ratio that is kept, if any is."""
+        """The target α of the signal-to-noise ratio; None without adaptation."""
         adaptation = getattr(self.algorithm, "adaptation", None)
         return adaptation.alpha if isinstance(adaptation, SNR) else None
 
     @property
     def improvements(self) -> Steps:
-        """Where the best value so far changes."""
+        """The evaluations at which the best value changes."""
         return improvements(self.calls, np.array(self.values), self.sign)
 
     @property
     def dots(self) -> tuple[NDArray[np.int64], Array]:
-        """Calls and their values, evenly thinned out."""
+        """Evaluations and their values, thinned out evenly."""
         told = np.flatnonzero(np.array(self.fates) == TOLD)
         shown = told[np.unique(np.linspace(0, len(told) - 1, min(len(told), DOTS)).astype(np.intp))]
         return self.calls[shown], np.array(self.values)[shown]
 
     @property
     def bands(self) -> Bands:
-        """The values' quartiles over calls; failures do not count, and a window where all failed has none."""
+        """Quartiles of the values, without failures; NaN in a window in which all evaluations failed."""
         values = np.array(self.values)[np.array(self.fates, dtype=np.int64) == TOLD]
         edges = np.linspace(0, len(values), min(BANDS, len(values) // WINDOW) + 1).astype(np.intp)
         windows = [values[a:b] for a, b in pairwise(edges)]
@@ -274,7 +312,7 @@ class Trace:
 
     @property
     def extent(self) -> tuple[float, float]:
-        """From where to where a picture of the values should go: the worst twentieth may lie outside."""
+        """Limits of a plot of the values; the worst 5% may lie outside."""
         values = np.array(self.values)
         values = self.sign * values[np.isfinite(values)]
         if not len(values):
@@ -286,7 +324,7 @@ class Trace:
 
 
 def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
-    """Where the best value so far changes."""
+    """Return the evaluations at which the best value changes."""
     f = np.where(np.isnan(values), math.inf, sign * values)
     running = np.minimum.accumulate(f) if len(f) else f
     better = np.flatnonzero(running < np.append(math.inf, running)[:-1])

@@ -20,7 +20,7 @@ class Cache:
     def __init__(self, space: Space) -> None:
         self._space = space
         family = space.family
-        self._plain = family.dtype.kind == "i"  # a code is what the objective sees
+        self._plain = family.dtype.kind == "i"  # a code is the point itself
         self._values: dict[bytes, float] = {}
         self._waiting: dict[bytes, list[int]] = {}  # ids by point; the first of them was handed out
         self._keys: dict[int, bytes] = {}  # of the ids handed out
@@ -36,7 +36,7 @@ class Cache:
         return cache
 
     def __len__(self) -> int:
-        """Points known or pending."""
+        """Return the number of points that are known or pending."""
         return len(self._values) + len(self._waiting) - self._both
 
     @property
@@ -56,7 +56,7 @@ class Cache:
         return len(self._keys_of(np.zeros((1, family.variables), family.dtype))[0])
 
     def is_pending(self, id: int) -> bool:
-        """Whether this candidate was handed out and has no value yet."""
+        """Return whether this candidate was handed out and has no value yet."""
         return id in self._keys
 
     def pending_ids(self) -> list[int]:

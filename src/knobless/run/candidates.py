@@ -39,6 +39,15 @@ class Candidate(NamedTuple):
 class Batch(Sequence[Candidate]):
     """A sequence of candidates; a slice of it is a batch too.
 
+    Parameters
+    ----------
+    space : Space
+        The search space.
+    ids : sequence of int
+        The ids of the candidates.
+    codes : array
+        Their codes, one per row.
+
     Attributes
     ----------
     ids : sequence of int
@@ -73,7 +82,18 @@ class Batch(Sequence[Candidate]):
         return map(Candidate, self.ids, self._points)
 
     def take(self, rows: Sequence[int]) -> Batch:
-        """Return the candidates at these positions."""
+        """Return the candidates at these positions.
+
+        Parameters
+        ----------
+        rows : sequence of int
+            Positions in this batch.
+
+        Returns
+        -------
+        Batch
+            The candidates in this order.
+        """
         return Batch(self._space, [self.ids[row] for row in rows], self._codes[rows])
 
     @cached_property

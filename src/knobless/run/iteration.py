@@ -58,7 +58,7 @@ class Best(NamedTuple):
 
 
 def is_better(fun: float, id: int, best: Best | None) -> bool:
-    """Whether an evaluation is better than the best so far: a lower value, and of equal values the lower id.
+    """Return whether an evaluation is better than the best so far: a lower value, or an equal value with a lower id.
 
     The order of ids is that of (iteration, index). A point evaluated elsewhere has the id −1 and comes first.
     """
@@ -108,7 +108,7 @@ class Iteration:
         return range(start, start + more)
 
     def are_pending(self, ids: Sequence[int]) -> bool:
-        """Whether all of these are pending candidates of this iteration."""
+        """Return whether all of these are pending candidates of this iteration."""
         first, fates = self.first, self.fates
         if isinstance(ids, range) and ids.step == 1:
             start, stop = ids.start - first, ids.stop - first

@@ -27,7 +27,7 @@ from .sources import Source, ValueStream
 if TYPE_CHECKING:
     from knobless.fast import Run
 
-MAX_FAILURES = 100  # a run ends after so many evaluations if every one of them failed
+MAX_FAILURES = 100  # a run ends after this many evaluations if all of them failed
 
 
 class StoppingRules(NamedTuple):
@@ -83,7 +83,7 @@ class Loop:
         status = Status.TARGET if self.reached else None
         try:
             while status is None:
-                # The first iteration is never compiled: it evaluates x0 and shows what is wrong with the objective.
+                # The first iteration is never compiled: it evaluates x0 and raises errors of the objective.
                 if self.compiled is None or run.nit == 0:
                     status = self._iterate()
                 else:
@@ -254,6 +254,6 @@ def _merged(ids: Sequence[int], recalled: Mapping[int, Value], evaluated: ValueS
         values = chain.from_iterable(evaluated)
         for id in ids:
             value = recalled[id] if id in recalled else next(values, None)
-            if value is None:  # the time is up
+            if value is None:  # time limit reached
                 return
             yield (value,)

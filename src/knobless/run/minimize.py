@@ -158,8 +158,12 @@ def maximize(
 
     Parameters
     ----------
-    fun, space, budget, ...
-        As in `minimize`. `target` and the values of `known` are values of `fun`; a larger value is better.
+    fun, space, budget, algorithm, timeout, stall, x0, rng, batch, workers, vectorized, deterministic
+        As in `minimize`.
+    evaluation_timeout, journal, callback, progress
+        As in `minimize`.
+    target, known
+        As in `minimize`, with values of `fun`: a larger value is better.
 
     Returns
     -------

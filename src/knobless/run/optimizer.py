@@ -239,7 +239,18 @@ class Optimizer:
         self.run.on_iteration = function
 
     def identity(self, direction: str = "minimize") -> Identity:
-        """Return what run this is, as plain data."""
+        """Return what distinguishes this run from others, as plain data.
+
+        Parameters
+        ----------
+        direction : {"minimize", "maximize"}
+            Direction of the optimization.
+
+        Returns
+        -------
+        Identity
+            Space, algorithm, initial point, batch, direction and the state of the random numbers.
+        """
         x0 = self.run.x0
         return Identity(
             space=space_data(self.space),

@@ -58,7 +58,7 @@ def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[
 
 
 def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, drawn: int = 0) -> None:
-    """Draw and tell again what a journal has, and draw until so many are `drawn`; ValueError if it cannot have been."""
+    """Repeat the events of a journal, then draw until `drawn` candidates are drawn; ValueError if impossible."""
     for rows in read_rows(events, family, sign):
         run.redraw(rows.drawn)
         if rows.fate == ADDED:

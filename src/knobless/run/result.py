@@ -66,7 +66,7 @@ class Thinned(Generic[_T]):
         self.items: list[tuple[int, _T]] = []
 
     def keeps(self, number: int) -> bool:
-        """Whether an item of this number is kept."""
+        """Return whether an item of this number is kept."""
         return number % self.stride == 0
 
     def take(self, number: int, item: Callable[[], _T]) -> None:
@@ -94,15 +94,32 @@ class History(Sequence[Info]):
 
     @property
     def stride(self) -> int:
-        """Every so many iterations are kept."""
+        """Distance between two iterations that are kept."""
         return self._rows.stride
 
     def keeps(self, iteration: int) -> bool:
-        """Whether this iteration is kept if others follow."""
+        """Return whether an iteration is kept if others follow.
+
+        Parameters
+        ----------
+        iteration : int
+            Number of the iteration.
+
+        Returns
+        -------
+        bool
+            Whether its number is a multiple of `stride`.
+        """
         return self._rows.keeps(iteration)
 
     def append(self, info: Info) -> None:
-        """Add an iteration."""
+        """Add an iteration.
+
+        Parameters
+        ----------
+        info : Info
+            The state of the run after the iteration.
+        """
         row = info._replace(theta=None)
         self._last = None if self.keeps(info.iteration) else row
         self._rows.take(info.iteration, lambda: row)
@@ -122,7 +139,18 @@ class History(Sequence[Info]):
         return self._all()[index]
 
     def to_pandas(self) -> Any:
-        """Return the rows as a pandas DataFrame, one column per field of `Info` except `theta`."""
+        """Convert the history to a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per iteration and one column per field of `Info` except `theta`.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
         try:
             import pandas
         except ImportError:

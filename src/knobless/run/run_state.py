@@ -81,7 +81,7 @@ class RunState:
         streams = Streams.from_data(identity.rng)
         return cls.start(space, algorithm.at_least(identity.batch), x0, streams, identity.deterministic)
 
-    # What one may look at.
+    # What can be observed.
 
     @property
     def lam(self) -> int:
@@ -231,7 +231,7 @@ class RunState:
         return ids, codes
 
     def redraw(self, drawn: int) -> None:
-        """Draw again what a file says was drawn, in all iterations; ValueError if it cannot have been."""
+        """Draw until as many candidates are drawn as a file states; ValueError if that is impossible."""
         while self.drawn < drawn:
             left = drawn - self.drawn
             k = min(left, self.undrawn or left)
@@ -305,7 +305,7 @@ class RunState:
                 self.failure = FirstFailure(id, failures.get(row, RETURNED_NAN))
             lowest = np.fmin.reduce(f)
         best = self.best
-        # Almost always false, and then nothing else is looked at.
+        # Almost always false, so the other conditions are rarely evaluated.
         if lowest < math.inf if best is None else lowest < best.fun or (lowest == best.fun and min(ids) < best.id):
             id, row = min((ids[row], row) for row in np.flatnonzero(f == lowest).tolist())
             value = float(f[row])  # of −0.0 and 0.0, which are equal, that of the lowest id
@@ -334,7 +334,7 @@ class RunState:
                 iteration.settle([id], f, fate)
 
     def _close(self) -> None:
-        """If the iteration is complete, let the algorithm learn from it and begin the next."""
+        """Tell a complete iteration to the algorithm and begin the next one."""
         iteration = self.iteration
         if iteration.missing:
             return

@@ -78,6 +78,11 @@ class Space:
         domain : Space, variable, or list or dict of these
             What to convert; a space is returned as it is.
 
+        Returns
+        -------
+        Space
+            The space.
+
         Raises
         ------
         TypeError
@@ -103,7 +108,13 @@ class Space:
         return tuple(Column(name, variable, where[i]) for i, (name, variable) in enumerate(self._leaves))
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the variables with their names and columns, in the order of declaration."""
+        """Return the variables with their names and columns, in the order of declaration.
+
+        Returns
+        -------
+        tuple of Column
+            One per variable.
+        """
         return self._columns
 
     @property
@@ -140,11 +151,32 @@ class Space:
         return tuple(names)
 
     def decode(self, code: Points) -> Any:
-        """Return the point of one code."""
+        """Return the point of one code.
+
+        Parameters
+        ----------
+        code : array of shape (columns,)
+            A code.
+
+        Returns
+        -------
+        object
+            The point, as an objective gets it.
+        """
         return self.decode_each(code[None])[0]
 
     def decode_each(self, codes: Points) -> list[Any]:
         """Return the point of each code.
+
+        Parameters
+        ----------
+        codes : array of shape (m, columns)
+            Codes, one per row.
+
+        Returns
+        -------
+        list
+            The points, as an objective gets them.
 
         Notes
         -----
@@ -154,7 +186,18 @@ class Space:
         return [_filled(self._tree, values) for values in zip(*columns, strict=True)]
 
     def decode_batch(self, codes: Points) -> Any:
-        """Return the codes as a vectorized objective gets them: one array per variable, one row per code."""
+        """Return the codes as a vectorized objective gets them.
+
+        Parameters
+        ----------
+        codes : array of shape (m, columns)
+            Codes, one per row.
+
+        Returns
+        -------
+        object
+            Arrays in the shape of the space: one per variable, with one row per code.
+        """
         each = [(variable, variable.values(codes[:, where])) for _, variable, where in self._columns]
         return _filled(self._tree, [values[:, 0] if variable.n is None else values for variable, values in each])
 
@@ -167,6 +210,11 @@ class Space:
             A point of the space.
         name : str
             How error messages refer to the point.
+
+        Returns
+        -------
+        array of shape (columns,)
+            The code.
 
         Raises
         ------
@@ -185,11 +233,27 @@ class Space:
         ----------
         x
             A point of the space.
+
+        Returns
+        -------
+        list
+            One value per variable.
         """
         return [value for _, value in _taken(self._tree, x, "x")]
 
     def visible(self, codes: Points) -> Points:
-        """Return codes with latent numbers replaced by their values: two rows are equal if their points are."""
+        """Return codes with latent numbers replaced by their values.
+
+        Parameters
+        ----------
+        codes : array of shape (m, columns)
+            Codes, one per row.
+
+        Returns
+        -------
+        array of shape (m, columns)
+            Two rows are equal if and only if their points are.
+        """
         seen = codes
         for _, variable, where in self._columns:
             if isinstance(variable, NUMBERS):

@@ -45,7 +45,7 @@ def stack_forward(X: Tensor, W: Tensor, b: Tensor, keep: Tensor, m: Tensor) -> t
 
 @by_hand
 def stack_backward(G: Tensor, W: Tensor, b: Tensor, keep: Tensor, m: Tensor, passed: Tensor) -> tuple[Tensor, Tensor]:
-    """The way back: from the gradient of what came out to that of X, and those of X W + b [R, L, rows, D]."""
+    """Return the gradient of X and those of X W + b [R, L, rows, D], from the gradient of the output."""
     trials, rows, width = G.shape
     layers, archs = m.shape[2], m.shape[1]
     G, keep, m = G.contiguous(), keep.contiguous(), m.contiguous()
@@ -66,12 +66,12 @@ def stack_backward(G: Tensor, W: Tensor, b: Tensor, keep: Tensor, m: Tensor, pas
 
 
 def fused(X: Tensor, rows: int) -> bool:
-    """Whether the kernels take it: on a GPU, in single precision, with whole blocks of rows."""
+    """Return whether the kernels support X: on a GPU, in single precision, with whole blocks of rows."""
     return triton is not None and X.is_cuda and X.dtype is torch.float32 and rows % 16 == 0
 
 
 def block_of(rows: int, total: int) -> int:
-    """Rows a program: of one architecture, and such that there are about as many programs as processors (132)."""
+    """Return the rows per program, of one architecture: about as many programs as processors (132)."""
     return 32 if rows % 32 == 0 and total >= 32 * 100 else 16
 
 
@@ -79,7 +79,7 @@ if triton is not None:
 
     @triton.jit
     def rounded(x):
-        """To the nearest TF32 number: the matrix units alone would cut off, which is a bias."""
+        """Round to the nearest TF32 number: the matrix units truncate, which is a bias."""
         return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
 
     @triton.jit

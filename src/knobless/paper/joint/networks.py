@@ -31,13 +31,13 @@ class Network(Protocol):
         """Architecture bits."""
 
     def parameters(self, generator: torch.Generator) -> list[Tensor]:
-        """The weights of one trial: LeCun-normal matrices, zero biases."""
+        """Return the weights of one trial: LeCun-normal matrices, zero biases."""
 
     def logits(self, W: Weights, x: Tensor, masks: Tensor) -> Tensor:
-        """Of all architectures of all trials, [R, A, B, classes]."""
+        """Return the logits of all architectures of all trials, [R, A, B, classes]."""
 
     def backprop(self, W: Weights, x: Tensor, y: Tensor, masks: Tensor) -> tuple[Tensor, Factors]:
-        """The losses [R, A], and the factors of the gradient of their mean over A."""
+        """Return the losses [R, A], and the factors of the gradient of their mean over A."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class ActivationNetwork:
         return losses, factors[::-1]
 
     def _forward(self, W: Weights, x: Tensor, masks: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """What goes into each layer, and which units are ReLU."""
+        """Return the input of each layer, and which units are ReLU."""
         inputs, relu = [x], [m[:, :, None] != 0 for m in masks.chunk(self.depth, -1)]
         for k, chosen in enumerate(relu):
             Z = dense(inputs[-1], W[2 * k], W[2 * k + 1])
@@ -133,7 +133,7 @@ def dense(x: Tensor, W: Tensor, b: Tensor) -> Tensor:
 
 
 def repeated(X: Tensor, archs: int) -> Tensor:
-    """The same rows for each architecture."""
+    """Repeat the rows for each architecture."""
     return X[:, None].expand(-1, archs, -1, -1).flatten(1, 2)
 
 
@@ -143,12 +143,12 @@ def apart(X: Tensor, archs: int) -> Tensor:
 
 
 def rows(per_arch: Tensor, X: Tensor) -> Tensor:
-    """A number per architecture, for each of its rows in X."""
+    """Repeat a number per architecture for each of its rows in X."""
     return per_arch.repeat_interleave(X.shape[1] // per_arch.shape[1], 1)[..., None]
 
 
 def cross_entropy(logits: Tensor, y: Tensor, archs: int) -> tuple[Tensor, Tensor]:
-    """The mean loss of each architecture [R, A], and the gradient of the mean over architectures."""
+    """Return the mean loss of each architecture [R, A], and the gradient of the mean over architectures."""
     logs = logits.log_softmax(-1)
     right = torch.nn.functional.one_hot(y, logits.shape[-1]).to(logits.dtype).repeat(1, archs, 1)
     losses = -apart((logs * right).sum(-1, keepdim=True), archs).mean((-2, -1))

@@ -54,7 +54,7 @@ REMARKS = (
 
 
 def at_rate(setting: Setting, rate: float) -> Setting:
-    """The same with another learning rate, which the paper does not give."""
+    """Return the same setting with another learning rate, which the paper does not give."""
     return replace(setting, name=f"{setting.name}-rate-{rate}", learning_rate=rate)
 
 
@@ -66,7 +66,7 @@ MAIN = {"layers": LAYERS, "activations": ACTIVATIONS}
 
 
 def chosen(experiment: str, names: Sequence[str]) -> list[Setting]:
-    """The settings of these names; those of the paper's figure if there are none."""
+    """Return the settings of these names, or those of the paper's figure if none are given."""
     if not names:
         return list(MAIN[experiment])
     known = {setting.name: setting for setting in EXPERIMENTS[experiment]}

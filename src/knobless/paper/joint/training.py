@@ -1,6 +1,6 @@
 """Training of R independent trials as one batch: the two procedures of the paper's appendix, on one device throughout.
 
-A `Setting` says what is trained and by which algorithm. `Training` holds its state; `step` is one update of W in every
+A `Setting` is what is trained and by which algorithm. `Training` holds its state; `step` is one update of W in every
 trial, written for any device. On a GPU its parts are compiled and the whole step is recorded once as a CUDA graph,
 which is then replayed without the host taking part. A trial's weights, mini-batches and samples depend on its number
 alone, not on the trials beside it.
@@ -103,11 +103,11 @@ class Training:
             self._ask, self._tell = self._ready(self.search.ask), self._ready(self.search.tell)
 
     def _ready(self, part: Callable[..., Any]) -> Callable[..., Any]:
-        """On a GPU, a part is compiled for the very shapes it gets."""
+        """Return a part of the step, on a GPU compiled for the shapes that it gets."""
         return torch.compile(part, dynamic=False) if self.recorded else part
 
     def step(self) -> None:
-        """One update of W in every trial, and of θ where an iteration closes."""
+        """Update W in every trial, and θ where an iteration closes."""
         x, y = self._mini_batch(self.images, self.labels, self.order, self.T)
         masks = self.masks if self.search is None else self._ask(self.size)
         losses, factors = self._backprop(self.W, x, y, masks)
@@ -122,7 +122,7 @@ class Training:
         self.T += 1
 
     def run(self, until: int) -> None:
-        """Updates until so many are done."""
+        """Update until a number of updates is reached."""
         while self.done < until:
             stretch = self.done // self.length
             if stretch != self._fresh:
@@ -136,7 +136,7 @@ class Training:
             self.done = stop
 
     def finish(self) -> None:
-        """Waits for the device."""
+        """Wait for the device."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -149,7 +149,7 @@ class Training:
             self._record()
 
     def _record(self) -> None:
-        """The first steps on a GPU run as they are, which compiles them; then the step is recorded."""
+        """Record the step on a GPU, after the first steps have compiled it."""
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -162,7 +162,7 @@ class Training:
                 self.step()
 
     def _shuffle(self, stretch: int) -> None:
-        """The order of the images in this stretch of passes: a permutation a pass, by the trial's own generator."""
+        """Draw the order of the images in these passes: one permutation per pass, by the generator of the trial."""
         images = len(self.images)
         passes = self.order[0].numel() // images
         for trial in range(len(self.keys)):
@@ -173,7 +173,7 @@ class Training:
 
     @torch.no_grad()
     def errors(self) -> Tensor:
-        """The test error of each trial in percent; bits are one where θ ≥ ½."""
+        """Return the test error of each trial in percent; bits are one where θ ≥ ½."""
         masks = self.masks if self.search is None else self.search.mode[:, None]
         wrong = []
         for trial in range(len(masks)):  # one after the other, to go easy on memory
@@ -183,7 +183,7 @@ class Training:
         return 100.0 * torch.stack(wrong)
 
     def records(self) -> list[dict[str, float]]:
-        """What is noted of each trial now."""
+        """Return what is recorded of each trial now."""
         errors = self.errors().tolist()
         rows = [{"update": self.done, "error": round(error, 4)} for error in errors]
         if self.search is not None:
@@ -193,12 +193,12 @@ class Training:
         return rows
 
     def state(self) -> dict[str, Any]:
-        """All that is needed to go on exactly."""
+        """Return all that is needed to resume exactly."""
         search = None if self.search is None else self.search.state_dict()
         return {"W": self.W, "V": self.V, "sums": self.sums, "search": search, "done": self.done}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Goes on from a state of the same setting and trials."""
+        """Resume from a state of the same setting and trials."""
         with torch.no_grad():
             for mine, theirs in zip((self.W, self.V, self.sums), (state[k] for k in ("W", "V", "sums")), strict=True):
                 for to, source in zip(mine, theirs, strict=True):
@@ -210,18 +210,18 @@ class Training:
 
 
 def mini_batch(images: Tensor, labels: Tensor, order: Tensor, T: Tensor) -> tuple[Tensor, Tensor]:
-    """The mini-batch of this update, one in each trial."""
+    """Return the mini-batch of this update, one per trial."""
     chosen = order.index_select(1, T % order.shape[1])[:, 0]
     return pixels(images[chosen]), labels[chosen]
 
 
 def pixels(images: Tensor) -> Tensor:
-    """Bytes as numbers in [0, 1]."""
+    """Return bytes as numbers in [0, 1]."""
     return images.float() / 255.0
 
 
 def gradients(factors: Factors) -> Iterator[Tensor]:
-    """Of W and b, layer by layer."""
+    """Return the gradients of W and b, layer by layer."""
     for H, G in factors:
         yield H.mT @ G
         yield G.sum(-2)
@@ -236,7 +236,7 @@ def descend(W: Weights, V: Weights, factors: Factors, rate: Tensor, norm: float)
 
 
 def wait(W: Weights, V: Weights, sums: Weights, factors: Factors, rate: Tensor, norm: float, closed: Tensor) -> None:
-    """Gradients are summed up; W moves by their mean where the wait is over (`closed`, one over their number, or 0)."""
+    """Sum gradients, and move W by their mean where an iteration closes (`closed`: one over their number, or 0)."""
     for summed, g in zip(sums, gradients(factors), strict=True):
         summed += g
     each = [summed * _each(closed, summed) for summed in sums]
@@ -251,14 +251,14 @@ def wait(W: Weights, V: Weights, sums: Weights, factors: Factors, rate: Tensor, 
 
 
 def nesterov(w: Tensor, v: Tensor, g: Tensor, rate: Tensor) -> None:
-    """One step, in place."""
+    """Do one step in place."""
     g = g + DECAY * w
     v.copy_(MOMENTUM * v + g)
     w -= rate * (g + MOMENTUM * v)
 
 
 def _scale(each: Sequence[Tensor], norm: float) -> Tensor | None:
-    """What brings the gradient of each trial to at most this norm."""
+    """Return the factors that bring the gradient of each trial to at most this norm."""
     if norm == math.inf:
         return None
     square = torch.stack([(g * g).flatten(1).sum(1) for g in each]).sum(0)
@@ -270,16 +270,16 @@ def _each(per_trial: Tensor, like: Tensor) -> Tensor:
 
 
 def factor(done: int, updates: int) -> float:
-    """The learning rate is divided by 10 at 1/2 and again at 3/4 of the updates."""
+    """Return the factor of the learning rate: divided by 10 at 1/2 and again at 3/4 of the updates."""
     return 1.0 if done < updates // 2 else 0.1 if done < updates * 3 // 4 else 0.01
 
 
 def curve_marks(updates: int, count: int = 60) -> list[int]:
-    """Numbers of updates after which the test error is looked at: evenly on a logarithmic scale, from 100 on."""
+    """Return the updates after which the test error is computed: even on a logarithmic scale, from 100 on."""
     between = np.geomspace(min(100, updates), updates, count).round().astype(int)
     return sorted({*between.tolist(), updates})
 
 
 def _seed(trial: int, purpose: int) -> int:
-    """Of a trial's weights (0), samples (1) and mini-batches (2)."""
+    """Return the seed of a trial's weights (0), samples (1) and mini-batches (2)."""
     return int(np.random.SeedSequence([trial, purpose]).generate_state(1, np.uint64)[0] >> np.uint64(1))
