@@ -31,7 +31,7 @@ from .marginals import heat_rows, marginals_of
 
 __all__ = ["Trace"]
 
-_ROWS = 2048  # iterations kept, at most
+MAX_ITERATIONS = 2048  # iterations kept, at most
 THETA_HISTORY = 400  # of these, the ones of which θ is kept
 DOTS = 2000  # single evaluations in a picture
 BANDS = 100  # windows in which the values' quartiles are taken,
@@ -99,7 +99,7 @@ class Trace:
         self._best: Best | None = None  # at a row
         self.marginals = marginals_of(record.space)
         self._heat = heat_rows(self.marginals)
-        self._steps, self._theta_history = Thinned[Info](_ROWS), Thinned[Array](THETA_HISTORY)
+        self._steps, self._theta_history = Thinned[Info](MAX_ITERATIONS), Thinned[Array](THETA_HISTORY)
         self._run = None if record.algorithm is None else self._started(record, record.algorithm)
         self.follow(record)
 
@@ -220,7 +220,7 @@ class Trace:
 
     @property
     def steps(self) -> list[Info]:
-        """The iterations without θ, at most `_ROWS` of them; the last is always there."""
+        """The iterations without θ, at most `MAX_ITERATIONS` of them; the last is always there."""
         kept = [info for _, info in self._steps.items]
         if self._run is None or not self._nit or (kept and kept[-1].iteration == self._nit):
             return kept
