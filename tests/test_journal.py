@@ -944,6 +944,23 @@ def test_sizes_that_a_file_declares_are_not_believed(tmp_path):
         kl.Optimizer.from_journal(record)
 
 
+def test_a_row_has_one_point(tmp_path):
+    path = tmp_path / "run.sqlite"
+    kl.minimize(ones, BITS, budget=5, journal=path, rng=0, known=[(np.zeros(10, int), 9.0)])
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE events SET code = zeroblob(4) WHERE id = -1")
+    connection.close()
+    uses = (
+        lambda record: record.point(next(iter(record))),
+        kl.Optimizer.from_journal,
+        Trace,
+        lambda record: kl.minimize(ones, BITS, budget=5, journal=path, rng=0),
+    )
+    for use in uses:
+        with read(path) as record, pytest.raises(kl.JournalError, match="expected 2 bytes for each point"):
+            use(record)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")
 def test_a_full_disk(tmp_path):
     path = tmp_path / "run.sqlite"

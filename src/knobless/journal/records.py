@@ -14,7 +14,7 @@ from knobless.core.description import algorithm_of
 from knobless.space.codec import space_of
 from knobless.space.space import Space
 
-from .events import TOLD, Counts, Event, Journal, JournalError
+from .events import TOLD, Counts, Event, Journal, JournalError, unpacked
 from .identity import Identity
 from .sqlite import COLUMNS, connect, explained, inspect, is_new, read_header, select
 
@@ -113,7 +113,7 @@ class Record:
     def point(self, event: Event) -> Any:
         """Return the point of an event as the objective received it."""
         with explained(self.path):
-            return self.space.decode(self.space.family.unpack(event.code)[0])
+            return self.space.decode(unpacked([event], self.space.family)[0])
 
     def explained(self) -> AbstractContextManager[None]:
         """Turn errors caused by the contents of this file into a `JournalError`."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from knobless.core.adaptation import SNR
 from knobless.core.algorithm import Algorithm
 from knobless.core.types import Array, Points
-from knobless.journal.events import CANCELLED, TOLD
+from knobless.journal.events import CANCELLED, TOLD, unpacked
 from knobless.journal.records import Event, Record, read
 from knobless.run.candidates import RETURNED_NAN
 from knobless.run.iteration import Best, Info, is_better
@@ -166,12 +166,8 @@ class Trace:
         self.positions += [event.position for event in chunk]
         self.started += [math.nan if event.started is None else event.started for event in chunk]
         self.ended += [math.nan if event.ended is None else event.ended for event in chunk]
-        codes = b"".join([event.code for event in chunk])
-        # Looked at now, not when it is drawn; and each by itself, since one may be too long where another is too short.
-        if any(len(event.code) != self._family.width for event in chunk):
-            raise ValueError(f"expected {self._family.width} bytes for each point")
-        self._family.unpack(codes)
-        self._codes += codes
+        unpacked(chunk, self._family)  # checks them now, not when they are drawn
+        self._codes += b"".join([event.code for event in chunk])
 
     def _failure_message(self, event: Event, row: int) -> int:
         text = event.failure or RETURNED_NAN
