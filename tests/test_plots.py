@@ -342,6 +342,15 @@ def test_a_trace_does_not_follow_the_same_run_begun_again(tmp_path, monkeypatch)
         kl.minimize(lambda x: 1 / 0, kl.Binary(6), budget=10, batch=4, rng=0, workers=backwards, journal=path)
 
 
+def test_the_largest_values_are_drawn(tmp_path):
+    path, ends = tmp_path / "run.sqlite", (-1.7e308, 1.7e308)
+    result = kl.minimize(lambda x: ends[x[0]], kl.Binary(6), budget=60, rng=0, journal=path)
+    for figure in (plots.panel(path), plots.panel(result)):
+        figure.draw_without_rendering()
+        low, high = figure.axes[0].get_ylim()
+        assert 0.0 < high - low < math.inf
+
+
 def test_a_row_that_is_no_point_is_an_error_at_once(tmp_path):
     path = tmp_path / "run.sqlite"
     kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=10, rng=0, journal=path)

@@ -31,6 +31,7 @@ from .marginals import heat_rows, marginals_of
 
 __all__ = ["Trace"]
 
+_LARGEST = 4e307  # drawn of a value
 MAX_ITERATIONS = 2048  # iterations kept, at most
 THETA_HISTORY = 400  # of these, the ones of which θ is kept
 DOTS = 2000  # single evaluations in a picture
@@ -256,7 +257,7 @@ class Trace:
         """Calls and their values, evenly thinned out."""
         told = np.flatnonzero(np.array(self.fates) == TOLD)
         shown = told[np.unique(np.linspace(0, len(told) - 1, min(len(told), DOTS)).astype(np.intp))]
-        return self.calls[shown], np.array(self.values)[shown]
+        return self.calls[shown], drawable(np.array(self.values)[shown])
 
     @property
     def bands(self) -> Bands:
@@ -272,13 +273,18 @@ class Trace:
     def extent(self) -> tuple[float, float]:
         """From where to where a picture of the values should go: the worst twentieth may lie outside."""
         values = np.array(self.values)
-        values = self.sign * values[np.isfinite(values)]
+        values = self.sign * drawable(values[np.isfinite(values)])
         if not len(values):
             return 0.0, 1.0
         best, worst = float(values.min()), float(np.quantile(values, 0.95))
         room = 0.06 * (worst - best) or 0.06 * abs(best) or 1.0
         low, high = sorted((self.sign * (best - room), self.sign * (worst + room)))
         return low, high
+
+
+def drawable(values: Array) -> Array:
+    """Return values of which the differences do not overflow; only those beyond ±4e307 are changed."""
+    return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
 
 
 def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
@@ -292,5 +298,5 @@ def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
 
 
 def _quartiles(values: Array) -> Array:
-    values = values[np.isfinite(values)]
+    values = drawable(values[np.isfinite(values)])
     return np.quantile(values, [0.25, 0.5, 0.75]) if len(values) else np.full(3, math.nan)
