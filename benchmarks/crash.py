@@ -126,11 +126,12 @@ class Tally:
 
 
 def killed_until_done(tally: Tally, chance: random.Random, pause: float, workers: int, seed: int, kills: int) -> None:
-    """One run, killed at most `kills` times."""
+    """One run, killed at most `kills` times; none where some of its points are equal."""
     folder = Path(tempfile.mkdtemp(prefix="knobless-crash-"))
     journal, done = folder / "run.sqlite", folder / "done"
     whole = minimized(folder / "once", pause, 1, seed, None)
     if len(set(lines(folder / "once"))) < BUDGET[pause]:  # points that come twice by themselves would be taken for lost
+        shutil.rmtree(folder)
         return
     before: set[str] = set()
     count = at = 0

@@ -299,7 +299,7 @@ def test_trees_are_the_same_to_the_last_bit():
             shifts = np.arange(len(rows), dtype=np.uint64)[:, None]
             state.columns[block], state.chain[block] = np.bitwise_or.reduce(rows << shifts), block + 1
         state = pyramid.with_terms(state)
-        pyramid._tree(state, 0)
+        pyramid.linkage_tree(state, 0)
         spans = state.spans[0][: state.levels[0, pyramid.GROUPS]]
         mine = [sorted(state.leaves[0][start:stop].tolist()) for start, stop in spans]
         assert mine == [sorted(group.tolist()) for group in pairs.tree(Stream(key))]

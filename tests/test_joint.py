@@ -207,7 +207,7 @@ def one_after_the_other(training, search, updates):
     lams, open_ = set(), []
     for done in range(updates):
         if done % training.length == 0:
-            training._shuffle(done // training.length)
+            training.shuffle(done // training.length)
         chosen = training.order[0, done % training.length]
         x, y = training.images[chosen].float() / 255, training.labels[chosen]
         if search is None:
@@ -297,19 +297,19 @@ def test_a_training_goes_on_exactly_from_what_was_saved(name, tmp_path):
 
 
 @pytest.mark.parametrize(("images", "batch", "length"), [(10, 4, 5), (12, 4, 3), (11, 3, 11), (9, 12, 3)])
-def test_every_pass_takes_every_image_once(images, batch, length):
+def test_every_pass_takes_every_image_once(images, batch, length, monkeypatch):
     setting = replace(SETTINGS["lambda"], batch=batch)
     numbered = data(images)._replace(train_x=np.arange(images, dtype=np.uint8)[:, None].repeat(6, 1))
-    training = Training(setting, numbered, [0, 1, 2], 10**6)
-    assert training.length == length
-    seen, backprop = [], training._backprop
+    seen, backprop = [], LayerNetwork.backprop
 
-    def watched(W, x, y, masks):
+    def watched(network, W, x, y, masks):
         seen.append((x[:, :, 0] * 255).round().int())
         assert torch.equal(y, torch.tensor(numbered.train_y)[seen[-1].long()])
-        return backprop(W, x, y, masks)
+        return backprop(network, W, x, y, masks)
 
-    training._backprop = watched
+    monkeypatch.setattr(LayerNetwork, "backprop", watched)
+    training = Training(setting, numbered, [0, 1, 2], 10**6)
+    assert training.length == length
     passes = 3 * length * batch // images
     for until in (1, length - 1, 3 * length):  # wherever it pauses
         training.run(until)
@@ -319,15 +319,15 @@ def test_every_pass_takes_every_image_once(images, batch, length):
 
 
 @pytest.mark.parametrize("updates", [8, 10, 40])
-def test_the_learning_rate_falls_at_a_half_and_three_quarters(updates):
-    training = Training(SETTINGS["epsilon"], data(), [0], updates)
-    rates, descend_ = [], training._descend
+def test_the_learning_rate_falls_at_a_half_and_three_quarters(updates, monkeypatch):
+    rates = []
 
     def watched(W, V, factors, rate, norm):
         rates.append(rate.item())
-        descend_(W, V, factors, rate, norm)
+        descend(W, V, factors, rate, norm)
 
-    training._descend = watched
+    monkeypatch.setattr("knobless.paper.joint.training.descend", watched)
+    training = Training(SETTINGS["epsilon"], data(), [0], updates)
     for until in (1, 3, updates // 2 + 1, updates):
         training.run(until)
     half, rest = updates // 2, updates - updates * 3 // 4
@@ -509,7 +509,7 @@ def test_training_on_a_gpu_is_training_on_a_cpu(setting):
     for training in (cpu, cuda):
         training.run(8)  # three as they are, the others from the graph
         training.finish()
-    assert cuda._graph is not None
+    assert cuda.graph is not None
     torch.testing.assert_close(cuda.search.theta.cpu(), cpu.search.theta, rtol=0, atol=1e-3)
     assert torch.equal(cuda.search.drawn.cpu(), cpu.search.drawn)
     for mine, theirs, start in zip(cuda.W, cpu.W, before, strict=True):

@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ import knobless as kl
 from knobless.core.data import difference
 from knobless.journal.events import Event
 from knobless.journal.records import read
-from knobless.journal.sqlite import Writer
+from knobless.journal.sqlite import Writer, connect
 from knobless.parallel.evaluation import Outcome
 from knobless.report.summary import summary
 from knobless.report.trace import Trace
@@ -694,8 +695,15 @@ def test_a_run_that_failed_throughout_ends_so_again(tmp_path):
 def test_a_commit_waits_for_the_disk_where_that_is_worth_it(tmp_path, monkeypatch):
     clock = itertools.count(step=0.01)
     monkeypatch.setattr("knobless.journal.sqlite.time.monotonic", lambda: next(clock))
-    writer, statements = Writer(kl.Journal(tmp_path / "a")), []
-    writer._connection.set_trace_callback(statements.append)
+    statements = []
+
+    def traced(path, writable):
+        connection = connect(path, writable)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr("knobless.journal.sqlite.connect", traced)
+    writer = Writer(kl.Journal(tmp_path / "a"))
 
     def waits(started, ended):
         statements.clear()
@@ -805,8 +813,8 @@ def test_readers_see_what_is_committed_and_block_nobody(tmp_path):
 
 def test_a_reader_cannot_write(tmp_path):
     kl.minimize(ones, BITS, budget=3, journal=tmp_path / "a", rng=0)
-    with read(tmp_path / "a") as record, pytest.raises(sqlite3.OperationalError):
-        record._connection.execute("DELETE FROM events")
+    with closing(connect(tmp_path / "a", writable=False)) as connection, pytest.raises(sqlite3.OperationalError):
+        connection.execute("DELETE FROM events")
 
 
 # What is wrong with a file.
@@ -934,6 +942,23 @@ def test_sizes_that_a_file_declares_are_not_believed(tmp_path):
     connection.close()
     with read(path) as record, pytest.raises(kl.JournalError, match="more than a file may ask for"):
         kl.Optimizer.from_journal(record)
+
+
+def test_a_row_has_one_point(tmp_path):
+    path = tmp_path / "run.sqlite"
+    kl.minimize(ones, BITS, budget=5, journal=path, rng=0, known=[(np.zeros(10, int), 9.0)])
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE events SET code = zeroblob(4) WHERE id = -1")
+    connection.close()
+    uses = (
+        lambda record: record.point(next(iter(record))),
+        kl.Optimizer.from_journal,
+        Trace,
+        lambda record: kl.minimize(ones, BITS, budget=5, journal=path, rng=0),
+    )
+    for use in uses:
+        with read(path) as record, pytest.raises(kl.JournalError, match="expected 2 bytes for each point"):
+            use(record)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limit there")

@@ -20,6 +20,7 @@ from knobless.journal.events import ADDED, TOLD
 from knobless.report import marginals as report_marginals
 from knobless.report import trace
 from knobless.report.trace import Trace
+from knobless.run.recording import Recording
 
 SPACE = kl.Space(
     switches=kl.Binary(5),
@@ -266,7 +267,7 @@ def columns(of):
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_trace_that_follows_is_one_that_reads_all_at_once(tmp_path, monkeypatch, deterministic):
     monkeypatch.setattr(trace, "CHUNK", 7)
-    monkeypatch.setattr(trace, "ROWS", 16)
+    monkeypatch.setattr(trace, "MAX_ITERATIONS", 16)
     monkeypatch.setattr(trace, "THETA_HISTORY", 8)
     path, rng = tmp_path / "run.sqlite", np.random.default_rng(0)
     opt = kl.Optimizer(SPACE, rng=5, batch=4, deterministic=deterministic, journal=path)
@@ -322,16 +323,32 @@ def test_a_trace_does_not_follow_another_run(tmp_path):
         path.unlink()
 
 
-def test_a_trace_does_not_follow_the_same_run_begun_again(tmp_path):
-    path = tmp_path / "run.sqlite"
-    opt = kl.Optimizer(kl.Binary(6), rng=0, journal=path)
-    opt.tell(opt.ask(), [math.nan] * opt.lam)
-    with journal.read(path) as record:
-        first = Trace(record)
-    opt._recording.forget()  # as `minimize` does where the first evaluation fails
-    with journal.read(path) as record:
-        assert not first.follow(record)
-    opt.close()
+def test_a_trace_does_not_follow_the_same_run_begun_again(tmp_path, monkeypatch):
+    path, forget = tmp_path / "run.sqlite", Recording.forget
+
+    def traced(recording):
+        with journal.read(path) as record:
+            first = Trace(record)
+            assert record.counts().evaluations == 3
+        forget(recording)
+        with journal.read(path) as record:
+            assert not first.follow(record)
+
+    def backwards(call, items):
+        return map(call, list(items)[::-1])
+
+    monkeypatch.setattr(Recording, "forget", traced)
+    with pytest.raises(ZeroDivisionError):  # that of the first candidate; those of the others are deleted
+        kl.minimize(lambda x: 1 / 0, kl.Binary(6), budget=10, batch=4, rng=0, workers=backwards, journal=path)
+
+
+def test_the_largest_values_are_drawn(tmp_path):
+    path, ends = tmp_path / "run.sqlite", (-1.7e308, 1.7e308)
+    result = kl.minimize(lambda x: ends[x[0]], kl.Binary(6), budget=60, rng=0, journal=path)
+    for figure in (plots.panel(path), plots.panel(result)):
+        figure.draw_without_rendering()
+        low, high = figure.axes[0].get_ylim()
+        assert 0.0 < high - low < math.inf
 
 
 def test_a_row_that_is_no_point_is_an_error_at_once(tmp_path):

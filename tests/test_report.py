@@ -142,6 +142,18 @@ def test_infinite_values_and_no_values_at_all(tmp_path):
     opt.close()
 
 
+def test_the_largest_values_are_inside_the_chart(tmp_path):
+    path, ends = tmp_path / "run.sqlite", (-1.7e308, 1.7e308)
+    kl.minimize(lambda x: ends[x[0]], kl.Binary(6), budget=60, rng=0, journal=path)
+    data = collect_page_data(Trace.of(path))
+    low, high = unpacked(data["extent"])
+    assert high - low < math.inf
+    for values in map(unpacked, (data["improvements"][1], data["dots"][1], *data["bands"][1:])):
+        assert len(values)
+        assert ((low < values) & (values < high)).all()
+    assert unpacked(data["best"]) == -1.7e308
+
+
 def test_what_is_too_much_is_left_out(tmp_path):
     path, space = tmp_path / "run.sqlite", {"wide": kl.Binary(5000), "narrow": kl.Binary(8), "one": kl.Choice("a", "b")}
     kl.minimize(lambda x: float(x["wide"].sum()), space, budget=20, rng=0, journal=path)

@@ -478,7 +478,7 @@ def test_writing_into_a_point_does_not_reach_the_codes(space, seed):
     codes = codes_of(space, 3, seed)
     before = codes.copy()
     for x in (space.decode(codes[0]), space.decode_batch(codes)):
-        for _, value in leaves(space._tree, x):
+        for _, value in leaves(space.tree, x):
             if isinstance(value, np.ndarray) and value.dtype != object:
                 value[...] = value.dtype.type(0)
     assert np.array_equal(codes, before)

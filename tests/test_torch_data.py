@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -229,7 +228,7 @@ def test_openml_is_asked_and_what_it_gives_is_checked(tmp_path, monkeypatch):
         assert (name, version, return_X_y) == ("mnist_784", 1, True)
         return x, y
 
-    monkeypatch.setattr(data, "_sklearn", lambda: SimpleNamespace(fetch_openml=fetch_openml))
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch_openml)
     check(data.fetch_mnist_openml(tmp_path))
     check(data.mnist(tmp_path))
     y[0] = "4"

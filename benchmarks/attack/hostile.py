@@ -17,6 +17,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import knobless as kl
 from knobless.journal import read
 
@@ -26,10 +28,11 @@ SECONDS = 15  # of CPU time for all uses of one file
 MEMORY = 2**30  # bytes that these may take
 
 SPACES = {
-    "mixed": kl.Space(bits=kl.Binary(5), kind=kl.Choice("a", "b'; DROP TABLE events; --", None), z=kl.Float(0, 1)),
+    "mixed": kl.Space(bits=kl.Binary(5), kind=kl.Choice("a", "b'; DROP TABLE events; --", len), z=kl.Float(0, 1)),
     "bits": kl.Binary(12),
     "tiny": kl.Binary(2),  # all of it is evaluated
 }
+GENERATORS = ("SFC64", "MT19937", "Philox", "PCG64")
 SIZES = (-1, 0, 1, 10**4, 20_000_000, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63), 10**30)
 TEXTS = ("", "\x00", "\ud800", "\x9b31m", "\u202ebidi", "NaN", "1e999", "(" * 99, "x" * 10**6)
 OTHERS = (None, True, 1e308, float("nan"), float("inf"), 0.5, [], {}, [1, [2]], {"a": {}})
@@ -42,6 +45,8 @@ STATEMENTS = (
     "DROP TABLE events",
     "DELETE FROM header",
     "DELETE FROM events WHERE number % 3 = 1",
+    "INSERT INTO events SELECT number + 100, drawn, fate, id, code, value, failure, iteration, position, started, "
+    "ended, worker FROM events",
     "UPDATE events SET drawn = drawn + number * 134217728",
     "UPDATE events SET drawn = 4611686018427387904 WHERE number = (SELECT max(number) FROM events)",
     "UPDATE events SET id = id + 1, position = position + 1",
@@ -65,15 +70,16 @@ def uses(seed: int, folder: Path) -> dict[str, Callable[[], object]]:
         [] if name == "mixed" else [kl.p3(space), kl.portfolio(space)]
     )
     arguments = {"algorithm": chance.choice(recipes), "batch": 3, "deterministic": deterministic}
+    rng = np.random.Generator(getattr(np.random, chance.choice(GENERATORS))(0)) if chance.random() < 0.5 else 0
     path = folder / "file"
     if chance.random() < 0.3:
-        _played(kl.Optimizer(space, rng=0, **arguments)).save(path)
+        _played(kl.Optimizer(space, rng=rng, **arguments)).save(path)
         _change_snapshot(chance, path)
         return {"load": lambda: _look(kl.Optimizer.load(path, space))}
     if chance.random() < 0.5:
-        _played(kl.Optimizer(space, rng=0, journal=path, **arguments)).close()
+        _played(kl.Optimizer(space, rng=rng, journal=path, **arguments)).close()
     else:
-        kl.minimize(_objective, space, budget=30, rng=0, journal=path, **arguments)
+        kl.minimize(_objective, space, budget=30, rng=rng, journal=path, **arguments)
     _change_journal(chance, path)
     return {
         "read": lambda: _read(path),
@@ -151,14 +157,19 @@ def _change_snapshot(chance: random.Random, path: Path) -> None:
 
 
 def _changed(chance: random.Random, text: str) -> str:
-    """JSON in which an entry is replaced, removed or repeated, or that is nested deeply."""
+    """JSON in which an entry is replaced, changed a little, removed or repeated, or that is nested deeply."""
     data = json.loads(text)
     where: Any = None
     at = data
     while isinstance(at, (dict, list)) and at and (where is None or chance.random() < 0.9):
         where, key = at, chance.choice(list(at) if isinstance(at, dict) else range(len(at)))
         at = where[key]
-    match chance.choice(["replace", "replace", "replace", "remove", "repeat", "nest"]):
+    match chance.choice(["replace", "replace", "replace", "change", "remove", "repeat", "nest"]):
+        case "change" if isinstance(at, str) and at:  # also part of an array, which is text
+            cut = chance.randrange(len(at))
+            where[key] = at[:cut] + chance.choice(["", "AAAA", "\0", "é"]) + at[cut + chance.randrange(9) :]
+        case "change" if type(at) in (int, float):
+            where[key] = at + chance.choice([-1, 1, 2**40])
         case "replace":
             numbers = isinstance(at, (int, float)) and chance.random() < 0.8
             where[key] = chance.choice(SIZES if numbers else [*SIZES, *TEXTS, *OTHERS])

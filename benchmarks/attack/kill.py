@@ -12,11 +12,11 @@ KILLS = 4  # of one run
 
 def attack(seed: int, folder: Path) -> list[str]:
     """The law that was broken, if any."""
-    chance = random.Random(seed)
+    chance, tally = random.Random(seed), crash.Tally()
+    pause, workers = chance.choice(list(crash.BUDGET)), chance.choice([1, 1, 4])
     try:
-        crash.killed_until_done(
-            crash.Tally(), chance, chance.choice(list(crash.BUDGET)), chance.choice([1, 1, 4]), seed, KILLS
-        )
+        while not tally.runs:
+            crash.killed_until_done(tally, chance, pause, workers, chance.randrange(2**32), KILLS)
     except crash.BrokenLaw as error:
         return [str(error)]
     return []

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from knobless.core.types import Array
 from knobless.report.marginals import Marginal
-from knobless.report.trace import Trace, improvements
+from knobless.report.trace import Trace, drawable, improvements
 from knobless.run.iteration import Info
 from knobless.run.result import History, Result
 
@@ -52,7 +52,7 @@ def best(run: Any, ax: Axes | None = None) -> Axes:
     """
     calls, values, _ = _best_of(run)
     ax = _axes(ax, "evaluations", "value")
-    ax.step(calls, values, where="post", color=BLUE, linewidth=2.0, label="best so far")
+    ax.step(calls, drawable(values), where="post", color=BLUE, linewidth=2.0, label="best so far")
     _thousands(ax)
     return _with_legend(ax)
 
@@ -325,7 +325,7 @@ def _best_of(run: Any) -> tuple[NDArray[np.int64], Array, float]:
         return (*trace.improvements, trace.sign)
     rows = _rows(run)
     found = np.array([value for _, value in rows])
-    sign = 0.0 if len(found) < 2 else float(np.sign(found[0] - found[-1]))
+    sign = 0.0 if len(found) < 2 else float(found[0] > found[-1]) - float(found[0] < found[-1])
     return (*improvements(np.array([nfev for nfev, _ in rows], dtype=np.int64), found, sign or 1.0), sign)
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from base64 import b64decode, b64encode
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from .types import Array
 
 _LONG = 200  # characters of a name
 _MOST = 2**53  # of a count
+_DEEPEST = 200  # levels of lists and objects; a comparison takes several calls for each
 
 
 class Name(str):
@@ -30,9 +32,16 @@ class Name(str):
 def parsed(text: str) -> Any:
     """Return the data of a JSON text; raise ValueError for any other text."""
     try:
-        return json.loads(text)
+        data = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    level = [data]
+    for _ in range(_DEEPEST):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
+        level = [*chain.from_iterable(inner)]
+        if not level:
+            return data
+    raise ValueError("nested too deeply")
 
 
 def shown(data: Any) -> str:

@@ -242,7 +242,7 @@ def _nearest(row):
 
 
 @njit(error_model="numpy")
-def _tree(p, level):
+def linkage_tree(p, level):
     """`Pairs.tree`, with the joins of `linkage.joined`; groups are numbered as there, the single ones first."""
     n = p.x.size
     leaves, spans = p.leaves[level], p.spans[level]
@@ -397,7 +397,7 @@ def _proceed(p, codes, table):
             if p.levels[level, GROUPS] < 0:
                 if 2 * n <= MAX_OPTIONS and p.terms.size != p.levels[level, SIZE] + 1:
                     return GROW_TERMS
-                _tree(p, level)
+                linkage_tree(p, level)
             _smallest_first(p, level)
             p.reals[BEFORE] = p.reals[F]
             counts[NEXT] = 0

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from knobless.core.families import Family
+from knobless.core.types import Points
 
 TOLD, CANCELLED, ADDED = 1, 2, 3  # what a row records: an evaluation, a cancellation, a point evaluated elsewhere
 
@@ -109,6 +112,13 @@ class Event(NamedTuple):
     def failed(self) -> bool:
         """Whether this is an evaluation that raised or returned NaN."""
         return self.fate == TOLD and self.value is None
+
+
+def unpacked(events: Sequence[Event], family: Family) -> Points:
+    """Return the codes of events, one per row; raise ValueError unless each event has one point."""
+    if any(len(event.code) != family.width for event in events):  # one may be too long where another is too short
+        raise ValueError(f"expected {family.width} bytes for each point")
+    return family.unpack(b"".join([event.code for event in events]))
 
 
 class Counts(NamedTuple):

@@ -14,7 +14,7 @@ from knobless.core.description import algorithm_of
 from knobless.space.codec import space_of
 from knobless.space.space import Space
 
-from .events import TOLD, Counts, Event, Journal, JournalError
+from .events import TOLD, Counts, Event, Journal, JournalError, unpacked
 from .identity import Identity
 from .sqlite import COLUMNS, connect, explained, inspect, is_new, read_header, select
 
@@ -154,7 +154,7 @@ class Record:
             If the event has no valid point of the space.
         """
         with explained(self.path):
-            return self.space.decode(self.space.family.unpack(event.code)[0])
+            return self.space.decode(unpacked([event], self.space.family)[0])
 
     def explained(self) -> AbstractContextManager[None]:
         """Turn errors caused by the contents of this file into a `JournalError`.

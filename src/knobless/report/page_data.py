@@ -20,7 +20,7 @@ from knobless.journal.events import TOLD
 from knobless.space.variables import Binary, Choice, Variable
 
 from .marginals import Marginal, full, labels, marginals_at
-from .trace import Trace
+from .trace import Trace, drawable
 
 FATES = ("", "evaluated", "cancelled", "added", "failed")
 FAILED = 4
@@ -35,6 +35,7 @@ def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
     names, iterations, theta_history = trace.theta_history
     told = int(trace.calls[-1]) if len(trace) else 0
     best = trace.best
+    calls, bests = trace.improvements
     return {
         "name": trace.name,
         "direction": trace.direction,
@@ -49,7 +50,7 @@ def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
         "best": packed_array([math.nan if best is None else best[0]]),
         "bestRow": -1 if best is None else best[1],
         "nit": steps[-1].iteration if steps else 0,
-        "improvements": [packed_array(part) for part in trace.improvements],
+        "improvements": [packed_array(calls), packed_array(drawable(bests))],
         "dots": [packed_array(part) for part in trace.dots],
         "bands": [packed_array(part) for part in trace.bands],
         "extent": packed_array(trace.extent),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from knobless.core.adaptation import SNR
 from knobless.core.algorithm import Algorithm
 from knobless.core.types import Array, Points
-from knobless.journal.events import CANCELLED, TOLD
+from knobless.journal.events import CANCELLED, TOLD, unpacked
 from knobless.journal.records import Event, Record, read
 from knobless.run.candidates import RETURNED_NAN
 from knobless.run.iteration import Best, Info, is_better
@@ -31,7 +31,8 @@ from .marginals import heat_rows, marginals_of
 
 __all__ = ["Trace"]
 
-_ROWS = 2048  # iterations kept, at most
+_LARGEST = 4e307  # of a value in a plot
+MAX_ITERATIONS = 2048  # iterations kept, at most
 THETA_HISTORY = 400  # iterations of which θ is kept, at most
 DOTS = 2000  # single evaluations in a plot, at most
 BANDS = 100  # windows in which the quartiles of the values are computed, at most
@@ -99,7 +100,7 @@ class Trace:
         self._best: Best | None = None  # at a row
         self.marginals = marginals_of(record.space)
         self._heat = heat_rows(self.marginals)
-        self._steps, self._theta_history = Thinned[Info](_ROWS), Thinned[Array](THETA_HISTORY)
+        self._steps, self._theta_history = Thinned[Info](MAX_ITERATIONS), Thinned[Array](THETA_HISTORY)
         self._run = None if record.algorithm is None else self._started(record, record.algorithm)
         self.follow(record)
 
@@ -195,12 +196,8 @@ class Trace:
         self.positions += [event.position for event in chunk]
         self.started += [math.nan if event.started is None else event.started for event in chunk]
         self.ended += [math.nan if event.ended is None else event.ended for event in chunk]
-        codes = b"".join([event.code for event in chunk])
-        # Checked here and not when it is plotted; each by itself, since one may be too long and another too short.
-        if any(len(event.code) != self._family.width for event in chunk):
-            raise ValueError(f"expected {self._family.width} bytes for each point")
-        self._family.unpack(codes)
-        self._codes += codes
+        unpacked(chunk, self._family)  # checked here and not when they are plotted
+        self._codes += b"".join([event.code for event in chunk])
 
     def _failure_message(self, event: Event, row: int) -> int:
         text = event.failure or RETURNED_NAN
@@ -298,7 +295,7 @@ class Trace:
         """Evaluations and their values, thinned out evenly."""
         told = np.flatnonzero(np.array(self.fates) == TOLD)
         shown = told[np.unique(np.linspace(0, len(told) - 1, min(len(told), DOTS)).astype(np.intp))]
-        return self.calls[shown], np.array(self.values)[shown]
+        return self.calls[shown], drawable(np.array(self.values)[shown])
 
     @property
     def bands(self) -> Bands:
@@ -314,13 +311,18 @@ class Trace:
     def extent(self) -> tuple[float, float]:
         """Limits of a plot of the values; the worst 5% may lie outside."""
         values = np.array(self.values)
-        values = self.sign * values[np.isfinite(values)]
+        values = self.sign * drawable(values[np.isfinite(values)])
         if not len(values):
             return 0.0, 1.0
         best, worst = float(values.min()), float(np.quantile(values, 0.95))
         room = 0.06 * (worst - best) or 0.06 * abs(best) or 1.0
         low, high = sorted((self.sign * (best - room), self.sign * (worst + room)))
         return low, high
+
+
+def drawable(values: Array) -> Array:
+    """Return values of which the differences do not overflow; only those beyond ±4e307 are changed."""
+    return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
 
 
 def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
@@ -334,5 +336,5 @@ def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
 
 
 def _quartiles(values: Array) -> Array:
-    values = values[np.isfinite(values)]
+    values = drawable(values[np.isfinite(values)])
     return np.quantile(values, [0.25, 0.5, 0.75]) if len(values) else np.full(3, math.nan)

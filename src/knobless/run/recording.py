@@ -21,7 +21,7 @@ import numpy as np
 
 from knobless.core.families import Family
 from knobless.core.types import Array, Points
-from knobless.journal.events import ADDED, TOLD, Event, Journal, JournalError
+from knobless.journal.events import ADDED, TOLD, Event, Journal, JournalError, unpacked
 from knobless.journal.identity import Identity
 from knobless.journal.sqlite import Writer
 from knobless.parallel.evaluation import Outcome
@@ -51,10 +51,9 @@ def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[
         each = list(group)
         ids = [event.id for event in each]
         adjacent = range(ids[0], ids[0] + len(ids))
-        codes = family.unpack(b"".join([event.code for event in each]))
         f = sign * np.array([event.value for event in each], dtype=float)  # None becomes NaN
         failures = {i: event.failure for i, event in enumerate(each) if event.failure is not None}
-        yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, codes, f, failures)
+        yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, unpacked(each, family), f, failures)
 
 
 def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, drawn: int = 0) -> None:

@@ -92,7 +92,7 @@ class Training:
         self.rate = torch.tensor(setting.learning_rate, device=self.device)
         self._fresh = -1  # which stretch of passes is in `order`
         self._warmed = 0
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self.graph: torch.cuda.CUDAGraph | None = None
         if self.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32
         if self.recorded:
@@ -126,7 +126,7 @@ class Training:
         while self.done < until:
             stretch = self.done // self.length
             if stretch != self._fresh:
-                self._shuffle(stretch)
+                self.shuffle(stretch)
             self.rate.fill_(self.setting.learning_rate * factor(self.done, self.updates))
             # Neither the learning rate nor the order of the data changes before `stop`.
             changes = (self.updates // 2, self.updates * 3 // 4, (stretch + 1) * self.length, until)
@@ -143,8 +143,8 @@ class Training:
     def _advance(self) -> None:
         if not self.recorded:
             self.step()
-        elif self._graph is not None:
-            self._graph.replay()
+        elif self.graph is not None:
+            self.graph.replay()
         else:
             self._record()
 
@@ -157,11 +157,11 @@ class Training:
         torch.cuda.current_stream().wait_stream(side)
         self._warmed += 1
         if self._warmed == WARM:
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
                 self.step()
 
-    def _shuffle(self, stretch: int) -> None:
+    def shuffle(self, stretch: int) -> None:
         """Draw the order of the images in these passes: one permutation per pass, by the generator of the trial."""
         images = len(self.images)
         passes = self.order[0].numel() // images
