@@ -119,11 +119,11 @@ class IGO:
             return state
         theta, signal, elite = state
         kept = self.elitism(elite, x, f)
-        w = self.preference(np.concatenate((f, elite.f)))  # lines 4-6
+        w = self.preference(np.concatenate((f, elite.f)) if len(elite.f) else f)  # lines 4-6
         if not np.count_nonzero(w != w[0]):  # lines 7-9
             return State(theta, signal, kept)
         w = w / len(w)
-        drawn, held = w[: len(f)], w[len(f) :]
+        drawn = w[: len(f)]
         gradient = drawn @ self.family.statistics(x)  # line 10
         if total := drawn.sum():  # zero for centered weights
             gradient -= total * theta
@@ -131,8 +131,8 @@ class IGO:
         # Lines 12-15 come before line 11: eq. (s) whitens with the θ from which x was drawn. Only then is the
         # expected squared length of the whitened gradient over `noise` one for uninformative values.
         eps, signal = self.adaptation.step(signal, self.family.whiten(theta, gradient), noise)
-        if len(held):  # the elite moves θ, not the signal
-            gradient += held @ (self.family.statistics(elite.x) - theta)
+        if len(elite.f):  # the elite moves θ, not the signal
+            gradient += w[len(f) :] @ (self.family.statistics(elite.x) - theta)
         gradient *= eps
         return State(self.family.move(theta, gradient), signal, kept)  # line 11
 

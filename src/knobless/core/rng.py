@@ -17,7 +17,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 MIX, LAST = ((np.uint64(30), FIRST), (np.uint64(27), SECOND)), np.uint64(31)
 ALL = 2**64 - 1
-BLOCK = 8192  # words computed at once: a NumPy call takes as long as several hundred words, whatever their number
+BLOCK = 16384  # words computed at once: a NumPy call takes as long as several hundred words, whatever their number
 
 LongWords = NDArray[np.uint64]
 
@@ -59,8 +59,9 @@ class Stream:
         begin = self.count - self._first
         if begin + size > len(self._buffer):
             rest = self._buffer[begin:]
-            more = _mixed(self.key, self.count + len(rest), max(size - len(rest), BLOCK))
-            self._buffer = np.concatenate((rest, more)) if len(rest) else more
+            self._buffer = np.empty(max(size, BLOCK), dtype=np.uint64)
+            self._buffer[: len(rest)] = rest
+            _fill(self._buffer[len(rest) :], self.key, self.count + len(rest))
             self._buffer.flags.writeable = False
             self._first, begin = self.count, 0
         self.count += size
@@ -104,11 +105,10 @@ def uniforms(rng: RNG, size: int, words: int) -> Words:
     return (rng if isinstance(rng, Stream) else Stream.of(rng)).uniforms(size, words)
 
 
-def _mixed(key: int, count: int, size: int) -> LongWords:
-    """Return the `size` words that follow the first `count`; by blocks, which stay in the fastest cache."""
-    out = np.empty(size, dtype=np.uint64)
-    shifted = np.empty(min(size, BLOCK), dtype=np.uint64)
-    for begin in range(0, size, BLOCK):
+def _fill(out: LongWords, key: int, count: int) -> None:
+    """Write the words that follow the first `count`; by blocks, which stay in the cache of the processor."""
+    shifted = np.empty(min(len(out), BLOCK), dtype=np.uint64)
+    for begin in range(0, len(out), BLOCK):
         z = out[begin : begin + BLOCK]
         s = shifted[: len(z)]
         np.add(OFFSETS[: len(z)], np.uint64((key + (count + begin) * int(GOLDEN)) & ALL), out=z)
@@ -118,4 +118,3 @@ def _mixed(key: int, count: int, size: int) -> LongWords:
             np.multiply(z, factor, out=z)
         np.right_shift(z, LAST, out=s)
         np.bitwise_xor(z, s, out=z)
-    return out

@@ -24,7 +24,7 @@ from knobless.core.elitism import BestSoFar, Elite, LastBest, NoElitism
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO, State
 from knobless.core.preferences import Quartiles, Truncation
-from knobless.core.rng import LongWords, Stream
+from knobless.core.rng import GOLDEN, LongWords, Stream
 from knobless.core.types import Array, Words
 
 from .shared import (
@@ -59,15 +59,15 @@ from .shared import (
     keep,
     key_of,
     limit_reached,
+    mixed,
     search_ended,
     update_leader,
-    word,
 )
 
 __all__ = ["OBJECTIVE", "LoopState", "Plan", "grown_loop", "loop", "loop_runner", "loop_state", "plan_of"]
 
 FEW = 32  # values whose ranks are counted rather than sorted
-WORDS_AT_ONCE = 512  # random numbers that stay in the fastest cache
+WORDS_AT_ONCE = REALS_AT_ONCE = 1024  # random words, or parts of the gradient, that stay in the fastest cache
 _ROWS = 256  # of the sample buffer at first; it grows with λ
 
 # Rules of elitism.
@@ -137,7 +137,7 @@ class LoopState(NamedTuple):
     counts: NDArray[np.int64]
     kept: NDArray[np.int8]  # the elite
     stream: LongWords  # key and counter
-    words: LongWords  # random numbers of one point, or of a part of it
+    words: LongWords  # random numbers of some points, or of a part of one
     u: Words  # the same in 32 bits
     t: Words
     gradient: Array
@@ -151,7 +151,7 @@ def loop(plan: Plan, state: State, stream: Stream) -> LoopState:
     """Return the loop in a state of the core."""
     theta, (s, gamma, lam_r), elite = state
     n = len(theta)
-    words = np.empty(min((n + 1) // 2, WORDS_AT_ONCE), dtype=np.uint64)
+    words = np.empty(WORDS_AT_ONCE, dtype=np.uint64)
     return LoopState(
         Plan(*map(float, plan)),
         theta.copy(),
@@ -195,29 +195,42 @@ def _thresholds(t, theta):
 
 
 @njit(error_model="numpy")
-def _draw(x, t, stream, words, u):
-    """Draw one point as `Stream.uniforms` and `Bernoulli.draw` do: two bits from each word, the lower half first."""
-    key, count = stream[KEY], stream[COUNT]
-    stream[COUNT] = count + np.uint64((x.size + 1) >> 1)
-    if x.size > u.size:
-        _draw_long(x, t, key, count, words, u)
-        return
-    for j in range(words.size):
-        words[j] = word(key, count + np.uint64(j + 1))
-    for i in range(x.size):
-        x[i] = np.int8(u[i] < t[i])
+def _draw(x, first, lam, t, stream, words, u):
+    """Draw the rows of x from `first` on, as many as the buffer has words for; return the number after the last.
+
+    As `Stream.uniforms` and `Bernoulli.draw` do: two bits from each word, the lower half first.
+    """
+    n = x.shape[1]
+    each = (n + 1) >> 1
+    z = stream[KEY] + stream[COUNT] * GOLDEN  # of word number c: key + c · GOLDEN
+    last = min(lam, first + max(words.size // each, 1))
+    drawn = (last - first) * each
+    stream[COUNT] += np.uint64(drawn)
+    if each > words.size:
+        _draw_long(x[first], t, z, words, u)
+        return last
+    for j in range(drawn):
+        z += GOLDEN
+        words[j] = mixed(z)
+    at = np.uint64(0)  # unsigned, because a negative index would need a check for each bit
+    for k in range(first, last):
+        for i in range(n):
+            x[k, i] = np.int8(u[at + np.uint64(i)] < t[i])
+        at += np.uint64(2 * each)
+    return last
 
 
 @njit(error_model="numpy")
-def _draw_long(x, t, key, count, words, u):
-    """Draw a point with more bits than the buffer of random numbers has, part by part."""
+def _draw_long(x, t, z, words, u):
+    """Draw a point with more bits than the buffer has random numbers, part by part."""
     for begin in range(0, x.size, u.size):
-        for j in range(words.size):
-            words[j] = word(key, count + np.uint64(j + 1))
-        count += np.uint64(words.size)
-        part, thresholds = x[begin : begin + u.size], t[begin : begin + u.size]
-        for i in range(part.size):
-            part[i] = np.int8(u[i] < thresholds[i])
+        size = min(u.size, x.size - begin)
+        for j in range((size + 1) >> 1):
+            z += GOLDEN
+            words[j] = mixed(z)
+        at = np.uint64(begin)
+        for i in range(size):
+            x[at + np.uint64(i)] = np.int8(u[i] < t[at + np.uint64(i)])
 
 
 @njit(error_model="numpy")
@@ -262,9 +275,17 @@ def _prefer(w, order, f, lam, mu):
 
 
 @njit(error_model="numpy")
-def _add_row(gradient, x, w):
-    for i in range(gradient.size):
-        gradient[i] += w * x[i]
+def _add_rows(gradient, x, w, lam, ranked):
+    """Line 10, part by part of the gradient, so that the part stays in the fastest cache."""
+    n = gradient.size
+    gradient[:] = 0.0
+    for begin in range(0, n, REALS_AT_ONCE):
+        at, size = np.uint64(begin), min(REALS_AT_ONCE, n - begin)
+        for k in range(lam):
+            each = w[k] / ranked
+            if each != 0.0:
+                for i in range(size):
+                    gradient[at + np.uint64(i)] += each * x[k, at + np.uint64(i)]
 
 
 @njit(error_model="numpy")
@@ -310,15 +331,13 @@ def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
     if not _prefer(w, order, f, ranked, int(mu)):  # lines 7-9
         return
     own = w[lam] / ranked if ranked > lam else 0.0
-    gradient[:] = 0.0
+    _add_rows(gradient, x, w, lam, ranked)  # line 10
     total = 0.0
     squares = 0.0
-    for k in range(lam):  # line 10
+    for k in range(lam):
         each = w[k] / ranked
         total += each
         squares += each * each
-        if each != 0.0:
-            _add_row(gradient, x[k], each)
     if not on_samples:
         eps *= lam_min / scalars[LAM_R]
     if not adaptive or not squares:  # if the elite alone has a weight, nothing is known of the signal
@@ -374,10 +393,11 @@ def _run(f, ints, reals, progress, cache, loop, limits):
             if why != GOING:
                 break
         _thresholds(t, theta)
-        k = 0
+        k = drawn = 0
         before = nfev
         while k < lam and (why == GOING or remembers):  # line 3
-            _draw(x[k], t, stream, words, u)
+            if k == drawn:
+                drawn = _draw(x, drawn, lam, t, stream, words, u)
             if remembers:
                 key = key_of(x[k], codes)
                 place = find(table, key)

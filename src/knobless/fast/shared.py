@@ -135,12 +135,17 @@ def compile_function(function: Callable[..., int], state: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def word(key, count):
-    """Return word number `count`, from 1 on, of a `Stream`."""
-    z = np.uint64(count) * GOLDEN + key
+def mixed(z):
+    """Return the word of a `Stream` whose number c gives z = key + c · GOLDEN."""
     z = (z ^ (z >> np.uint64(30))) * FIRST
     z = (z ^ (z >> np.uint64(27))) * SECOND
     return z ^ (z >> np.uint64(31))
+
+
+@njit(error_model="numpy")
+def word(key, count):
+    """Return word number `count`, from 1 on, of a `Stream`."""
+    return mixed(np.uint64(count) * GOLDEN + key)
 
 
 @njit(error_model="numpy")
