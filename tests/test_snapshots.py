@@ -5,6 +5,7 @@ import math
 import os
 import random
 import threading
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -100,6 +101,24 @@ def test_an_algorithm_of_ones_own_is_given_again(tmp_path):
     assert kl.Optimizer.load(tmp_path / "a", BITS, mine).lam == 4
     with pytest.raises(kl.SnapshotError, match="algorithm: adaptation: lam: snapshot has 4, got 5"):
         kl.Optimizer.load(tmp_path / "a", BITS, kl.IGO(kl.Bernoulli(9), mine.preference, kl.Fixed(5, 0.1)))
+
+
+@dataclass(frozen=True)
+class TwoBest:
+    def __call__(self, elite, x, f):
+        best = f.argsort()[:2]
+        return kl.Elite(x[best].copy(), f[best].copy())
+
+
+def test_an_elite_of_several_points_is_loaded(tmp_path):
+    mine = replace(kl.pbil_lambda(BITS), elitism=TwoBest())
+    opt = kl.Optimizer(BITS, mine, rng=0)
+    batch = opt.ask()
+    opt.tell(batch, [candidate.x.sum() for candidate in batch])
+    opt.save(tmp_path / "a")
+    elite = kl.Optimizer.load(tmp_path / "a", BITS, mine).state.elite
+    assert len(elite.f) == 2
+    np.testing.assert_array_equal(elite.x, opt.state.elite.x)
 
 
 def test_another_space_is_refused(tmp_path):
