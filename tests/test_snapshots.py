@@ -178,6 +178,26 @@ def test_files_that_are_no_snapshots(tmp_path):
         kl.Optimizer.load(tmp_path, BITS)
 
 
+def test_iterations_that_cannot_have_been(tmp_path):
+    path = tmp_path / "run.json"
+    opt = kl.Optimizer(BITS, rng=0)
+    batch = opt.ask()
+    opt.tell(batch, [candidate.x.sum() for candidate in batch])
+    opt.save(path)
+    good = json.loads(path.read_text())
+    state, now, last = good["state"], good["state"]["iteration"], good["state"]["recent"][0]
+    for change, message in (
+        ({"iteration": now | {"size": 2**45}}, "samples that is not complete"),
+        ({"iteration": now | {"size": 2**45 + now["size"], "n_initial_points": 2**45}}, "samples that is not complete"),
+        ({"iteration": last}, "samples that is not complete"),
+        ({"recent": [last | {"codes": "", "f": "", "fates": ""}]}, "recent: expected iterations with candidates"),
+        ({"recent": [last | {"f": ""}]}, "expected the state of each candidate"),
+    ):
+        path.write_text(json.dumps(good | {"state": state | change}))
+        with pytest.raises(kl.SnapshotError, match=message):
+            kl.Optimizer.load(path, BITS)
+
+
 def test_threads_that_save_to_one_path_replace_each_other_as_a_whole(tmp_path):
     path, errors = tmp_path / "run.json", []
     opts = [kl.Optimizer(kl.Binary(200), rng=seed, batch=50) for seed in range(2)]
