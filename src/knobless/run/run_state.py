@@ -120,10 +120,11 @@ class RunState:
 
     @property
     def mode_fun(self) -> float | None:
-        """The mean of the recent values of the most probable point; None if there are none."""
+        """The mean of the recent finite values of the most probable point; None if there are none."""
         code = self.mode
         if self.cache is not None:
-            return self.cache.get(code)
+            value = self.cache.get(code)
+            return value if value is not None and math.isfinite(value) else None
         seen = self.space.visible(code[None])
         found = [EMPTY]
         for iteration in (*self.recent, *([self.iteration] if self.iteration.drawn else [])):
@@ -231,7 +232,7 @@ class RunState:
         return ids, codes
 
     def redraw(self, drawn: int) -> None:
-        """Draw again what a file says was drawn, in all iterations; ValueError if it cannot have been."""
+        """Draw as many candidates as a file records, in all iterations; ValueError if they cannot have been drawn."""
         while self.drawn < drawn:
             left = drawn - self.drawn
             k = min(left, self.undrawn or left)
