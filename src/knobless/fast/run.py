@@ -160,7 +160,7 @@ class Run:
         self.update(opt, value if value < math.inf else None)
 
     def _remember(self, values: Mapping[bytes, float]) -> None:
-        """What an optimizer knows."""
+        """Store the values that an optimizer has in its cache."""
         for key, value in values.items():
             if 2 * (self._progress.counts[shared.KNOWN] + 1) > len(self._cache.table):
                 self._grow()
