@@ -646,6 +646,12 @@ def test_mode_fun_counts_the_iteration_under_way():
     assert result.mode_fun == 1.0
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_mode_whose_evaluations_failed_has_no_value(deterministic):
+    result = kl.minimize(lambda x: math.nan, kl.Binary(2), budget=50, rng=0, deterministic=deterministic)
+    assert result.mode_fun is None
+
+
 def test_mode_that_was_not_evaluated_has_no_value():
     result = kl.minimize(lambda x: 0.0, kl.Binary(40), budget=4, rng=0)
     assert result.mode_fun is None

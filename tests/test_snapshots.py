@@ -5,6 +5,7 @@ import math
 import os
 import random
 import threading
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -102,6 +103,24 @@ def test_an_algorithm_of_ones_own_is_given_again(tmp_path):
         kl.Optimizer.load(tmp_path / "a", BITS, kl.IGO(kl.Bernoulli(9), mine.preference, kl.Fixed(5, 0.1)))
 
 
+@dataclass(frozen=True)
+class TwoBest:
+    def __call__(self, elite, x, f):
+        best = f.argsort()[:2]
+        return kl.Elite(x[best].copy(), f[best].copy())
+
+
+def test_an_elite_of_several_points_is_loaded(tmp_path):
+    mine = replace(kl.pbil_lambda(BITS), elitism=TwoBest())
+    opt = kl.Optimizer(BITS, mine, rng=0)
+    batch = opt.ask()
+    opt.tell(batch, [candidate.x.sum() for candidate in batch])
+    opt.save(tmp_path / "a")
+    elite = kl.Optimizer.load(tmp_path / "a", BITS, mine).state.elite
+    assert len(elite.f) == 2
+    np.testing.assert_array_equal(elite.x, opt.state.elite.x)
+
+
 def test_another_space_is_refused(tmp_path):
     kl.Optimizer(BITS, rng=0).save(tmp_path / "a")
     with pytest.raises(kl.SnapshotError, match="snapshot does not match this run: space: n: snapshot has 9, got 8"):
@@ -159,6 +178,26 @@ def test_files_that_are_no_snapshots(tmp_path):
             kl.Optimizer.load(path, BITS)
     with pytest.raises(kl.SnapshotError, match="no such file"):
         kl.Optimizer.load(tmp_path, BITS)
+
+
+def test_iterations_that_cannot_have_been(tmp_path):
+    path = tmp_path / "run.json"
+    opt = kl.Optimizer(BITS, rng=0)
+    batch = opt.ask()
+    opt.tell(batch, [candidate.x.sum() for candidate in batch])
+    opt.save(path)
+    good = json.loads(path.read_text())
+    state, now, last = good["state"], good["state"]["iteration"], good["state"]["recent"][0]
+    for change, message in (
+        ({"iteration": now | {"size": 2**45}}, "samples that is not complete"),
+        ({"iteration": now | {"size": 2**45 + now["size"], "n_initial_points": 2**45}}, "samples that is not complete"),
+        ({"iteration": last}, "samples that is not complete"),
+        ({"recent": [last | {"codes": "", "f": "", "fates": ""}]}, "recent: expected iterations with candidates"),
+        ({"recent": [last | {"f": ""}]}, "expected the state of each candidate"),
+    ):
+        path.write_text(json.dumps(good | {"state": state | change}))
+        with pytest.raises(kl.SnapshotError, match=message):
+            kl.Optimizer.load(path, BITS)
 
 
 def test_threads_that_save_to_one_path_replace_each_other_as_a_whole(tmp_path):

@@ -83,7 +83,10 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             if len(theirs) != n or len(idle) != n or turn >= n or owner >= n:
                 raise ValueError(f"members: expected the states of {n}")
             states = tuple(state_of(member, each, x0) for member, each in zip(members, theirs, strict=True))
-            return PortfolioState(states, turn, idle, _elite_of(data["best"], algorithm.family), owner)
+            best = _elite_of(data["best"], algorithm.family)
+            if len(best.f) > 1:
+                raise ValueError(f"best: expected at most one point, got {len(best.f)}")
+            return PortfolioState(states, turn, idle, best, owner)
     raise TypeError(f"algorithm: expected IGO, P3 or Portfolio, whose state can be read, got {algorithm!r:.100}")
 
 
@@ -115,6 +118,6 @@ def _elite_data(elite: Elite, family: Family) -> dict[str, Any]:
 
 def _elite_of(data: Any, family: Family) -> Elite:
     elite = Elite(family.unpack(octets(data, "x")), floats(data, "f"))
-    if not len(elite.x) == len(elite.f) <= 1:
-        raise ValueError("elite: expected at most one point with its value")
+    if len(elite.x) != len(elite.f):
+        raise ValueError(f"elite: expected {len(elite.x)} values, one for each point, got {len(elite.f)}")
     return elite

@@ -31,7 +31,7 @@ MAX_FAILURES = 100  # a run ends after this many evaluations if all of them fail
 
 
 class StoppingRules(NamedTuple):
-    """When a run stops. ValueStream are those of the optimizer, which minimizes."""
+    """When a run stops; `target` is a value to be minimized."""
 
     budget: int
     target: float  # NaN, which no value reaches, if there is none

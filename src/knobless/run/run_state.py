@@ -120,10 +120,11 @@ class RunState:
 
     @property
     def mode_fun(self) -> float | None:
-        """The mean of the recent values of the most probable point; None if there are none."""
+        """The mean of the recent finite values of the most probable point; None if there are none."""
         code = self.mode
         if self.cache is not None:
-            return self.cache.get(code)
+            value = self.cache.get(code)
+            return value if value is not None and math.isfinite(value) else None
         seen = self.space.visible(code[None])
         found = [EMPTY]
         for iteration in (*self.recent, *([self.iteration] if self.iteration.drawn else [])):

@@ -144,8 +144,12 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
     if run.lam * run.algorithm.family.words > MOST_WORDS:
         raise ValueError(f"lam_r: {run.lam} samples are more than a snapshot may ask for")
     run.initial_points = _codes(family, data, "initial_points")
-    run.iteration = _iteration_of(family, _dict(data, "iteration"))
+    run.iteration = now = _iteration_of(family, _dict(data, "iteration"))
+    if now.n_initial_points > 1 or now.size != now.n_initial_points + run.lam or not now.missing:
+        raise ValueError(f"iteration: expected one of {run.lam} samples that is not complete")
     run.recent = deque(_iteration_of(family, each) for each in listed(data, "recent"))
+    if not all(each.drawn for each in run.recent):
+        raise ValueError("recent: expected iterations with candidates")
     run.n_recent = sum(each.drawn for each in run.recent)
     late, codes = listed(data, "late"), _codes(family, data, "late_codes")
     run.late = {
@@ -178,7 +182,8 @@ def _iteration_of(family: Family, data: Any) -> Iteration:
     iteration = Iteration(whole_at(data, "first"), whole_at(data, "size", least=1), whole_at(data, "n_initial_points"))
     codes, f = _codes(family, data, "codes"), floats(data, "f")
     fates = bytearray(octets(data, "fates"))
-    if len(fates) != len(codes) or not len(f) <= len(codes) or not set(fates) <= {PENDING, TOLD, CANCELLED}:
+    known_fates = set(fates) <= {PENDING, TOLD, CANCELLED} and TOLD not in fates[len(f) :]
+    if len(fates) != len(codes) or len(f) > len(codes) or not known_fates:
         raise ValueError("expected the state of each candidate")
     if len(codes):
         iteration.extend(codes)
