@@ -51,13 +51,13 @@ def interpreted(x):
     return rough(x)
 
 
-def run(fun, optimize=kl.minimize, **options):
+def run(fun, optimize=kl.minimize, budget=120, **options):
     infos = []
-    result = optimize(fun, SPACE, budget=120, callback=infos.append, **options)
+    result = optimize(fun, SPACE, budget=budget, callback=infos.append, **options)
     facts = [getattr(result, name) for name in ("nfev", "nit", "failures", "status")]
     facts += [repr(result.fun), None if result.x is None else result.x.tolist(), result.mode.tolist()]
     facts += [(info.iteration, info.nfev, repr(info.best), info.lam) for info in infos]
-    return facts, np.array([info.theta for info in infos]), repr(result.mode_fun)
+    return [*facts, repr(result.mode_fun)], np.array([info.theta for info in infos])
 
 
 def equal(one, other):
@@ -84,6 +84,13 @@ def test_the_compiled_run_is_the_interpreted_run(case):
     for seed, optimize, x0 in ((0, kl.minimize, None), (1, kl.maximize, None), (2, kl.minimize, START)):
         given = {"algorithm": algorithm, "deterministic": deterministic, "rng": seed, "x0": x0, "optimize": optimize}
         equal(run(rough, **given), run(interpreted, **given))
+
+
+@pytest.mark.parametrize("algorithm", LOOPS[::5], ids=lambda each: name((each, False)))
+@pytest.mark.parametrize("budget", [511, 1100, 2000])
+def test_the_value_of_the_mode_is_the_mean_of_its_last_evaluations(algorithm, budget):
+    given = {"algorithm": algorithm, "rng": 4, "budget": budget}
+    equal(run(rough, **given), run(interpreted, **given))
 
 
 @pytest.mark.parametrize("case", ALGORITHMS[:: len(LOOPS) // 4], ids=name)

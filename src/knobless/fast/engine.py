@@ -26,6 +26,7 @@ from knobless.core.igo import IGO, State
 from knobless.core.preferences import Quartiles, Truncation
 from knobless.core.rng import GOLDEN, LongWords, Stream
 from knobless.core.types import Array, Words
+from knobless.run.run_state import RECENT
 
 from .shared import (
     ABSENT,
@@ -54,6 +55,7 @@ from .shared import (
     TARGET,
     TURN,
     WORDS,
+    cached,
     compile_function,
     find,
     keep,
@@ -75,7 +77,7 @@ _NO_ELITISM, _LAST_BEST, _BEST_SO_FAR = range(3)
 
 # Indices into the arrays of a `LoopState`.
 GAMMA, LAM_R, ELITE = range(3)  # ELITE is the value of the elite, inf if there is none
-LAST_ROWS = 0  # rows of x in the last iteration
+OLDER, NEWER = range(2)
 KEY, COUNT = range(2)
 
 
@@ -134,13 +136,19 @@ class LoopState(NamedTuple):
     theta: Array
     s: Array
     scalars: Array
-    counts: NDArray[np.int64]
     kept: NDArray[np.int8]  # the elite
     stream: LongWords  # key and counter
+    # Two earlier states, the older at least RECENT evaluations ago, and in `told` the values since then: `Run.recent`
+    # repeats that part of the run, because storing every point would take longer than drawing it.
+    saved: Array  # θ, s and the scalars, a row each
+    saved_kept: NDArray[np.int8]
+    saved_nfev: NDArray[np.int64]
+    saved_count: LongWords
     words: LongWords  # random numbers of some points, or of a part of one
     u: Words  # the same in 32 bits
     t: Words
     gradient: Array
+    told: Array
     x: NDArray[np.int8]
     values: Array  # these three with one more entry, for the elite
     w: Array
@@ -151,15 +159,20 @@ def loop(plan: Plan, state: State, stream: Stream) -> LoopState:
     """Return the loop in a state of the core."""
     theta, (s, gamma, lam_r), elite = state
     n = len(theta)
+    scalars = np.array([gamma, lam_r, elite.f[0] if len(elite.f) else math.inf])
+    kept = elite.x[0].copy() if len(elite.f) else np.zeros(n, dtype=np.int8)
     words = np.empty(WORDS_AT_ONCE, dtype=np.uint64)
     return LoopState(
         Plan(*map(float, plan)),
         theta.copy(),
         s.copy(),
-        np.array([gamma, lam_r, elite.f[0] if len(elite.f) else math.inf]),
-        np.zeros(1, dtype=np.int64),
-        elite.x[0].copy() if len(elite.f) else np.zeros(n, dtype=np.int8),
+        scalars,
+        kept,
         np.array([stream.key, stream.count], dtype=np.uint64),
+        np.tile(np.concatenate([theta, s, scalars]), (2, 1)),
+        np.tile(kept, (2, 1)),
+        np.zeros(2, dtype=np.int64),
+        np.full(2, stream.count, dtype=np.uint64),
         words,
         words.view(np.uint32),
         np.empty(n, dtype=np.uint32),
@@ -171,20 +184,32 @@ def loop(plan: Plan, state: State, stream: Stream) -> LoopState:
 def grown_loop(loop: LoopState) -> LoopState:
     """Return the loop with buffers for the samples that it draws next."""
     rows = max(2 * len(loop.x), round(loop.scalars[LAM_R]), int(loop.plan.lam_min))
-    return LoopState(*loop[:-4], *_buffers(rows, len(loop.theta)))
+    grown = LoopState(*loop[:-5], *_buffers(rows, len(loop.theta)))
+    grown.told[: len(loop.told)] = loop.told
+    return grown
 
 
-def _buffers(rows: int, n: int) -> tuple[NDArray[np.int8], Array, Array, NDArray[np.int64]]:
-    x = np.empty((rows, n), dtype=np.int8)
-    return x, np.empty(rows + 1), np.empty(rows + 1), np.empty(rows + 1, dtype=np.int64)
+def _buffers(rows: int, n: int) -> tuple[Array, NDArray[np.int8], Array, Array, NDArray[np.int64]]:
+    told, x = np.empty(2 * (RECENT + rows)), np.empty((rows, n), dtype=np.int8)
+    return told, x, np.empty(rows + 1), np.empty(rows + 1), np.empty(rows + 1, dtype=np.int64)
 
 
 def loop_state(loop: LoopState) -> State:
     """Return the state as that of the core."""
-    gamma, lam_r, f = loop.scalars.tolist()
+    return _state(loop.theta, loop.s, loop.scalars, loop.kept)
+
+
+def older_state(loop: LoopState) -> State:
+    """Return the older of the two saved states as that of the core."""
+    n = len(loop.theta)
+    theta, s, scalars = np.split(loop.saved[OLDER], [n, 2 * n])
+    return _state(theta, s, scalars, loop.saved_kept[OLDER])
+
+
+def _state(theta: Array, s: Array, scalars: Array, kept: NDArray[np.int8]) -> State:
+    gamma, lam_r, f = scalars.tolist()
     m = int(f < math.inf)
-    elite = Elite(np.tile(loop.kept, (m, 1)), np.full(m, f))
-    return State(loop.theta.copy(), Signal(loop.s.copy(), gamma, lam_r), elite)
+    return State(theta.copy(), Signal(s.copy(), gamma, lam_r), Elite(np.tile(kept, (m, 1)), np.full(m, f)))
 
 
 @njit(error_model="numpy")
@@ -353,6 +378,20 @@ def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
 
 
 @njit(error_model="numpy")
+def _save(saved, saved_kept, saved_nfev, saved_count, told, theta, s, scalars, kept, stream, nfev):
+    """Save the state before an iteration; of the two earlier ones, the older and its values are dropped."""
+    dropped = saved_nfev[NEWER] - saved_nfev[OLDER]
+    for i in range(nfev - saved_nfev[NEWER]):
+        told[i] = told[i + dropped]
+    saved[OLDER], saved_kept[OLDER] = saved[NEWER], saved_kept[NEWER]
+    saved_nfev[OLDER], saved_count[OLDER] = saved_nfev[NEWER], saved_count[NEWER]
+    n = theta.size
+    saved[NEWER, :n], saved[NEWER, n : 2 * n], saved[NEWER, 2 * n :] = theta, s, scalars
+    saved_kept[NEWER] = kept
+    saved_nfev[NEWER], saved_count[NEWER] = nfev, stream[COUNT]
+
+
+@njit(error_model="numpy")
 def _share(progress, scalars, kept, x, f, lam, rule):
     """Choose the next elite, and do what `Portfolio.tell` does: update the leader, inject another member's best."""
     counts, reals, idle, _, leader_x = progress
@@ -375,7 +414,9 @@ def _run(f, ints, reals, progress, cache, loop, limits):
     All state is in the arrays, so that a run continues where it stopped between two iterations.
     """
     counts, shared, idle, best_x, _ = progress
-    plan, theta, s, scalars, own, kept, stream, words, u, t, gradient, x, values, w, order = loop
+    plan, theta, s, scalars, kept, stream = loop[:6]
+    saved, saved_kept, saved_nfev, saved_count = loop[6:10]
+    words, u, t, gradient, told, x, values, w, order = loop[10:]
     table, codes = cache
     remembers, together = table.size > 0, plan.elitism or idle[PYRAMID] < ABSENT
     key = place = np.uint64(0)
@@ -392,6 +433,8 @@ def _run(f, ints, reals, progress, cache, loop, limits):
             why = GROW_CACHE if 2 * (counts[KNOWN] + lam) > table.size else search_ended(counts, x.shape[1])
             if why != GOING:
                 break
+        elif nfev - saved_nfev[NEWER] >= RECENT:
+            _save(saved, saved_kept, saved_nfev, saved_count, told, theta, s, scalars, kept, stream, nfev)
         _thresholds(t, theta)
         k = drawn = 0
         before = nfev
@@ -415,6 +458,8 @@ def _run(f, ints, reals, progress, cache, loop, limits):
                 counts[FAILURES] += 1
                 value = math.inf
             values[k] = value
+            if not remembers:
+                told[nfev - saved_nfev[OLDER]] = value
             nfev += 1
             k += 1
             if value < best:
@@ -427,7 +472,6 @@ def _run(f, ints, reals, progress, cache, loop, limits):
                 why = STALL
             if why == GOING and nfev >= budget:
                 why = BUDGET
-        own[LAST_ROWS] = k
         if k == lam:
             _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
@@ -442,20 +486,9 @@ def _run(f, ints, reals, progress, cache, loop, limits):
 
 _LOOP = types.NamedTuple(
     (
-        *(
-            types.NamedUniTuple(types.float64, 9, Plan),
-            REALS,
-            REALS,
-            REALS,
-            INTS,
-            BITS,
-            LONG_WORDS,
-            LONG_WORDS,
-            WORDS,
-            WORDS,
-            REALS,
-        ),
-        *(types.int8[:, ::1], REALS, REALS, INTS),
+        *(types.NamedUniTuple(types.float64, 9, Plan), REALS, REALS, REALS, BITS, LONG_WORDS),
+        *(types.float64[:, ::1], types.int8[:, ::1], INTS, LONG_WORDS),
+        *(LONG_WORDS, WORDS, WORDS, REALS, REALS, types.int8[:, ::1], REALS, REALS, INTS),
     ),
     LoopState,
 )
@@ -465,3 +498,17 @@ _LOOP = types.NamedTuple(
 def loop_runner() -> Any:
     """Compiled when it is needed for the first time."""
     return compile_function(_run, _LOOP)
+
+
+def _recorded(x, ints, reals):
+    """Objective of a run that is repeated: return its next value, store its point; ints[0] counts them."""
+    at, n = ints[0], x.size
+    ints[0] += 1
+    ints[1:].view(np.int8)[at * n : (at + 1) * n] = x
+    return reals[at]
+
+
+@cache
+def recorded() -> Any:
+    """Compiled when it is needed for the first time."""
+    return cached(OBJECTIVE)(_recorded)

@@ -19,10 +19,9 @@ from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio, PortfolioState
 from knobless.core.rng import Stream
 from knobless.core.types import Array
-from knobless.journal.events import TOLD
-from knobless.run.iteration import Iteration
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Status
+from knobless.run.run_state import RECENT
 
 from . import engine, pyramid, shared
 from .shared import LOOP, PYRAMID
@@ -154,41 +153,55 @@ class Run:
         counts[shared.NFEV], counts[shared.NIT], counts[shared.FAILURES] = opt.nfev, opt.nit, opt.failures
         counts[shared.STALE], counts[shared.BEST_AT] = 0, improved_at
         reals[shared.BEST] = opt.lowest_fun
+        if run._igo is not None:
+            run._loop.saved_nfev[:] = opt.nfev
         if isinstance(state, PortfolioState):
             run._turn, idle[:], counts[shared.OWNER] = state.turn, state.idle, state.owner
             if len(state.best.f):
                 leader_x[:], reals[shared.LEADER_FUN] = state.best.x[0], state.best.f[0]
         return run
 
-    def update(self, opt: Optimizer, mode_fun: float | None = None) -> None:
+    def update(self, opt: Optimizer) -> None:
         """Copy the visible state of this run to the optimizer.
 
         Parameters
         ----------
         opt : Optimizer
             The optimizer that this run continues.
-        mode_fun : float, optional
-            Objective value of the most probable point, if it was evaluated.
         """
-        last = Iteration(self.nfev, 0)
         if self._igo is not None:
             opt.rng.count = int(self._loop.stream[engine.COUNT])
-        if not opt.deterministic:
-            rows = int(self._loop.counts[engine.LAST_ROWS])
-            last = Iteration(self.nfev, rows)
-            last.settle(last.extend(self.x[:rows].copy()), self._loop.values[:rows].copy(), TOLD)
-        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()), last, mode_fun)
+        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()))
 
     def finish(self, opt: Optimizer) -> None:
-        """Copy the state at the end of the run, with the value of the most probable point if it is cached.
+        """Copy the state at the end of the run, with the values that determine `mode_fun`.
 
         Parameters
         ----------
         opt : Optimizer
             The optimizer that this run continues.
         """
-        value = shared.recall(self._cache, self._family.mode(self.theta)) if opt.deterministic else math.inf
-        self.update(opt, value if value < math.inf else None)
+        self.update(opt)
+        if opt.deterministic:
+            mode = self._family.mode(self.theta)
+            value = shared.recall(self._cache, mode)
+            known = int(value < math.inf)
+            opt.remember(np.tile(mode, (known, 1)), np.full(known, value))
+        else:
+            opt.remember(*self.recent())
+
+    def recent(self) -> tuple[NDArray[np.int8], Array]:
+        """Return points and values of the last evaluations of the loop, by repeating that part of the run."""
+        from . import Objective
+
+        loop, n = self._loop, self._family.variables
+        nfev = self.nfev - int(loop.saved_nfev[engine.OLDER])
+        stored = np.zeros(1 + (nfev * n + 7) // 8, dtype=np.int64)
+        values = loop.told[:nfev].copy()
+        stream = Stream(int(loop.stream[engine.KEY]), int(loop.saved_count[engine.OLDER]))
+        run = Run(Objective(engine.recorded(), stored, values), self._igo, stream, engine.older_state(loop))
+        run.go(budget=nfev)
+        return stored[1:].view(np.int8)[: nfev * n].reshape(nfev, n)[-RECENT:], values[-RECENT:]
 
     def _remember(self, values: Mapping[bytes, float]) -> None:
         """Add evaluations to the cache."""

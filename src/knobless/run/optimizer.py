@@ -24,7 +24,7 @@ from knobless.space.space import Space
 
 from . import snapshot
 from .candidates import Batch, Candidate, ids_of, values_of
-from .iteration import Info, Iteration
+from .iteration import Info
 from .recording import Recording, replay
 from .run_state import RunState
 from .streams import Streams
@@ -364,16 +364,7 @@ class Optimizer:
 
     # Other engines, and files.
 
-    def adopt(
-        self,
-        state: Any,
-        nit: int,
-        nfev: int,
-        failures: int,
-        best: tuple[float, Points],
-        last: Iteration,
-        mode_fun: float | None = None,
-    ) -> None:
+    def adopt(self, state: Any, nit: int, nfev: int, failures: int, best: tuple[float, Points]) -> None:
         """Continue where another engine has taken the run.
 
         Parameters
@@ -384,14 +375,20 @@ class Optimizer:
             Numbers of iterations, evaluations and failures.
         best : tuple of float and ndarray
             The best value, to be minimized, and the code of its point.
-        last : Iteration
-            The last iteration, all of it told.
-        mode_fun : float, optional
-            The value of the most probable point, if the objective is deterministic and it is known.
         """
-        self.run.adopt(state, nit, nfev, failures, best, last)
-        if mode_fun is not None and self.run.cache is not None:
-            self.run.cache.put(self.run.mode, mode_fun)
+        self.run.adopt(state, nit, nfev, failures, best)
+
+    def remember(self, codes: Points, values: Array) -> None:
+        """Store evaluations of another engine, from which `mode_fun` follows.
+
+        Parameters
+        ----------
+        codes : ndarray
+            The codes of the points, one row each.
+        values : ndarray
+            Their values, to be minimized.
+        """
+        self.run.remember(codes, values)
 
     @classmethod
     def from_journal(cls, journal: str | PathLike[str] | Record, algorithm: Algorithm | None = None) -> Self:

@@ -120,18 +120,18 @@ class RunState:
 
     @property
     def mode_fun(self) -> float | None:
-        """The mean of the recent finite values of the most probable point; None if there are none."""
+        """The mean of the finite values of the most probable point among the last evaluations; None without any."""
         code = self.mode
         if self.cache is not None:
             value = self.cache.get(code)
             return value if value is not None and math.isfinite(value) else None
         seen = self.space.visible(code[None])
-        found = [EMPTY]
-        for iteration in (*self.recent, *([self.iteration] if self.iteration.drawn else [])):
-            x, f = iteration.evaluated()
-            found.append(f[(self.space.visible(x) == seen).all(axis=1)])
-        values = np.concatenate(found)
-        values = values[np.isfinite(values)]
+        told = [each.evaluated() for each in (*self.recent, *([self.iteration] if self.iteration.drawn else []))]
+        if told:
+            x, f = (np.concatenate(each)[-RECENT:] for each in zip(*told, strict=True))
+            values = f[(self.space.visible(x) == seen).all(axis=1) & np.isfinite(f)]
+        else:
+            values = EMPTY
         if len(values):
             with np.errstate(over="ignore"):
                 mean = float(values.mean())
@@ -355,18 +355,26 @@ class RunState:
         if self.on_iteration is not None:
             self.on_iteration()
 
-    def adopt(
-        self, search: Any, nit: int, nfev: int, failures: int, best: tuple[float, Points], last: Iteration
-    ) -> None:
-        """Continue where another engine has taken the run; `last` is its last iteration, all of it told."""
+    def adopt(self, search: Any, nit: int, nfev: int, failures: int, best: tuple[float, Points]) -> None:
+        """Continue where another engine has taken the run, between two iterations."""
         self.search = search
         self.nit, self.nfev, self.failures = nit, nfev, failures
         if failures and self.failure is None:
-            self.failure = FirstFailure(last.first, RETURNED_NAN)
+            self.failure = FirstFailure(nfev, RETURNED_NAN)
         if best[0] < self.lowest_fun:
-            self.best = Best(best[0], last.first, best[1])
-        self.recent, self.n_recent = deque([last]), last.drawn
-        self.iteration = Iteration(last.first + last.drawn, self.lam)
+            self.best = Best(best[0], nfev, best[1])
+        self.iteration = Iteration(nfev, self.lam)
+
+    def remember(self, codes: Points, f: Array) -> None:
+        """Store the last evaluations of another engine."""
+        if self.cache is not None:
+            for code, value in zip(codes, f.tolist(), strict=True):
+                self.cache.put(code, value)
+            return
+        iteration = Iteration(self.nfev - len(f), len(f))
+        iteration.settle(iteration.extend(codes), f, TOLD)
+        self.recent.append(iteration)
+        self.n_recent += len(f)
 
 
 def check_batch(batch: int, family: Family) -> None:
