@@ -350,7 +350,7 @@ def test_what_was_drawn_on_a_machine_that_rounds_otherwise_counts_as_it_was(tmp_
 
 ANOTHER = {
     "space": ({"space": kl.Binary(11)}, r"space: n: journal has 10, got 11"),
-    "rng": ({"rng": 1}, r"rng: journal has the seed 0, got 1 \(rng=None"),
+    "rng": ({"rng": 1}, r"rng: journal has the seed 0, got 1 \(without a seed"),
     "a generator": ({"rng": np.random.default_rng(1)}, "rng: journal has another generator"),
     "batch": ({"batch": 4}, "batch: journal has 1, got 4"),
     "deterministic": ({"deterministic": True}, "deterministic: journal has false, got true"),

@@ -9,7 +9,7 @@ known forms. `P3` and `Portfolio` are further algorithms with the same protocol.
 """
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
-from knobless.core.algorithm import Algorithm, AlgorithmInfo
+from knobless.core.algorithm import Algorithm, AlgorithmInfo, Member
 from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
 from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
@@ -58,6 +58,7 @@ __all__ = [
     "Journal",
     "JournalError",
     "LastBest",
+    "Member",
     "NoElitism",
     "Optimizer",
     "Portfolio",

@@ -14,6 +14,8 @@ def write_atomic(path: str | os.PathLike[str], text: str) -> None:
     The text goes to a temporary file with a unique name in the same folder, which is synced and then renamed.
     """
     path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: cannot write: no such folder")
     part = path.with_name(f"{path.name}.{secrets.token_hex(6)}.part")
     try:
         with part.open("x", encoding="utf-8", newline="\n") as file:

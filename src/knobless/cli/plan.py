@@ -47,7 +47,7 @@ class RunPlan:
         noted = record.meta.get("command")
         if noted is None:
             reason = "the journal was not created by `knobless run`, so it records no command to resume"
-            raise JournalError(f"{record.path}: cannot resume: {reason}; use `knobless run ... --journal` instead")
+            raise JournalError(f"{record.path}: cannot resume: {reason}; call `minimize` again with this journal")
         names = {each.name for each in fields(cls)}
         if not isinstance(noted, dict) or noted.keys() != names:
             raise JournalError(f"{record.path}: command: expected {', '.join(sorted(names))}, got {noted!r:.100}")

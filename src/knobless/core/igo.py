@@ -78,6 +78,16 @@ class IGO:
     adaptation: Adaptation
     elitism: Elitism = NO_ELITISM
 
+    def __post_init__(self) -> None:
+        parts = (
+            ("preference", self.preference, callable, "Quartiles()"),
+            ("adaptation", self.adaptation, lambda part: isinstance(part, Adaptation), "Fixed(lam=2, eps=0.1)"),
+            ("elitism", self.elitism, callable, "LastBest()"),
+        )
+        for name, part, fits, example in parts:
+            if isinstance(part, type) or not fits(part):
+                raise TypeError(f"{name}: expected a value such as {example}, got {part!r:.200}")
+
     def init(self, theta: Array | None = None, x0: Points | None = None) -> State:
         """Return the state before the first iteration (line 1).
 

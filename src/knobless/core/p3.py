@@ -62,7 +62,9 @@ class P3:
 
     def __post_init__(self) -> None:
         if not self.family.options.all():
-            raise TypeError(f"family: expected bits and choices, got {self.family!r:.200}")
+            numbers = int((self.family.options == 0).sum())
+            remedy = "pbil_elitist and pbil_lambda also take integers and floats"
+            raise TypeError(f"family: expected bits and choices only, got {numbers} integers or floats; {remedy}")
         positive_int("climbers", self.climbers)
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:

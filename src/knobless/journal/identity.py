@@ -83,7 +83,7 @@ def _rng_difference(there: dict[str, Any], here: dict[str, Any], source: str) ->
     """Describe how two random streams differ: by their seeds, if both are known."""
     if difference(there | {"seed": None}, here | {"seed": None}, "rng", source) is None:
         return None
-    hint = f"(rng=None takes the seed of the {source})"
+    hint = f"(without a seed, that of the {source} is used)"
     seeds = there.get("seed"), here.get("seed")
     if None in seeds or seeds[0] == seeds[1]:
         return f"rng: {source} has another generator or another state of it {hint}"

@@ -362,6 +362,12 @@ class Optimizer:
         if self._recording is not None:
             self._recording.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     # Other engines, and files.
 
     def adopt(self, state: Any, nit: int, nfev: int, failures: int, best: tuple[float, Points]) -> None:
