@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import knobless as kl
 from knobless import problems
 
@@ -34,9 +36,33 @@ def attack(seed: int, folder: Path) -> list[str]:
     case = differential.Case(kl.minimize, 1.0, fun, space, options)
     expected = case.facts()
     found = differential.of_its_point(case, expected)
-    found += cases.differences("in Python", expected, case.facts(lambda x: fun(x)))
-    found += cases.differences("journal", expected, case.facts(journal=folder / "run.sqlite"))
-    return found + differential.recorded(case, folder / "run.sqlite", expected)
+    interpreted, recorded = case.facts(lambda x: fun(x)), case.facts(journal=folder / "run.sqlite")
+    found += cases.differences("in Python", expected, _without_rounding(interpreted, expected))
+    found += cases.differences("journal", interpreted, recorded)
+    return found + differential.recorded(case, folder / "run.sqlite", recorded)
+
+
+def _without_rounding(facts: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    """The facts, with the expected θ and history where these differ by rounding alone: engines sum in other orders."""
+    if "raised" in facts or "raised" in expected:
+        return facts
+    near = {name: expected[name] for name in ("theta", "history") if _near(facts[name], expected[name])}
+    return facts | near
+
+
+def _near(got: list[Any], expected: list[Any]) -> bool:
+    """Whether rows of numbers are equal within rounding; of an `Info` only real numbers other than the best value."""
+    if len(got) != len(expected):
+        return False
+    for one, other in zip(got, expected, strict=True):
+        if isinstance(one, kl.Info):
+            exact = {name: getattr(other, name) for name in ("lam_r", "eps", "snr", "entropy")}
+            if repr(one._replace(**exact)) != repr(other):
+                return False
+            one, other = one[4:8], other[4:8]
+        if not np.allclose(one, other, rtol=1e-9, atol=1e-12, equal_nan=True):
+            return False
+    return True
 
 
 def _objective(chance: random.Random, seed: int) -> tuple[Any, int]:
@@ -59,8 +85,6 @@ def _objective(chance: random.Random, seed: int) -> tuple[Any, int]:
 @cache
 def _functions() -> list[Any]:
     """Functions that numba compiles."""
-    import numpy as np
-
     from knobless import fast
 
     def changes(x):  # type: ignore[no-untyped-def]

@@ -458,8 +458,6 @@ def _run(f, ints, reals, progress, cache, loop, limits):
                 counts[FAILURES] += 1
                 value = math.inf
             values[k] = value
-            if not remembers:
-                told[nfev - saved_nfev[OLDER]] = value
             nfev += 1
             k += 1
             if value < best:
@@ -472,6 +470,10 @@ def _run(f, ints, reals, progress, cache, loop, limits):
                 why = STALL
             if why == GOING and nfev >= budget:
                 why = BUDGET
+        if not remembers:
+            since = before - saved_nfev[OLDER]
+            for i in range(k):
+                told[since + i] = values[i]
         if k == lam:
             _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
