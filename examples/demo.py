@@ -235,7 +235,7 @@ def solve_process():
     n = len(effect)
     print(f"3. Noise: which of {n} switches to turn on, measured with an error of deviation 6")
     trace = Trace()
-    result = kl.maximize(measure, kl.Binary(n), budget=20_000, rng=0, callback=trace, progress=True)
+    result = kl.maximize(measure, kl.Binary(n), budget=20_000, rng=3, callback=trace, progress=True)
     possible = effect[effect > 0].sum()
     print(f"   result.x    measured {result.fun:.2f} by luck, its true gain is {gain(result.x):.2f}")
     print(f"   result.mode true gain {gain(result.mode):.2f}: the most probable point is the one to take")
