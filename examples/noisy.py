@@ -3,8 +3,8 @@
 It prints:
 
     possible:         7.9
-    luckiest:         measured 35.2, in truth 6.6
-    most probable:    7.5
+    luckiest:         measured 35.7, in truth 7.6
+    most probable:    7.7
 """
 
 import numpy as np

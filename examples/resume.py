@@ -2,7 +2,7 @@
 
 It prints:
 
-    stopped after 149 evaluations: 6 mistakes
+    stopped after 149 evaluations: 5 mistakes
     resumed to 400: 0 mistakes; 251 evaluations were left
     same result as without the interruption: True
 """

@@ -2,8 +2,8 @@
 
 It prints:
 
-    selected 7 of the 13 real columns and 12 of the 40 others
-    accuracy on new data: 0.97, with all columns 0.96
+    selected 7 of the 13 real columns and 4 of the 40 others
+    accuracy on new data: 0.98, with all columns 0.96
 """
 
 import numpy as np

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import knobless as kl
 import oracle
 from conftest import FAMILIES, SMALL, Spy, frozen, log_density, support, thetas, tuples
 from knobless import (
@@ -410,3 +411,20 @@ def test_steps_are_as_short_as_the_ratio_says():
     adaptation = SNR(eps=0.5, lam_max=100, spend=steps)
     assert adaptation.spend_at(Signal(np.zeros(1), 0.0, 8.0)) == (2, 0.125)
     assert SNR(eps=0.5, lam_max=100).spend_at(Signal(np.zeros(1), 0.0, 8.4)) == (8, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("component", "given"),
+    [
+        ("preference", Quartiles),
+        ("preference", "quartiles"),
+        ("adaptation", SNR),
+        ("adaptation", None),
+        ("elitism", kl.LastBest),
+        ("elitism", True),
+    ],
+)
+def test_components_are_values(component, given):
+    parts = {"preference": Quartiles(), "adaptation": Fixed(2, 0.1), "elitism": kl.LastBest()} | {component: given}
+    with pytest.raises(TypeError, match=rf"^{component}: expected a value such as .*, got "):
+        kl.IGO(kl.Bernoulli(3), **parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self
 
 from knobless._checks import positive_int, positive_real
 
@@ -34,7 +34,6 @@ class Signal(NamedTuple):
     lam_r: float
 
 
-@runtime_checkable
 class Adaptation(Protocol):
     """Protocol of adaptations."""
 

@@ -81,7 +81,7 @@ class IGO:
     def __post_init__(self) -> None:
         parts = (
             ("preference", self.preference, callable, "Quartiles()"),
-            ("adaptation", self.adaptation, lambda part: isinstance(part, Adaptation), "Fixed(lam=2, eps=0.1)"),
+            ("adaptation", self.adaptation, lambda part: hasattr(part, "step"), "Fixed(lam=2, eps=0.1)"),
             ("elitism", self.elitism, callable, "LastBest()"),
         )
         for name, part, fits, example in parts:

@@ -200,7 +200,7 @@ class Optimizer:
 
     @property
     def mode_fun(self) -> float | None:
-        """The mean of the values of the most probable point among the last evaluations, about 512; None without any."""
+        """The mean value of the most probable point among the last 512 evaluations; None if it is not among them."""
         return self.run.mode_fun
 
     @property

@@ -172,7 +172,7 @@ class Result:
     mode
         The most probable point, to be used if the objective is noisy.
     mode_fun : float or None
-        The mean of its recent objective values; None if there are none.
+        Its mean objective value among the last 512 evaluations; None if it is not among them.
     nfev, nit : int
         Evaluations and iterations.
     success : bool
