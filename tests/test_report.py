@@ -539,7 +539,7 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
     path = tmp_path / "run.sqlite"
     with served(path) as http:
         tab.goto(f"http://127.0.0.1:{http.server_port}/")
-        tab.get_by_text("there is no such file").wait_for()
+        tab.get_by_text("no such file").wait_for()
         opt = kl.Optimizer(SPACE, rng=0, journal=path)
 
         def advance(n):

@@ -142,7 +142,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
         opt.save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["run.json"]
-    with pytest.raises(kl.SnapshotError, match="No such file"):
+    with pytest.raises(kl.SnapshotError, match="no such folder"):
         opt.save(tmp_path / "no such folder" / "run.json")
 
 

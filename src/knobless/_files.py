@@ -15,7 +15,7 @@ def write_atomic(path: str | os.PathLike[str], text: str) -> None:
     """
     path = Path(path)
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path}: cannot write: no such folder")
+        raise FileNotFoundError(f"cannot write: no such folder: {path.parent}")
     part = path.with_name(f"{path.name}.{secrets.token_hex(6)}.part")
     try:
         with part.open("x", encoding="utf-8", newline="\n") as file:

@@ -191,7 +191,13 @@ class Run:
             opt.remember(*self.recent())
 
     def recent(self) -> tuple[NDArray[np.int8], Array]:
-        """Return points and values of the last evaluations of the loop, by repeating that part of the run."""
+        """Return points and values of the last evaluations of the loop, by repeating that part of the run.
+
+        Returns
+        -------
+        tuple of two ndarray
+            The points, one row per evaluation, and their values; at most the last 512.
+        """
         from . import Objective
 
         loop, n = self._loop, self._family.variables
