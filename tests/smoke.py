@@ -25,7 +25,7 @@ def tried(package: Path) -> None:
         subprocess.run([python, str(Path(__file__).resolve())], cwd=folder, check=True)
         for command in ([python, "-m", "knobless"], [str(Path(python).with_name("knobless"))]):
             done = subprocess.run([*command, "--help"], cwd=folder, capture_output=True, text=True)
-            friendly = re.fullmatch(r"The knobless command needs \w+: pip install 'knobless\[cli\]'\n", done.stderr)
+            friendly = re.fullmatch(r"Error: this command requires \w+: pip install 'knobless\[cli\]'\n", done.stderr)
             check(f"{command[-1]} --help without its extra", (done.returncode, bool(friendly)), (1, True))
     print(f"{package.name}: installs and runs with NumPy alone")
 
