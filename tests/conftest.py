@@ -17,7 +17,15 @@ settings.register_profile("knobless", derandomize=True, deadline=None, max_examp
 settings.register_profile(
     "thousands", deadline=None, max_examples=1000, database=None
 )  # for the tests of hostile files
+settings.register_profile("quick", settings.get_profile("knobless"), max_examples=8)
 settings.load_profile("knobless")
+
+
+def pytest_configure(config):
+    """Draw fewer examples where slow tests are left out."""
+    if config.option.markexpr == "not slow":
+        settings.load_profile("quick")
+
 
 # A shell starts what runs in the background deaf to Ctrl-C, and the tests of Ctrl-C would then wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

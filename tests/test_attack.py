@@ -20,13 +20,13 @@ DIFFERENTIAL, COMPILED, FUZZER, HOSTILE = 60, 12, 100, 150  # cases of each atta
 
 
 def cases(count, size):
-    """The seeds in groups, so that they can be split between processes."""
-    seeds = range(count)
-    return pytest.mark.parametrize("seeds", [seeds[i : i + size] for i in range(0, len(seeds), size)], ids=_range)
-
-
-def _range(seeds):
-    return f"{seeds[0]}-{seeds[-1]}"
+    """The seeds in groups, so that they can be split between processes; all but the first group are slow tests."""
+    groups = [range(i, min(i + size, count)) for i in range(0, count, size)]
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize(
+        "seeds",
+        [pytest.param(seeds, id=f"{seeds[0]}-{seeds[-1]}", marks=[slow] if seeds[0] else []) for seeds in groups],
+    )
 
 
 def wrong(attack, seeds, tmp_path):

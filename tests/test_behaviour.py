@@ -33,6 +33,7 @@ def hit(algorithm, f, seed, cap=10**6):
     return math.inf, peak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "f", "low", "high"),
     [
@@ -48,10 +49,12 @@ def test_pbil_lambda_hits_as_in_the_paper(n, f, low, high):
         assert 13 <= np.median([peak for _, peak in runs]) <= 17
 
 
+@pytest.mark.slow
 def test_cga_with_the_usual_step_on_onemax():
     assert 2000 <= np.median([hit(kl.cga(kl.Bernoulli(100)), onemax, seed)[0] for seed in SEEDS]) <= 2350
 
 
+@pytest.mark.slow
 def test_a_small_step_needs_no_more_than_two_samples_and_is_then_cga():
     family = kl.Bernoulli(100)
     small = kl.IGO(family, kl.Quartiles(), kl.SNR(eps=1 / 100, lam_max=100))
@@ -118,6 +121,7 @@ def solved_under_noise(algorithm, n=100):
     return solved
 
 
+@pytest.mark.slow
 def test_noise_is_averaged_out_by_adaptation():
     assert solved_under_noise(None) >= 9
 

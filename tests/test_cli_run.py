@@ -585,6 +585,7 @@ def test_json_of_a_hostile_journal_is_plain_ascii(folder):
     assert json.loads(text)["failure"].endswith("\x9b31m\u2066\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 def test_terminals_without_unicode(folder, encoding):
     here(*run("--journal", "run.sqlite", budget=20, objective="sim:value"))
@@ -806,6 +807,7 @@ def test_a_wrong_option_is_a_usage_error(folder, words, said):
     assert (folder / "space.toml").read_text() == TOML
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_of_the_function_is_shown_from_where_it_begins(folder, workers):
     done = shell(*run("--workers", workers, objective="sim:raises"), code=1)
@@ -816,6 +818,7 @@ def test_an_error_of_the_function_is_shown_from_where_it_begins(folder, workers)
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_exit_of_the_function_is_an_error(folder, workers):
     done = shell(*run("--workers", workers, objective="sim:exits"), code=1)

@@ -359,6 +359,7 @@ CACHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CACHED)
 def test_the_cache_does_not_remember_what_may_change(name, tmp_path):
     before, body = CACHED[name]

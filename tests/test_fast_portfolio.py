@@ -249,6 +249,7 @@ def test_many_at_once_are_left_to_the_interpreter():
         fast.Run(fast.compiled(problems.OneMax(9)), kl.p3(kl.Bernoulli(9)))  # it would pay again for what it knows
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_heard_while_p3_climbs():
     class Interrupted(problems.NK):
         """Interrupts the run some time after its first call, the only one from Python."""

@@ -189,7 +189,7 @@ def test_a_flat_objective_changes_nothing(family, recipe, value):
     start = state = algorithm.init()
     theta, s = state.theta.tobytes(), state.signal.s.tobytes()
     rng = np.random.default_rng(0)
-    for _ in range(1000):
+    for _ in range(20):
         x = algorithm.ask(state, rng)
         state = algorithm.tell(state, x, np.full(len(x), value))
     assert state.theta.tobytes() == theta

@@ -782,6 +782,7 @@ def test_the_first_error_of_a_pool_is_shown_as_it_is():
         kl.minimize(lambda x: "1", BITS, budget=20, batch=4, workers=pool, rng=0)
 
 
+@pytest.mark.slow
 def test_a_timeout_waits_for_what_is_under_way_and_counts_it():
     def slow(x):
         time.sleep(2.0)

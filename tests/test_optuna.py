@@ -761,6 +761,7 @@ def test_the_core_does_not_import_optuna():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.slow
 def test_the_dashboard_shows_the_trials(tmp_path):
     dashboard = shutil.which("optuna-dashboard", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -222,6 +222,7 @@ def test_no_point_is_asked_for_twice_until_all_are_known(family, size, f):
 # The state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("climbers", [1, 3])
 @settings(max_examples=8)
 @given(st.integers(0, 150), st.sampled_from(list(FUNCTIONS.values())), st.booleans())

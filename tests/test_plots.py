@@ -440,6 +440,7 @@ def test_pictures_go_where_they_are_told(run):
     assert to_hex(ax.lines[2].get_color()) == plots.BLUE
 
 
+@pytest.mark.slow
 def test_a_panel_has_all_of_it(run):
     axes = plots.panel(run.path).axes
     labels = {ax.get_ylabel() for ax in axes}

@@ -433,6 +433,7 @@ def hover(tab, selector, across, down=0.5):
     return title, dict(pairs)
 
 
+@pytest.mark.slow
 def test_hovering_tells_the_exact_values(opened, recorded):
     _, result, events, opt = recorded
     opened.locator("#values").scroll_into_view_if_needed()
@@ -491,6 +492,7 @@ def test_nothing_is_asked_of_the_network(opened):
     assert len(opened.asked) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_a_phone_in_either_light(tab, written, scheme):
     tab.emulate_media(color_scheme=scheme)
@@ -506,6 +508,7 @@ def test_it_fits_a_phone_in_either_light(tab, written, scheme):
     assert height > 100
 
 
+@pytest.mark.slow
 def test_a_page_of_a_hundred_thousand_evaluations(tab, tmp_path):
     path = tmp_path / "big.sqlite"
     kl.minimize(lambda x: x.sum(axis=1), kl.Binary(40), budget=100_000, batch=500, vectorized=True, rng=0, journal=path)
@@ -535,6 +538,7 @@ def test_a_page_without_theta(tab, tmp_path):
     assert tab.locator("#configuration tbody td").nth(1).inner_text() == "".join(map(str, result.x))
 
 
+@pytest.mark.slow
 def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
     path = tmp_path / "run.sqlite"
     with served(path) as http:

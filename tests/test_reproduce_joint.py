@@ -390,6 +390,7 @@ def test_both_experiments_may_be_stopped_in_the_same_folder(tmp_path):
     assert both[0] != both[1]
 
 
+@pytest.mark.slow
 def test_the_command_trains_what_it_is_told(tmp_path, few_images):
     words = ["--algorithms", "cga,pbil-epsilon", "--algorithms", "ten-layers", "--trials", 1, "--iterations", 2]
     said = command("layers", *words, "--device", "cpu", "--out", tmp_path)
@@ -450,6 +451,7 @@ def test_all_has_them_where_they_were_trained(tmp_path, monkeypatch):
     assert 'id="activations"' not in page
 
 
+@pytest.mark.slow
 def test_training_needs_nothing_but_numpy_and_torch(tmp_path):
     others = ("matplotlib", "numba", "rich", "scipy", "tqdm", "typer", "pysat")
     code = (

@@ -130,6 +130,7 @@ class Traps(BaseEstimator):
         return float(sum(4 if n == 4 else 3 - n for n in wanted))
 
 
+@pytest.mark.slow
 def test_features_that_are_good_only_together_are_found():
     found = 0
     for seed in range(5):

@@ -340,6 +340,7 @@ def shell(*options, stdin=b""):
     return subprocess.run([BIN, *options], input=stdin, capture_output=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_in_a_pipe():
     done = shell("solve", "-", "--format", "wcnf", "--budget", "50", stdin=bz2.compress(b"h 1 0\n2 -1 2 0\n"))
     assert (done.returncode, done.stderr) == (30, b"")  # nothing but the answer: no bar, no remark

@@ -113,6 +113,7 @@ def architectures(draw):
     return net, point, torch.from_numpy(net.space.encode(point))
 
 
+@pytest.mark.slow
 @given(architectures())
 def test_a_network_is_the_plain_one_of_its_row_and_freezes_to_it(case):
     net, point, mask = case
@@ -131,6 +132,7 @@ def test_a_network_is_the_plain_one_of_its_row_and_freezes_to_it(case):
     assert all(torch.equal(after[key], before[key]) for key in before)
 
 
+@pytest.mark.slow
 @given(architectures(), st.integers(0, 2**32 - 1))
 def test_many_rows_under_vmap_are_the_rows_one_by_one(case, seed):
     """Under vmap nothing can be read back to the host, nor a branch depend on data."""

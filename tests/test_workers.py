@@ -406,6 +406,7 @@ def test_an_exception_whose_class_is_unknown_here(tmp_path, monkeypatch):
 # Processes of our own: late, crashed.
 
 
+@pytest.mark.slow
 def test_a_late_one_is_killed_and_replaced():
     found = run(2, nap, [0.0, 600.0, 0.0, 0.0, 600.0, 0.0], evaluation_timeout=3.0)
     assert [found[id].value for id in (0, 2, 3, 5)] == [0.0] * 4
@@ -738,6 +739,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
 # Executors of the user's.
 
 
+@pytest.mark.slow
 def test_what_is_late_on_an_executor_is_given_up_and_its_result_dropped(tmp_path):
     with ThreadPoolExecutor(2) as executor, pool_of(executor, blocked, 3.0) as pool:
         pool.submit([(0, (tmp_path, 0))])
@@ -765,6 +767,7 @@ def test_waiting_behind_a_late_one_is_not_being_late(tmp_path):
             assert values(pool, 3) == {1: 1.0, 2: 2.0, 3: 3.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["map", "backwards"])
 def test_a_map_is_waited_for_and_what_was_late_is_so_all_the_same(kind):
     with kinds(kind) as workers:
