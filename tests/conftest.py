@@ -17,7 +17,7 @@ settings.register_profile("knobless", derandomize=True, deadline=None, max_examp
 settings.register_profile(
     "thousands", deadline=None, max_examples=1000, database=None
 )  # for the tests of hostile files
-settings.register_profile("quick", settings.get_profile("knobless"), max_examples=8)
+settings.register_profile("quick", settings.get_profile("knobless"), max_examples=5)
 settings.load_profile("knobless")
 
 

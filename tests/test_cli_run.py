@@ -223,6 +223,7 @@ def test_functions_go_to_workers_by_name(folder):
         assert data["failures"] == 0
 
 
+@pytest.mark.slow
 def test_too_few_evaluations_at_once_for_the_workers(folder):
     advice = "3 workers, but an iteration may have only 2 evaluations: use --batch 3 to keep all workers busy."
     assert here(*run("--workers", 3, objective="sim:value", budget=1)).stderr == advice + "\n"
@@ -430,6 +431,7 @@ def test_nor_run_code_of_a_subfolder(folder, changed, init):
     assert not (folder / "sprung").exists()
 
 
+@pytest.mark.slow
 def test_nor_run_a_file_that_has_the_name_of_a_standard_module(folder):
     (folder / "secrets.py").write_text("open('sprung', 'w').close()")
     for name in ("secrets:choice", "nowhere:fun"):
@@ -842,6 +844,7 @@ def test_errors_of_the_user(folder):
     assert "TypeError: objective: expected one number, got 'much' of type str" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_without_a_value_has_failed(folder):
     done = here(*run(objective="sim:nans"), code=1)
     assert "Every evaluation failed. The first failure: the objective returned NaN" in done.stdout

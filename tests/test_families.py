@@ -636,6 +636,7 @@ def test_no_python_loop_over_variables(kind):
     assert counts[1] < counts[0] + 2000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", many(2))
 @pytest.mark.parametrize("recipe", [pbil_lambda, pbil_epsilon, cga])
 def test_thousands_of_variables(kind, recipe):

@@ -65,7 +65,9 @@ def recipes(n, rng):
     ]
 
 
-@pytest.mark.parametrize("start", range(0, CONFIGURATIONS, 15))
+@pytest.mark.parametrize(
+    "start", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in range(15, CONFIGURATIONS, 15))]
+)
 def test_the_engine_takes_the_way_of_the_core(start):
     for seed in range(start, start + 15):
         rng = np.random.default_rng(seed)

@@ -124,6 +124,7 @@ def test_the_same_points_in_the_same_order(noted, name):
     assert run.best == result.fun
 
 
+@pytest.mark.slow
 def test_long_runs_of_p3_build_the_same_pyramid():
     noted = Noted(noisy(0), 14, 6000)
     _, run = both(noted, kl.p3(kl.Bernoulli(14)), 0, budget=6000)

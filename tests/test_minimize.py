@@ -331,6 +331,7 @@ def test_an_error_in_the_callback_is_the_users():
         kl.minimize(ones, BITS, budget=10, callback=broken, rng=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", [10, 2047, 2048, 2049, 5001])
 @pytest.mark.parametrize("watched", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_history_is_thinned_out_and_keeps_the_last(iterations, watched):
@@ -844,6 +845,7 @@ class Exits:
 EXITS = WORKERS | {"serial": lambda: nullcontext(1), "vectorized": lambda: nullcontext(1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("journaled", [False, True])
 @pytest.mark.parametrize("kind", EXITS)
 def test_exit_in_an_objective_is_a_failed_evaluation_everywhere(kind, journaled, tmp_path):

@@ -460,6 +460,7 @@ def shell():
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
+@pytest.mark.slow
 def test_plot_from_the_shell(run, shell, tmp_path):
     done = shell("plot", run.path, "-o", tmp_path / "run.png")
     assert done.exit_code == 0, done.output

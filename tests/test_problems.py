@@ -389,6 +389,7 @@ def test_random_clauses_have_distinct_variables(n, m, seed, data):
         assert all(len({abs(literal) for literal in clause}) == k for clause in problem.clauses)
 
 
+@pytest.mark.slow
 def test_random_clauses_are_uniform():
     problem = MaxSat.random(5, 80_000, 0)
     counts = {}

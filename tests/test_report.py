@@ -397,6 +397,7 @@ def test_the_numbers_on_the_page_are_the_journals(opened, recorded):
     assert [float(text) for text in configuration["rate"][:2]] == [result.x["rate"], opt.mode["rate"]]
 
 
+@pytest.mark.slow
 def test_sorting_and_paging_and_failures_alone(opened, recorded):
     _, result, events, _ = recorded
     values = np.array([math.nan if event.value is None else event.value for event, _ in events])

@@ -216,6 +216,7 @@ def test_the_noisy_kernel_is_one_max_plus_normal_numbers():
     assert noise.noisy(0.0, "test")(x) == 2.0
 
 
+@pytest.mark.slow
 def test_generated_instances_are_satisfiable_by_enumeration():
     instances = max_3_sat.generated(20)
     points = (np.arange(2**20)[:, None] >> np.arange(20) & 1).astype(np.int8)

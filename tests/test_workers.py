@@ -205,6 +205,7 @@ def blocked(x):
     return name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [1, 2, "threads", SLOW_KINDS[0], "map"], ids=str)
 def test_discarded_ones_do_not_begin_and_those_that_have_are_dropped(kind, tmp_path):
     with kinds(kind) as workers, pool_of(workers, blocked) as pool:
@@ -352,6 +353,7 @@ def deceptive(x):
     raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [2, "executor of processes"], ids=str)
 def test_unpickling_an_exception_runs_no_other_code(kind):
     cases = ["number", "class with __float__", "call", "argument", "state"]
@@ -477,6 +479,7 @@ def test_a_crash_is_tried_again_and_harms_no_other(way, how, tmp_path):
         assert found[id].worker.startswith(f"pid {lines(points[id][0])[-1]}@")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_crash_is_noticed_though_its_pipe_is_held_open(tmp_path):
@@ -500,6 +503,7 @@ def test_a_discarded_crash_is_not_tried_again(tmp_path):
     assert lines(tmp_path / "begun") == ["0", *["1"] * MAX_TRIES]
 
 
+@pytest.mark.slow
 def test_processes_that_no_longer_start_end_the_run(tmp_path, monkeypatch):
     """The first one works; then the module that has the function ends whoever imports it."""
     monkeypatch.syspath_prepend(tmp_path)
@@ -600,6 +604,7 @@ def script(text, folder):
             process.kill()
 
 
+@pytest.mark.slow
 def test_processes_end_when_their_parent_is_killed(tmp_path):
     with script(SCRIPT, tmp_path) as parent:
         until(lambda: len(lines(tmp_path / "pids")) == 2)
@@ -623,6 +628,7 @@ def test_an_interrupt_ends_all_and_workers_are_silent(starting, tmp_path):
     until(lambda: not any(alive(pid) for line in lines(tmp_path / "pids") for pid in line.split()))
 
 
+@pytest.mark.slow
 def test_interrupts_do_not_reach_processes_that_are_just_starting(tmp_path):
     text = """
         import signal
@@ -643,6 +649,7 @@ def test_interrupts_do_not_reach_processes_that_are_just_starting(tmp_path):
         assert parent.communicate() == ("3.0\n", "")
 
 
+@pytest.mark.slow
 def test_a_daemon_thread_does_not_keep_the_program_from_ending(tmp_path):
     text = """
         import threading
@@ -717,6 +724,7 @@ def test_a_script_with_its_own_function(tmp_path):
         assert process.communicate(timeout=PATIENCE) == ("42.0\n", "")
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_told_so(tmp_path):
     text = """
         from knobless.parallel.pool import pool_of
