@@ -53,7 +53,7 @@ class Facts:
     direction: str
     algorithm: Algorithm | None
     batch: int
-    deterministic: bool
+    deterministic: bool | None
     rng: int | None
 
 

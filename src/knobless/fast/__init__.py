@@ -254,7 +254,11 @@ def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | N
         algorithm cannot be compiled.
     """
     made = compiled(fun)
-    if made is None or not isinstance(opt.space.sole, Binary) or members_of(opt.algorithm, opt.deterministic) is None:
+    if (
+        made is None
+        or not isinstance(opt.space.sole, Binary)
+        or members_of(opt.algorithm, opt.run.cache is not None) is None
+    ):
         return None
     made.check(opt.space.sole.n)
     return lambda improved_at: Run.resumed(made, opt, sign, improved_at)

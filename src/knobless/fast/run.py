@@ -142,7 +142,7 @@ class Run:
             The run.
         """
         state = opt.state
-        run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.deterministic)
+        run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.run.cache is not None)
         counts, reals, idle, _, leader_x = run._progress
         if opt.run.cache is not None:
             run._remember(opt.run.cache.values)

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 from knobless.core.families import Family
 from knobless.core.types import Points
 
-TOLD, CANCELLED, ADDED = 1, 2, 3  # what a row records: an evaluation, a cancellation, a point evaluated elsewhere
+# What a row records: an evaluation, a cancellation, a point evaluated elsewhere, an evaluation that the search does not
+# learn from, because it only confirms that the target is reached or compares the points to recommend.
+TOLD, CANCELLED, ADDED, CHECKED = 1, 2, 3, 4
 
 
 class JournalError(ValueError):
@@ -79,9 +81,11 @@ class Event(NamedTuple):
     drawn : int
         Candidates drawn before this row was written, so that a replay draws the same ones before it.
     fate : int
-        1 for an evaluation, 2 for a cancelled candidate, 3 for a point that was evaluated elsewhere.
+        1 for an evaluation, 2 for a cancelled candidate, 3 for a point that was evaluated elsewhere, 4 for an
+        evaluation that the search does not learn from.
     id : int
-        The candidate; −1 for a point evaluated elsewhere.
+        The candidate; −1 for a point evaluated elsewhere; for an evaluation that the search does not learn from, its
+        number among those.
     code : bytes
         The packed point; `Record.point` decodes it.
     value : float or None
@@ -111,7 +115,7 @@ class Event(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether this is an evaluation that raised or returned NaN."""
-        return self.fate == TOLD and self.value is None
+        return self.fate in (TOLD, CHECKED) and self.value is None
 
 
 def unpacked(events: Sequence[Event], family: Family) -> Points:

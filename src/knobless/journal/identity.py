@@ -10,7 +10,7 @@ from knobless.core.data import difference
 KINDS: dict[str, Any] = {
     "direction": str,
     "batch": int,
-    "deterministic": bool,
+    "deterministic": bool | None,
     "x0": str | None,
     "rng": dict,
 }
@@ -22,13 +22,15 @@ class Identity(NamedTuple):
     Attributes
     ----------
     space, algorithm
-        As `knobless.space.codec` describes them.
+        As `knobless.space.codec` and `knobless.core.description` describe them.
+    noisy_algorithm
+        Likewise, the algorithm to change to if the objective is found to be noisy; None if that is not tested.
     direction : str
         "minimize" or "maximize".
     batch : int
         Evaluations that run at once.
-    deterministic : bool
-        Whether the objective is deterministic.
+    deterministic : bool or None
+        Whether the objective is deterministic; None if that was not stated.
     x0 : str or None
         The packed initial point, in hexadecimal.
     rng : dict
@@ -38,9 +40,10 @@ class Identity(NamedTuple):
     space: Any
     direction: str
     batch: int
-    deterministic: bool
+    deterministic: bool | None
     x0: str | None
     algorithm: Any
+    noisy_algorithm: Any
     rng: dict[str, Any]
 
     @classmethod

@@ -14,7 +14,7 @@ from knobless.core.description import algorithm_of
 from knobless.space.codec import space_of
 from knobless.space.space import Space
 
-from .events import TOLD, Counts, Event, Journal, JournalError, unpacked
+from .events import CHECKED, TOLD, Counts, Event, Journal, JournalError, unpacked
 from .identity import Identity
 from .sqlite import COLUMNS, connect, explained, inspect, is_new, read_header, select
 
@@ -116,7 +116,7 @@ class Record:
         iterator of Event
             The failed evaluations in the order in which they were recorded.
         """
-        return select(self._connection, self.path, f"WHERE fate = {TOLD} AND value IS NULL")
+        return select(self._connection, self.path, f"WHERE fate IN ({TOLD}, {CHECKED}) AND value IS NULL")
 
     def counts(self) -> Counts:
         """Return the number of rows of each kind, and the times of the first start and the last end.
@@ -129,9 +129,9 @@ class Record:
         with explained(self.path):
             return Counts(
                 *self._connection.execute(
-                    "SELECT count(*) FILTER (WHERE fate = 1), count(*) FILTER (WHERE fate = 1 AND value IS NULL), "
-                    "count(*) FILTER (WHERE fate = 2), count(*) FILTER (WHERE fate = 3), min(started), max(ended) "
-                    "FROM events"
+                    "SELECT count(*) FILTER (WHERE fate IN (1, 4)), "
+                    "count(*) FILTER (WHERE fate IN (1, 4) AND value IS NULL), count(*) FILTER (WHERE fate = 2), "
+                    "count(*) FILTER (WHERE fate = 3), min(started), max(ended) FROM events"
                 ).fetchone()
             )
 

@@ -42,7 +42,7 @@ class Summary:
     mode_fun: float | None
     marginals: list[VariableSummary]
     batch: int
-    deterministic: bool
+    deterministic: bool | None
     seed: Any
     started: float | None
     ended: float | None

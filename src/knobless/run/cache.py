@@ -73,14 +73,22 @@ class Cache:
         self._both += key in self._waiting and key not in self._values
         self._values[key] = value
 
-    def look_up(self, ids: Sequence[int], codes: Points) -> tuple[list[int], list[int], list[float]]:
-        """Return the rows of new points, and the ids of known ones with their values; the others wait."""
+    def look_up(self, ids: Sequence[int], codes: Points, tests: int = 0) -> tuple[list[int], list[int], list[float]]:
+        """Return the rows of points to evaluate, and the ids of known ones with their values; the others wait.
+
+        The first `tests` are to be evaluated though they are known.
+        """
         new: list[int] = []
         known: list[int] = []
         values: list[float] = []
         for row, (id, key) in enumerate(zip(ids, self._keys_of(codes), strict=True)):
             value = self._values.get(key)
-            if value is not None:
+            if row < tests and key not in self._waiting:
+                self._both += value is not None
+                self._waiting[key] = [id]
+                self._keys[id] = key
+                new.append(row)
+            elif value is not None:
                 known.append(id)
                 values.append(value)
             elif key in self._waiting:
@@ -91,25 +99,30 @@ class Cache:
                 new.append(row)
         return new, known, values
 
-    def settle(self, ids: Sequence[int], f: Array, keep: bool) -> tuple[Sequence[int], Array]:
-        """End the pending state of these, and store their values if `keep`; return both with the ids that waited."""
-        all_ids: list[int] = []
-        all_f: list[float] = []
+    def settle(self, ids: Sequence[int], f: Array, keep: bool) -> tuple[list[int], list[float]]:
+        """End the pending state of these, and store their values if `keep`; return the ids that waited, with values."""
+        more_ids: list[int] = []
+        more_f: list[float] = []
         for id, value in zip(ids, f.tolist(), strict=True):
             key = self._keys.pop(id)
             if self._both and key in self._values:
                 self._both -= 1
-            if keep:
+            if keep and (value == value or key not in self._values):  # a test that fails leaves the value that is known
                 self._values[key] = value
             waiting = self._waiting.pop(key)
-            all_ids += waiting
-            all_f += [value] * len(waiting)
-        return (ids, f) if len(all_ids) == len(ids) else (all_ids, np.array(all_f))  # unchanged if no other waited
+            if len(waiting) > 1:
+                more_ids += waiting[1:]
+                more_f += [value] * (len(waiting) - 1)
+        return more_ids, more_f
 
     def _keys_of(self, codes: Points) -> list[bytes]:
-        seen = codes if self._plain else self._space.visible(codes)
-        data = seen.tobytes()
-        if len(seen) == 1:
-            return [data]
-        width = seen.itemsize * seen.shape[1]
-        return [data[i : i + width] for i in range(0, len(data), width)]
+        return row_bytes(codes if self._plain else self._space.visible(codes))
+
+
+def row_bytes(rows: Points) -> list[bytes]:
+    """Return the bytes of each row."""
+    data = rows.tobytes()
+    if len(rows) == 1:
+        return [data]
+    width = rows.itemsize * rows.shape[1]
+    return [data[i : i + width] for i in range(0, len(data), width)]

@@ -11,7 +11,7 @@ import numpy as np
 from knobless.core.types import Array, Points
 from knobless.journal.events import CANCELLED, TOLD
 
-PENDING = 0  # besides TOLD and CANCELLED
+PENDING, COPIED = 0, 5  # besides TOLD and CANCELLED; the value of a copied one is that of an equal point
 EMPTY = np.empty(0)
 
 
@@ -116,9 +116,9 @@ class Iteration:
         return all(0 <= id - first < self.drawn and fates[id - first] == PENDING for id in ids)
 
     def settle(self, ids: Sequence[int], f: Array, fate: int) -> None:
-        """Store the values of candidates that are told, or that these are cancelled."""
-        if len(f) == self.missing == self.drawn and fate == TOLD and ids == range(self.first, self.first + self.drawn):
-            self.f, self.fates, self.missing = f, bytearray([TOLD]) * len(f), 0  # the usual case: all of it at once
+        """Store the values of candidates that are told or copied, or that these are cancelled."""
+        if len(f) == self.missing == self.drawn and ids == range(self.first, self.first + self.drawn):
+            self.f, self.fates, self.missing = f, bytearray([fate]) * len(f), 0  # the usual case: all of it at once
             return
         if len(self.f) < self.drawn:
             self.f = np.concatenate([self.f, np.full(self.drawn - len(self.f), math.nan)])
@@ -136,12 +136,15 @@ class Iteration:
         if self.drawn == self.size and not self.n_initial_points and CANCELLED not in self.fates:
             return self.codes, self.f  # the usual case
         rows = slice(self.n_initial_points, self.size)
-        return self.evaluated(rows) if CANCELLED in self.fates else (self.codes[rows], self.f[rows])
+        if CANCELLED not in self.fates:
+            return self.codes[rows], self.f[rows]
+        kept = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8)[rows] != CANCELLED)
+        return self.codes[rows][kept], self.f[rows][kept]
 
-    def evaluated(self, rows: slice = slice(None)) -> tuple[Points, Array]:
-        """Return the points that have values, and these."""
-        told = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8)[rows] == TOLD)
-        return self.codes[rows][told], self.f[rows][told]  # by index: f may be shorter than codes
+    def evaluated(self, stop: int | None = None) -> tuple[Points, Array]:
+        """Return the points that were evaluated, and their values; those with an index below `stop` if it is given."""
+        told = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8)[:stop] == TOLD)
+        return self.codes[told], self.f[told]  # by index: f may be shorter than codes
 
     def pending_ids(self) -> list[int]:
         """Return the ids of the pending candidates."""

@@ -2,6 +2,10 @@
 
 The loop takes the values of an iteration in the order of its candidates, whether they come from the journal or from
 evaluations that end in any order (`sources`). So neither the end of a run nor its result depends on that order.
+
+Some evaluations are not told to the optimizer: those that confirm that the target is reached while the objective may be
+noisy, and those that compare the points to recommend. A run that is resumed with a larger budget continues as if they
+had not been made.
 """
 
 from __future__ import annotations
@@ -13,13 +17,17 @@ from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from knobless._checks import count, positive_real, real
+from knobless.core.types import Points
 from knobless.parallel.evaluation import Outcome
 
 from .candidates import Batch
 from .iteration import Info
 from .optimizer import Optimizer
 from .progress import Bar
+from .recommendation import SHARE, Recommended, finalists, recommended, reserved, winner
 from .recording import Recording, Value
 from .result import MESSAGES, History, Result, Status
 from .sources import Source, ValueStream
@@ -33,7 +41,7 @@ MAX_FAILURES = 100  # a run ends after this many evaluations if all of them fail
 class StoppingRules(NamedTuple):
     """When a run stops; `target` is a value to be minimized."""
 
-    budget: int
+    budget: float  # inf if there is none
     target: float  # NaN, which no value reaches, if there is none
     timeout: float
     stall: float
@@ -41,8 +49,10 @@ class StoppingRules(NamedTuple):
     @classmethod
     def of(cls, sign: float, budget: Any, target: Any, timeout: Any, stall: Any) -> StoppingRules:
         """Check what the user has given."""
+        if budget is None and timeout is None:
+            raise TypeError("budget: expected an integer, or None with a timeout, got None")
         return cls(
-            count("budget", budget),
+            math.inf if budget is None else count("budget", budget),
             math.nan if target is None else sign * real("target", target),
             math.inf if timeout is None else positive_real("timeout", timeout),
             math.inf if stall is None else count("stall", stall),
@@ -65,6 +75,11 @@ class Loop:
         self.journal: Recording | None = None
         self.compiled: Callable[[int], Run] | None = None  # starts the compiled engine
         self.deadline = math.inf  # set by the first evaluation: what the journal has does not count
+        self.end = math.inf  # the same, with the time for the comparison of the points to recommend
+        self.n_checked = 0  # evaluations that are not told to the optimizer, and how many of them failed
+        self.n_checked_failures = 0
+        self.check = (0, 0)  # candidates drawn at the last of them, and the number of the next there
+        self.refuted = False  # whether a value that reached the target was not confirmed
         self.improved_at = 0  # evaluations until the last improvement
         self.stopped = False  # by the callback
         self.first_id: int | None = None  # the first evaluation of a run
@@ -74,7 +89,18 @@ class Loop:
 
     @property
     def reached(self) -> bool:
-        return self.opt.lowest_fun <= self.rules.target
+        return not self.refuted and self.opt.lowest_fun <= self.rules.target
+
+    @property
+    def nfev(self) -> int:
+        """All evaluations."""
+        return self.opt.run.nfev + self.n_checked
+
+    @property
+    def left(self) -> float:
+        """Evaluations that are left for the search."""
+        run, budget = self.opt.run, self.rules.budget
+        return budget - self.nfev - (reserved(budget) if run.deterministic is False else 0)
 
     def run(self) -> Status:
         """Iterate until a stopping rule applies; return which."""
@@ -89,11 +115,13 @@ class Loop:
                 else:
                     engine = engine or self.compiled(self.improved_at)
                     status = self._iterate_compiled(engine)
+                if status is Status.TARGET and not self._confirmed():
+                    status = Status.BUDGET if self.left <= 0 else None
                 if run.failures == run.nfev >= MAX_FAILURES:
                     status = Status.FAILED
                 if self.stopped:
                     status = Status.TARGET if self.reached else Status.CALLBACK
-                self._show(run.nfev)
+                self._show(self.nfev)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         if engine is not None:
@@ -102,16 +130,20 @@ class Loop:
 
     def _iterate(self) -> Status | None:
         """Run one iteration, or as much of it as the budget allows."""
-        opt, run = self.opt, self.opt.run
-        candidates, left = opt.ask(), self.rules.budget - run.nfev
+        opt, left = self.opt, self.left
+        if left <= 0:
+            return Status.BUDGET
+        if self.rules.budget == math.inf and opt.run.deterministic is False:
+            self.deadline = self.end - self.rules.timeout / SHARE
+        candidates = opt.ask()
         if len(candidates.ids) > left:
-            candidates = candidates[:left]
+            candidates = candidates[: int(left)]
         if not candidates.ids:
             if self.journal is not None:
                 self.journal.exhausted()
             return Status.EXHAUSTED if opt.complete else Status.CONVERGED
         status = self._evaluate(candidates)
-        return Status.BUDGET if status is None and run.nfev >= self.rules.budget else status
+        return Status.BUDGET if status is None and self.left <= 0 else status
 
     def _iterate_compiled(self, engine: Run) -> Status | None:
         """Run compiled iterations, as many as the history has one row for, or one if there is a callback."""
@@ -134,12 +166,12 @@ class Loop:
             for value in chain.from_iterable(evaluations):
                 values.append(value)
                 if self.bar is not None:
-                    self._show(nfev + len(values))
+                    self._show(self.n_checked + nfev + len(values))
+                if isinstance(value, float) and value <= target:
+                    status = Status.TARGET
+                    break
                 if isinstance(value, float) and value < best:
                     best, self.improved_at = value, nfev + len(values)
-                    if best <= target:
-                        status = Status.TARGET
-                        break
                 elif nfev + len(values) - self.improved_at >= stall:
                     status = Status.STALL
                     break
@@ -160,8 +192,8 @@ class Loop:
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if not missing.ids:
             return _at_once([recalled[id] for id in ids])
-        if self.deadline == math.inf:
-            self.deadline = time.monotonic() + self.rules.timeout
+        if self.end == math.inf:
+            self.deadline = self.end = time.monotonic() + self.rules.timeout
         if self.journal is not None:
             self.journal.expect(missing.ids)
         evaluated = self.source(missing, self)
@@ -182,6 +214,46 @@ class Loop:
                     raise first[0]
                 yield first
                 yield from values
+
+    def _confirmed(self) -> bool:
+        """Return whether the target is reached, also by a second value if the objective may be noisy."""
+        test, best, budget = self.opt.run.noise_test, self.opt.run.best, self.rules.budget
+        if test is None or not test.unsure or best is None or best.id < 0 or self.nfev >= budget:
+            return True
+        values = self._evaluate_again(best.at[None])
+        self.refuted = bool(values) and not (isinstance(values[0], float) and values[0] <= self.rules.target)
+        return not self.refuted
+
+    def _compare(self, status: Status) -> Recommended | None:
+        """Return the best of the points to recommend by further evaluations; None if there are too few of these."""
+        run, log, budget = self.opt.run, self.opt.run.log, self.rules.budget
+        if log is None or run.deterministic is not False or run.best is None:
+            return None
+        self.deadline = self.end
+        n = int(min(reserved(budget if status is Status.BUDGET else self.nfev), budget - self.nfev))
+        codes = finalists(run, log)[: n // 2]
+        if not len(codes):
+            return None
+        values = self._evaluate_again(np.resize(codes, (n, codes.shape[1])))
+        f = np.array([value if isinstance(value, float) else math.nan for value in values])
+        return winner(codes, [f[i :: len(codes)] for i in range(len(codes))])
+
+    def _evaluate_again(self, codes: Points) -> list[Value]:
+        """Evaluate points without telling the optimizer; return fewer values if the time is up."""
+        drawn = self.opt.run.drawn
+        first = self.check[1] if self.check[0] == drawn else 0
+        batch = Batch(self.opt.space, range(first, first + len(codes)), codes)
+        recalled = {} if self.journal is None else self.journal.recall_checked(batch.ids, codes)
+        missing = [i for i, id in enumerate(batch.ids) if id not in recalled]
+        if missing and self.journal is not None:
+            self.journal.expect_checked([batch.ids[i] for i in missing], codes[missing])
+        self.arrived, self.first_id, self.target = {}, None, math.nan
+        values = list(chain.from_iterable(_merged(batch.ids, recalled, self.source(batch.take(missing), self))))
+        self.target = self.rules.target
+        self.check = drawn, first + len(codes)
+        self.n_checked += len(values)
+        self.n_checked_failures += sum(isinstance(value, Exception) or math.isnan(value) for value in values)
+        return values
 
     @property
     def recording(self) -> bool:
@@ -220,24 +292,36 @@ class Loop:
         opt = self.opt
         if opt.nit and (not self.history or self.history[-1].iteration < opt.nit):
             self.history.append(self._info())
-        best = opt.best
+        best, chosen = opt.best, None
+        if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED):
+            try:
+                chosen = self._compare(status)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
+        chosen = chosen or recommended(opt.run)
         mode_fun = opt.mode_fun
         message = MESSAGES[status]
+        if opt.run.noisy_algorithm is not None and opt.run.noise_test is None:
+            message += " The objective was found to be noisy: x is the recommended point."
         if status is Status.FAILED and opt.failure:
             message += opt.failure.strip().splitlines()[-1]
         elif best is None:
             message += " No evaluation gave a finite value."
         return Result(
-            x=None if best is None else best.x,
-            fun=math.nan if best is None else self.sign * best.fun,
+            x=None if chosen is None else opt.space.decode(chosen.code),
+            fun=math.nan if chosen is None else self.sign * chosen.fun,
+            fun_std=None if chosen is None or math.isnan(chosen.std) else chosen.std,
+            deterministic=opt.deterministic,
+            lowest_x=None if best is None else best.x,
+            lowest_fun=math.nan if best is None else self.sign * best.fun,
             mode=opt.mode,
             mode_fun=None if mode_fun is None else self.sign * mode_fun,
-            nfev=opt.nfev,
+            nfev=self.nfev,
             nit=opt.nit,
-            success=best is not None and (math.isnan(self.rules.target) or self.reached),
+            success=best is not None and (math.isnan(self.rules.target) or status is Status.TARGET or self.reached),
             status=status,
             message=message,
-            failures=opt.failures,
+            failures=opt.failures + self.n_checked_failures,
             failure=opt.failure,
             history=self.history,
         )

@@ -9,7 +9,7 @@ from knobless.core.algorithm import Algorithm
 
 from .iteration import Info
 from .loop import StoppingRules
-from .optimize import optimize
+from .optimize import batch_of, optimize
 from .optimizer import Optimizer
 from .result import Result
 from .sources import EvaluatedObjective
@@ -19,7 +19,7 @@ def minimize(
     fun: Callable[[Any], Any],
     space: Any,
     *,
-    budget: int,
+    budget: int | None = None,
     algorithm: Algorithm | None = None,
     target: float | None = None,
     timeout: float | None = None,
@@ -27,10 +27,10 @@ def minimize(
     x0: Any = None,
     known: Iterable[tuple[Any, float]] = (),
     rng: Any = None,
-    batch: int = 1,
+    batch: int | None = None,
     workers: Any = 1,
     vectorized: bool = False,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     evaluation_timeout: float | None = None,
     journal: Any = None,
     callback: Callable[[Info], object] | None = None,
@@ -123,7 +123,7 @@ def minimize(
     return optimize(
         1.0,
         EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
-        Optimizer(space, algorithm, x0, rng, batch, deterministic),
+        Optimizer(space, algorithm, x0, rng, batch_of(batch, workers, journal), deterministic),
         StoppingRules.of(1.0, budget, target, timeout, stall),
         known,
         journal,
@@ -137,7 +137,7 @@ def maximize(
     fun: Callable[[Any], Any],
     space: Any,
     *,
-    budget: int,
+    budget: int | None = None,
     algorithm: Algorithm | None = None,
     target: float | None = None,
     timeout: float | None = None,
@@ -145,10 +145,10 @@ def maximize(
     x0: Any = None,
     known: Iterable[tuple[Any, float]] = (),
     rng: Any = None,
-    batch: int = 1,
+    batch: int | None = None,
     workers: Any = 1,
     vectorized: bool = False,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
     evaluation_timeout: float | None = None,
     journal: Any = None,
     callback: Callable[[Info], object] | None = None,
@@ -193,7 +193,7 @@ def maximize(
     return optimize(
         -1.0,
         EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
-        Optimizer(space, algorithm, x0, rng, batch, deterministic),
+        Optimizer(space, algorithm, x0, rng, batch_of(batch, workers, journal), deterministic),
         StoppingRules.of(-1.0, budget, target, timeout, stall),
         known,
         journal,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,9 @@ from .iteration import Info
 from .loop import Loop, StoppingRules
 from .optimizer import Optimizer
 from .progress import Bar
-from .recording import Recording
+from .recording import Recording, recorded_batch
 from .result import Result
-from .sources import EvaluatedObjective
+from .sources import EvaluatedObjective, n_workers
 
 if TYPE_CHECKING:
     from knobless.fast import Run
@@ -42,19 +43,26 @@ def optimize(
     loop = Loop(sign, opt, rules, callback)
     with ExitStack() as resources:
         if boolean("progress", progress):
-            loop.bar = resources.enter_context(Bar(rules.budget))
+            loop.bar = resources.enter_context(Bar(None if rules.budget == math.inf else rules.budget))
         loop.source = objective.source(resources)
         if journal is not None:
             identity = opt.identity("minimize" if sign > 0 else "maximize")
             loop.journal = Recording(journal, opt.run, identity, adopt_seed)
             resources.callback(loop.journal.close)
             pairs = loop.journal.known(pairs)
-            loop.journal.note({"fun": objective.name, "budget": rules.budget})
+            loop.journal.note({"fun": objective.name, "budget": None if rules.budget == math.inf else rules.budget})
         elif objective.in_this_process:
             loop.compiled = _compiled(objective.fun, opt, sign)
         for code, value in pairs:
             opt.run.add(code, value)
         return loop.result(loop.run())
+
+
+def batch_of(batch: int | None, workers: Any, journal: Any) -> int | None:
+    """Return `batch` if it is given; else that of a journal which exists, or the number of workers."""
+    if batch is not None:
+        return batch
+    return None if journal is not None and recorded_batch(journal) else n_workers(workers)
 
 
 def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) -> list[tuple[Points, float]]:

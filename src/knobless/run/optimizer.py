@@ -25,7 +25,8 @@ from knobless.space.space import Space
 from . import snapshot
 from .candidates import Batch, Candidate, ids_of, values_of
 from .iteration import Info
-from .recording import Recording, replay
+from .recommendation import recommended as recommended_point
+from .recording import Recording, recorded_batch, replay
 from .run_state import RunState
 from .streams import Streams
 
@@ -102,25 +103,31 @@ class Optimizer:
         algorithm: Algorithm | None = None,
         x0: Any = None,
         rng: Any = None,
-        batch: int = 1,
-        deterministic: bool = False,
+        batch: int | None = None,
+        deterministic: bool | None = None,
         journal: Any = None,
     ) -> None:
         self.space = Space.of(space)
         family = self.space.family
-        self.deterministic = boolean("deterministic", deterministic)
-        algorithm = recommended(family, self.deterministic) if algorithm is None else algorithm
+        self._stated = None if deterministic is None else boolean("deterministic", deterministic)
+        noisy = None
+        if algorithm is None:
+            algorithm = recommended(family, self._stated is not False)
+            noisy = recommended(family, False) if self._stated is None else None
         if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
             raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
         if algorithm.family != family:
             shown = f"one for {algorithm.family.variables} variables with {algorithm.family.dim} free parameters"
             expected = "one for this space, priors included, such as pbil_lambda(space)"
             raise ValueError(f"algorithm: expected {expected}, got {shown}")
+        if batch is None:
+            batch = 1 if journal is None else recorded_batch(journal) or 1
         self.batch = positive_int("batch", batch)
-        self.algorithm = algorithm.at_least(self.batch)
+        self._algorithm = algorithm.at_least(self.batch)
+        noisy = None if noisy is None else noisy.at_least(self.batch)
         streams = Streams.of(rng)
         code = None if x0 is None else self.space.encode(x0, "x0")
-        self.run = RunState.start(self.space, self.algorithm, code, streams, self.deterministic)
+        self.run = RunState.start(self.space, self._algorithm, code, streams, self._stated, noisy)
         self._recording: Recording | None = None
         if journal is not None:
             recording = Recording(journal, self.run, self.identity(), adopt=rng is None)
@@ -136,6 +143,16 @@ class Optimizer:
         return f"<Optimizer over {over}: best {self.lowest_fun:.10g} after {self.nfev} evaluations>"
 
     # Properties.
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The algorithm in use; it changes if the objective is found to be noisy."""
+        return self.run.algorithm
+
+    @property
+    def deterministic(self) -> bool | None:
+        """Whether equal points have equal values, as stated or found; None if that is not known yet."""
+        return self.run.deterministic
 
     @property
     def nfev(self) -> int:
@@ -187,6 +204,16 @@ class Optimizer:
         """The best evaluation so far, of equal values that with the lowest candidate id; None before there is one."""
         best = self.run.best
         return None if best is None else Evaluation(self.space.decode(best.at), best.fun)
+
+    @property
+    def recommended(self) -> Evaluation | None:
+        """The point to use, with an estimate of its mean value; None before there is a finite value.
+
+        It is the best point of a deterministic objective. Of a noisy one, whose best value is a lucky one, it is chosen
+        by means of several evaluations, and the estimate is NaN if that very point was not evaluated.
+        """
+        found = recommended_point(self.run)
+        return None if found is None else Evaluation(self.space.decode(found.code), found.fun)
 
     @property
     def lowest_fun(self) -> float:
@@ -256,9 +283,10 @@ class Optimizer:
             space=space_data(self.space),
             direction=direction,
             batch=self.batch,
-            deterministic=self.deterministic,
+            deterministic=self._stated,
             x0=None if x0 is None else self.space.family.pack(x0[None]).hex(),
-            algorithm=algorithm_data(self.algorithm),
+            algorithm=algorithm_data(self._algorithm),
+            noisy_algorithm=None if self.run.noisy_algorithm is None else algorithm_data(self.run.noisy_algorithm),
             rng=self.run.streams.identity(),
         )
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 class Bar:
     """Evaluations done out of the budget, with the best value, λ, and failures if there are any."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: float | None) -> None:
         try:
             from tqdm.auto import tqdm
         except ImportError:

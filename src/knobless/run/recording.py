@@ -21,8 +21,9 @@ import numpy as np
 
 from knobless.core.families import Family
 from knobless.core.types import Array, Points
-from knobless.journal.events import ADDED, TOLD, Event, Journal, JournalError, unpacked
+from knobless.journal.events import ADDED, CHECKED, TOLD, Event, Journal, JournalError, unpacked
 from knobless.journal.identity import Identity
+from knobless.journal.records import read
 from knobless.journal.sqlite import Writer
 from knobless.parallel.evaluation import Outcome
 
@@ -56,9 +57,19 @@ def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[
         yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, unpacked(each, family), f, failures)
 
 
+def recorded_batch(journal: Any) -> int | None:
+    """Return the `batch` of a journal that exists, else None."""
+    path = Journal.of(journal).path
+    try:
+        with read(path) as record:
+            return record.batch
+    except JournalError:  # there is none yet; what else is wrong with it is reported when it is opened for writing
+        return None
+
+
 def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, drawn: int = 0) -> None:
     """Repeat the events of a journal, then draw until `drawn` candidates are drawn; ValueError if impossible."""
-    for rows in read_rows(events, family, sign):
+    for rows in read_rows((event for event in events if event.fate != CHECKED), family, sign):
         run.redraw(rows.drawn)
         if rows.fate == ADDED:
             for code, value in zip(rows.codes, rows.f.tolist(), strict=True):
@@ -94,7 +105,8 @@ class Recording:
         except BaseException:
             writer.close()
             raise
-        self._rows: Iterator[Rows] = read_rows(writer.events(), self._family, self._sign)
+        self._checked: dict[tuple[int, int, bytes], Value] = {}  # by candidates drawn, number and point
+        self._rows: Iterator[Rows] = read_rows(self._except_checked(), self._family, self._sign)
         self.next_rows: Rows | None = None  # to be recalled next; None at the end of the journal
 
     def _begin(self, writer: Writer, identity: Identity, adopt: bool) -> None:
@@ -163,6 +175,22 @@ class Recording:
         values |= {rows.ids[i]: Failure(text) for i, text in rows.failures.items()}
         return values if len(values) == len(ids) else {id: values[id] for id in ids if id in values}
 
+    def recall_checked(self, ids: Sequence[int], codes: Points) -> dict[int, Value]:
+        """Return the recorded values of evaluations that the search does not learn from, by their numbers."""
+        packed, width, drawn = self._family.pack(codes), self._width, self._run.drawn
+        keys = ((id, (drawn, id, packed[i * width : (i + 1) * width])) for i, id in enumerate(ids))
+        return {id: self._checked[key] for id, key in keys if key in self._checked}
+
+    def _except_checked(self) -> Iterator[Event]:
+        """Yield all events but those that the search does not learn from, which are kept for later."""
+        for event in self._writer.events():
+            if event.fate != CHECKED:
+                yield event
+                continue
+            value = math.nan if event.value is None else self._sign * event.value
+            failed = event.failure is not None
+            self._checked[event.drawn, event.id, event.code] = Failure(event.failure) if failed else value
+
     def _advance(self) -> bool:
         with self.explained():
             self.next_rows = next(self._rows, None)
@@ -182,10 +210,17 @@ class Recording:
             )
         run = self._run
         drawn, points, places = run.located(ids)
-        packed, width = self._family.pack(points), self._width
-        codes = [packed[i : i + width] for i in range(0, len(packed), width)]
-        rows = zip(ids, codes, places, strict=True)
+        rows = zip(ids, self._packed(points), places, strict=True)
         self._places = {id: (drawn, fate, id, code, *place) for id, code, place in rows}
+
+    def expect_checked(self, ids: Sequence[int], points: Points) -> None:
+        """Prepare rows for evaluations that the search does not learn from."""
+        run, rows = self._run, zip(ids, self._packed(points), strict=True)
+        self._places = {id: (run.drawn, CHECKED, id, code, run.nit, -1) for id, code in rows}
+
+    def _packed(self, points: Points) -> list[bytes]:
+        packed, width = self._family.pack(points), self._width
+        return [packed[i : i + width] for i in range(0, len(packed), width)]
 
     def record(self, outcomes: Iterable[Outcome]) -> None:
         """Commit values that became known together, as soon as they are known."""

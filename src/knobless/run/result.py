@@ -167,10 +167,19 @@ class Result:
 
     Attributes
     ----------
-    x, fun
-        The best point and its objective value; None and NaN if no evaluation succeeded.
+    x
+        The point to use: the best point of a deterministic objective, the recommended point of a noisy one. None if no
+        evaluation succeeded.
+    fun : float
+        Its objective value; of a noisy objective an estimate of its mean. NaN if there is none.
+    fun_std : float or None
+        The standard error of that estimate: 0 for a deterministic objective, None if it is not known.
+    deterministic : bool or None
+        Whether the objective is deterministic, as stated or found; None if that was neither stated nor found.
+    lowest_x, lowest_fun
+        The best single observation, which under noise is a lucky one.
     mode
-        The most probable point, to be used if the objective is noisy.
+        The most probable point of the search distribution.
     mode_fun : float or None
         Its mean objective value among the last 512 evaluations; None if it is not among them.
     nfev, nit : int
@@ -191,6 +200,10 @@ class Result:
 
     x: Any
     fun: float
+    fun_std: float | None
+    deterministic: bool | None
+    lowest_x: Any
+    lowest_fun: float
     mode: Any
     mode_fun: float | None
     nfev: int
@@ -206,7 +219,7 @@ class Result:
         lines = [
             ("message", self.message),
             ("success", f"{self.success} ({self.status})"),
-            ("fun", f"{self.fun:.10g}"),
+            ("fun", f"{self.fun:.10g}" + (f" ± {self.fun_std:.2g}" if self.fun_std else "")),
             ("x", _shown(self.x)),
             (
                 "mode",

@@ -3,7 +3,8 @@
 A snapshot is this value packed, loading one replaces it, and replaying a journal builds it. Candidates are drawn from
 the current iteration; when those with index 0 to λ − 1 are told or cancelled, the algorithm learns from them and the
 next iteration begins. More than λ candidates may be pending: they count for the best point and for the number of
-evaluations, as late results of earlier iterations do.
+evaluations, as late results of earlier iterations do. An initial point, or a point that is tested for noise, precedes
+the λ samples and is not one of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from knobless.core.algorithm import Algorithm
+from knobless.core.description import algorithm_of
 from knobless.core.families import Family
 from knobless.core.types import Array, Points
 from knobless.journal.events import CANCELLED, TOLD
@@ -25,7 +27,9 @@ from knobless.space.space import Space
 
 from .cache import Cache
 from .candidates import RETURNED_NAN
-from .iteration import EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
+from .evaluation_log import EvaluationLog
+from .iteration import COPIED, EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
+from .noise_test import SMALL, NoiseTest
 from .streams import Streams
 
 MAX_STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
@@ -38,17 +42,20 @@ MOST_PENDING = 2**20  # pending candidates that a file may ask for
 class RunState:
     """Everything that changes in a run; objective values are minimized.
 
-    `algorithm`, `space` and `x0` are what the run was started with, the other fields are its state.
+    `space`, `x0` and `noisy_algorithm` are what the run was started with, the other fields are its state.
     """
 
-    algorithm: Algorithm
+    algorithm: Algorithm  # the one in use
     space: Space
     x0: Points | None
     streams: Streams
     search: Any  # the state of the algorithm
-    initial_points: Points  # not handed out yet
+    initial_points: Points  # to precede the samples of this iteration, and not handed out yet
     iteration: Iteration
-    cache: Cache | None  # None unless the objective is deterministic
+    cache: Cache | None  # None if equal points may have different values
+    noisy_algorithm: Algorithm | None  # the one to change to if the objective is found to be noisy
+    noise_test: NoiseTest | None  # None if it is stated or found whether the objective is noisy
+    log: EvaluationLog | None  # None if neither is of interest
     recent: deque[Iteration] = field(default_factory=deque)  # complete iterations of the last evaluations
     n_recent: int = 0  # candidates in these
     late: dict[int, Late] = field(default_factory=dict)  # pending candidates of complete iterations
@@ -63,15 +70,36 @@ class RunState:
 
     @classmethod
     def start(
-        cls, space: Space, algorithm: Algorithm, x0: Points | None, streams: Streams, deterministic: bool
+        cls,
+        space: Space,
+        algorithm: Algorithm,
+        x0: Points | None,
+        streams: Streams,
+        deterministic: bool | None,
+        noisy_algorithm: Algorithm | None = None,
     ) -> Self:
-        """Return the state before anything is drawn; x0 is handed out first."""
+        """Return the state before anything is drawn; x0 is handed out first.
+
+        With a `noisy_algorithm`, the run tests whether the objective is noisy, and changes to it if so.
+        """
         family = algorithm.family
         search = algorithm.init(x0=x0)
         points = np.empty((0, family.variables), family.dtype) if x0 is None else x0[None]
         iteration = Iteration(0, len(points) + algorithm.lam(search), n_initial_points=len(points))
-        cache = Cache(space) if deterministic else None
-        return cls(algorithm, space, x0, streams, search, points, iteration, cache)
+        undecided = noisy_algorithm is not None
+        return cls(
+            algorithm,
+            space,
+            x0,
+            streams,
+            search,
+            points,
+            iteration,
+            cache=Cache(space) if deterministic or undecided else None,
+            noisy_algorithm=noisy_algorithm,
+            noise_test=NoiseTest() if undecided else None,
+            log=EvaluationLog(family) if deterministic is False or undecided else None,
+        )
 
     @classmethod
     def from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm) -> Self:
@@ -79,7 +107,13 @@ class RunState:
         check_batch(identity.batch, space.family)
         x0 = None if identity.x0 is None else space.family.unpack(bytes.fromhex(identity.x0))[0]
         streams = Streams.from_data(identity.rng)
-        return cls.start(space, algorithm.at_least(identity.batch), x0, streams, identity.deterministic)
+        noisy = None
+        if identity.noisy_algorithm is not None:
+            noisy = algorithm_of(identity.noisy_algorithm, space.family)
+            if noisy is None:
+                raise ValueError("noisy_algorithm: expected one without custom components")
+            noisy = noisy.at_least(identity.batch)
+        return cls.start(space, algorithm.at_least(identity.batch), x0, streams, identity.deterministic, noisy)
 
     # What can be observed.
 
@@ -104,14 +138,33 @@ class RunState:
         return self.iteration.first + self.iteration.drawn
 
     @property
+    def deterministic(self) -> bool | None:
+        """Whether equal points have equal values, as stated or found; None if that is not known."""
+        if self.noise_test is not None:
+            return True if self.noise_test.doubt < SMALL else None
+        return True if self.cache is not None else None if self.log is None else False
+
+    @property
     def complete(self) -> bool:
         """Whether a deterministic objective has been evaluated everywhere."""
-        return self.cache is not None and len(self.cache) >= self.space.cardinality
+        return self._covered and not self._unsure
 
     @property
     def exhausted(self) -> bool:
         """Whether sampling yields no new points."""
-        return self.stale >= MAX_STALE or self.complete
+        return (self.stale >= MAX_STALE or self._covered) and not self._unsure
+
+    @property
+    def _covered(self) -> bool:
+        return self.cache is not None and len(self.cache) >= self.space.cardinality
+
+    @property
+    def _unsure(self) -> bool:
+        """Whether tests for noise must precede the end of a run that finds no new points."""
+        test = self.noise_test
+        if test is None or not test.unsure or not test.points:
+            return False
+        return test.expected is None or bool(len(self.initial_points))  # the test under way is not handed out yet
 
     @property
     def mode(self) -> Points:
@@ -177,7 +230,7 @@ class RunState:
         """Return ids and points of the next k candidates, or of all of this iteration that are not drawn yet."""
         if self.again:
             return self._ask_again(k)
-        return self._draw(k) if self.cache is None else self._ask_new(k, self.cache)
+        return self._draw(k) if self.cache is None else self._ask_new(k)
 
     def _draw(self, k: int | None) -> tuple[range, Points]:
         """Draw the next k points: initial points, then λ samples, then further ones from a stream of their own."""
@@ -199,26 +252,28 @@ class RunState:
             codes = np.concatenate([codes, more])
         return iteration.extend(codes), codes
 
-    def _ask_new(self, k: int | None, cache: Cache) -> tuple[Sequence[int], Points]:
+    def _ask_new(self, k: int | None) -> tuple[Sequence[int], Points]:
         """Draw until k points are new, or until an iteration has a new point."""
         ids: Sequence[int] = ()
         codes = self.initial_points[:0]
         while len(ids) < (1 if k is None else k) and not self.exhausted:
             left = None if k is None else min(k - len(ids), self.undrawn or k - len(ids))
-            more, fresh = self._draw_new(left, cache)
+            # Without a cache if an iteration that closed meanwhile has shown noise.
+            more, fresh = self._draw(left) if self.cache is None else self._draw_new(left, self.cache)
             ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)
         return ids, codes
 
     def _draw_new(self, k: int | None, cache: Cache) -> tuple[Sequence[int], Points]:
         """Draw the next k points and return the new ones; those with known values are settled."""
+        tests = len(self.initial_points) if self.nit else 0
         ids, codes = self._draw(k)
-        new, known, values = cache.look_up(ids, codes)
+        new, known, values = cache.look_up(ids, codes, tests)
         if len(new) == len(ids):  # the usual case
             self.stale = 0
             return ids, codes
         self.stale = len(ids) - 1 - new[-1] if new else self.stale + len(ids)
         if known:
-            self.iteration.settle(known if len(known) < len(ids) else ids, np.array(values), TOLD)
+            self.iteration.settle(known if len(known) < len(ids) else ids, np.array(values), COPIED)
         self._close()
         return ([ids[row] for row in new], codes[new]) if new else ((), codes[:0])
 
@@ -317,16 +372,21 @@ class RunState:
         """Store what became of candidates, and of those that waited for the same value."""
         if self.again:
             self.again = [id for id in self.again if id not in ids]
+        self._store(ids, f, fate)
         if self.cache is not None:
-            ids, f = self.cache.settle(ids, f, keep=fate == TOLD)
+            more, values = self.cache.settle(ids, f, keep=fate == TOLD)
+            if more:
+                self._store(more, np.array(values), COPIED if fate == TOLD else CANCELLED)
+        self._close()
+
+    def _store(self, ids: Sequence[int], f: Array, fate: int) -> None:
         if not self.late or (isinstance(ids, range) and ids.step == 1 and ids.start >= self.iteration.first):
             self.iteration.settle(ids, f, fate)
-        else:
-            now = [i for i, id in enumerate(ids) if self.late.pop(id, None) is None]
-            for i in sorted(set(range(len(ids))).difference(now)):
-                self._settle_late(ids[i], f[i : i + 1], fate)
-            self.iteration.settle([ids[i] for i in now], f[now], fate)
-        self._close()
+            return
+        now = [i for i, id in enumerate(ids) if self.late.pop(id, None) is None]
+        for i in sorted(set(range(len(ids))).difference(now)):
+            self._settle_late(ids[i], f[i : i + 1], fate)
+        self.iteration.settle([ids[i] for i in now], f[now], fate)
 
     def _settle_late(self, id: int, f: Array, fate: int) -> None:
         """Store the value of a candidate of a complete iteration, if that is a recent one."""
@@ -350,10 +410,49 @@ class RunState:
             self.n_recent += iteration.drawn
             while self.n_recent - self.recent[0].drawn > RECENT:
                 self.n_recent -= self.recent.popleft().drawn
+        if self.log is not None:
+            self._learn(iteration, self.log)
         self.nit += 1
-        self.iteration = Iteration(iteration.first + iteration.drawn, self.lam)
+        self._begin(iteration.first + iteration.drawn)
         if self.on_iteration is not None:
             self.on_iteration()
+
+    def _learn(self, iteration: Iteration, log: EvaluationLog) -> None:
+        """Add the evaluations of a complete iteration to the log, and decide whether they show noise."""
+        x, f = iteration.evaluated(iteration.size)
+        test = self.noise_test
+        if test is None:
+            log.append(x, f)
+            return
+        noisy = False
+        if test.expected is not None:
+            told = iteration.fates[0] == TOLD
+            noisy = test.judge(iteration.f[0] if told else math.nan, log.f)
+        log.append(x, f)
+        if noisy:
+            self._become_noisy(log)
+        elif len(f):
+            test.observe(x, f)
+
+    def _become_noisy(self, log: EvaluationLog) -> None:
+        """Change to the algorithm for noisy objectives, which learns from all evaluations so far."""
+        if self.noisy_algorithm is None or self.cache is None:
+            raise RuntimeError("the run was not started to test for noise")
+        self.late = {id: late for id, late in self.late.items() if self.cache.is_pending(id)}
+        self.cache = self.noise_test = None
+        self.stale = 0
+        self.algorithm = self.noisy_algorithm
+        self.search = self.algorithm.observe(self.algorithm.init(x0=self.x0), log.x, log.f)
+
+    def _begin(self, first: int) -> None:
+        """Begin the next iteration, with a point to be tested for noise if a test is due."""
+        test, log = self.noise_test, self.log
+        tests = 0
+        if test is not None and log is not None and test.points:
+            at_end = test.unsure and (self.stale >= MAX_STALE or self._covered)
+            if log.count >= test.due or at_end:
+                self.initial_points, tests = test.begin()[None], 1
+        self.iteration = Iteration(first, tests + self.lam, n_initial_points=tests)
 
     def adopt(self, search: Any, nit: int, nfev: int, failures: int, best: tuple[float, Points]) -> None:
         """Continue where another engine has taken the run, between two iterations."""

@@ -11,6 +11,7 @@ data, never code.
 from __future__ import annotations
 
 import json
+import math
 import os
 from base64 import b64encode
 from collections import deque
@@ -30,12 +31,14 @@ from knobless.journal.events import CANCELLED, TOLD
 from knobless.journal.identity import Identity
 
 from .cache import Cache
-from .iteration import PENDING, Best, FirstFailure, Iteration, Late
+from .evaluation_log import EvaluationLog
+from .iteration import COPIED, PENDING, Best, FirstFailure, Iteration, Late
+from .noise_test import MOST_POINTS, NoiseTest
 from .run_state import MOST_WORDS, RunState
 from .streams import Streams
 
 FORMAT = "knobless snapshot"
-_VERSION = 3
+_VERSION = 4
 _LARGEST = 2**30  # bytes of a file
 
 
@@ -63,6 +66,9 @@ def packed(run: RunState) -> dict[str, Any]:
     codes = np.array([each.code for each in run.late.values()]) if late else run.initial_points[:0]
     return {
         "rng": run.streams.data(),
+        "noisy": run.noisy_algorithm is not None and run.noise_test is None,
+        "noise_test": None if run.noise_test is None else _test_data(family, run.noise_test),
+        "log": None if run.log is None else _log_data(family, run.log),
         "algorithm": state_data(run.algorithm, run.search),
         "initial_points": _packed(family, run.initial_points),
         "iteration": _iteration_data(family, run.iteration, run.initial_points),
@@ -90,6 +96,22 @@ def _iteration_data(family: Family, iteration: Iteration, none: Points) -> dict[
         "f": text(iteration.f),
         "fates": b64encode(bytes(iteration.fates)).decode(),
     }
+
+
+def _test_data(family: Family, test: NoiseTest) -> dict[str, Any]:
+    numbers = [test.doubt, test.due, test.fun, math.nan if test.expected is None else test.expected]
+    codes = np.array(test.points) if test.points else np.empty((0, family.variables), family.dtype)
+    return {
+        "numbers": text(np.array(numbers)),
+        "testing": test.expected is not None,
+        "tests": test.tests,
+        "turn": test.turn,
+        "points": _packed(family, codes),
+    }
+
+
+def _log_data(family: Family, log: EvaluationLog) -> dict[str, Any]:
+    return {"points": _packed(family, log.x), "values": text(log.f), "count": log.count}
 
 
 def _best_data(family: Family, best: Best) -> dict[str, Any]:
@@ -140,6 +162,14 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
     """Bring a run from its start to the packed state; ValueError if it cannot have been one."""
     family = run.space.family
     run.streams = Streams.from_data(identity.rng, _dict(data, "rng"))
+    if run.noise_test is not None:
+        if data["noisy"] is True and run.noisy_algorithm is not None:
+            run.algorithm, run.noise_test, run.cache = run.noisy_algorithm, None, None
+        else:
+            run.noise_test = _test_of(family, _dict(data, "noise_test"))
+    if run.log is not None:
+        log = _dict(data, "log")
+        run.log.restore(_codes(family, log, "points"), floats(log, "values"), whole_at(log, "count"))
     run.search = state_of(run.algorithm, data["algorithm"], run.x0)
     if run.lam * run.algorithm.family.words > MOST_WORDS:
         raise ValueError(f"lam_r: {run.lam} samples are more than a snapshot may ask for")
@@ -176,13 +206,30 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
         raise ValueError("expected pending candidates")
 
 
+def _test_of(family: Family, data: dict[str, Any]) -> NoiseTest:
+    doubt, due, fun, expected = floats(data, "numbers").tolist()
+    points = list(_codes(family, data, "points"))
+    testing = data["testing"] is True
+    if (
+        not 0.0 <= doubt <= 1.0
+        or not due > 0.0
+        or math.isnan(fun)
+        or len(points) > MOST_POINTS
+        or testing > len(points)
+    ):
+        raise ValueError("noise_test: expected the state of the tests for noise")
+    return NoiseTest(
+        doubt, due, whole_at(data, "tests"), whole_at(data, "turn"), fun, points, expected if testing else None
+    )
+
+
 def _iteration_of(family: Family, data: Any) -> Iteration:
     if not isinstance(data, dict):
         raise ValueError("expected an iteration")
     iteration = Iteration(whole_at(data, "first"), whole_at(data, "size", least=1), whole_at(data, "n_initial_points"))
     codes, f = _codes(family, data, "codes"), floats(data, "f")
     fates = bytearray(octets(data, "fates"))
-    known_fates = set(fates) <= {PENDING, TOLD, CANCELLED} and TOLD not in fates[len(f) :]
+    known_fates = set(fates) <= {PENDING, TOLD, CANCELLED, COPIED} and not {TOLD, COPIED} & set(fates[len(f) :])
     if len(fates) != len(codes) or len(f) > len(codes) or not known_fates:
         raise ValueError("expected the state of each candidate")
     if len(codes):

@@ -80,6 +80,15 @@ class EvaluatedObjective(NamedTuple):
         return partial(_in_pool, resources.enter_context(pool.pool_of(self.workers, self.fun, self.evaluation_timeout)))
 
 
+def n_workers(workers: Any) -> int:
+    """Return the number of evaluations that `workers` can run at once; 1 if that is not known."""
+    client = workers if hasattr(workers, "nthreads") else getattr(workers, "_client", None)  # Dask
+    if client is not None:
+        return max(sum(client.nthreads().values()), 1)
+    number = getattr(workers, "_max_workers", workers)
+    return max(int(number), 1) if isinstance(number, Integral) and not isinstance(number, bool) else 1
+
+
 def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
     """Evaluate serially."""
     maximizing, recording, deadline = run.sign < 0, run.recording, run.deadline

@@ -1,0 +1,87 @@
+"""The point to use of a noisy objective: finalists, of which fresh evaluations decide.
+
+The lowest single observation of a noisy objective is a lucky one. Better points are the most probable one, the minimum
+of a linear model of all evaluations, and the one with the best average. None of them is best on every problem, so the
+last evaluations of a run compare them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from knobless.core.types import Array, Points
+
+from .cache import row_bytes
+from .evaluation_log import EvaluationLog
+from .run_state import RunState
+
+SHARE = 20  # one of so many evaluations is spent on finalists
+LEAST = 200  # evaluations of a run below which none is
+
+
+class Recommended(NamedTuple):
+    """A point with an estimate of its mean value and the standard error of that."""
+
+    code: Points
+    fun: float
+    std: float
+
+
+def reserved(nfev: float) -> int:
+    """Return the number of evaluations, out of `nfev`, that are spent on finalists."""
+    return math.ceil(nfev / SHARE) if LEAST <= nfev < math.inf else 0
+
+
+def finalists(run: RunState, log: EvaluationLog) -> Points:
+    """Return the points among which the one to use is chosen, the first one first; without duplicates."""
+    each = [_best_average(run, log), run.mode]
+    codes = np.array(each)
+    _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
+    return codes[np.sort(first)]
+
+
+def recommended(run: RunState) -> Recommended | None:
+    """Return the point to use without further evaluations; None before there is a finite value."""
+    if run.best is None:
+        return None
+    if run.log is None or run.deterministic is not False:
+        return Recommended(run.best.at, run.best.fun, 0.0 if run.deterministic else math.nan)
+    code = finalists(run, run.log)[0]
+    return Recommended(code, *estimate(_values_of(run, run.log, code)))
+
+
+def winner(codes: Points, values: list[Array]) -> Recommended | None:
+    """Return the finalist with the best mean of fresh values; None if none has a finite one."""
+    estimates = [estimate(each) for each in values]
+    means = [math.inf if math.isnan(mean) else mean for mean, _ in estimates]
+    i = int(np.argmin(means))
+    return None if means[i] == math.inf else Recommended(codes[i], *estimates[i])
+
+
+def estimate(values: Array) -> tuple[float, float]:
+    """Return the mean of the finite values and its standard error; NaN where there are too few."""
+    finite = values[np.isfinite(values)]
+    n = len(finite)
+    mean = float(finite.mean()) if n else math.nan
+    return mean, float(finite.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+
+
+def _best_average(run: RunState, log: EvaluationLog) -> Points:
+    """Return the point with the best average, each with one more value: the mean of all."""
+    rows = np.flatnonzero(np.isfinite(log.f))
+    f = log.f[rows]
+    first: dict[bytes, int] = {}  # for each point the number of its first evaluation
+    same = [first.setdefault(key, i) for i, key in enumerate(row_bytes(run.space.visible(log.x[rows])))]
+    counts = np.bincount(same)
+    average = (np.bincount(same, f) + f.mean()) / (counts + 1.0)
+    average[counts == 0] = math.inf
+    code: Points = log.x[rows[average.argmin()]]
+    return code
+
+
+def _values_of(run: RunState, log: EvaluationLog, code: Points) -> Array:
+    same = (run.space.visible(log.x) == run.space.visible(code[None])).all(axis=1)
+    return log.f[same]
