@@ -173,9 +173,10 @@ def words(features: int) -> int:
 
 def _product(rows: Array, matrix: Array) -> Array:
     """Return rows @ matrix, in blocks of one shape: each row is the same bit for bit however many there are."""
-    blocks = np.zeros((-(-len(rows) // TILE), TILE, rows.shape[1]))
-    blocks.reshape(-1, rows.shape[1])[: len(rows)] = rows
-    return (blocks @ matrix).reshape(-1, matrix.shape[1])[: len(rows)]
+    (m, n), k = rows.shape, matrix.shape[1]
+    padded = np.zeros((-(-m // TILE) * TILE, n))
+    padded[:m] = rows
+    return (padded.reshape(len(padded) // TILE, TILE, n) @ matrix).reshape(len(padded), k)[:m]
 
 
 def _positive(vectors: Array, d: Array) -> tuple[Array, Array]:
