@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from knobless.core.adaptation import SNR, Fixed, samples, steps
-from knobless.core.algorithm import Algorithm
+from knobless.core.algorithm import Member
 from knobless.core.elitism import LastBest
 from knobless.core.families import Family
 from knobless.core.linear import LinearThompson
@@ -221,7 +221,7 @@ def portfolio(space: Any) -> Portfolio:
     return Portfolio((P3(family), pbil_elitist(family)))
 
 
-def recommended(family: Family, deterministic: bool) -> Algorithm:
+def recommended(family: Family, deterministic: bool) -> Member:
     """Return the algorithm used if none is given.
 
     Parameters
