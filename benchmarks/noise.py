@@ -76,8 +76,8 @@ def tpe(f: Noisy, budget: int, seed: int) -> Any:
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
     for _ in range(budget):
         trial = study.ask(space)
-        study.tell(trial, f.evaluate([trial.params[name] for name in space]))
-    return [study.best_params[name] for name in space]
+        study.tell(trial, f.evaluate(list(trial.params.values())))  # in the order of the space
+    return list(study.best_params.values())
 
 
 def catcmawm(f: Noisy, budget: int, seed: int) -> Any:
