@@ -114,6 +114,8 @@ ALGORITHMS = {
     "p3 on choices": (kl.p3, CHOICES),
     "linear_thompson": (kl.linear_thompson, CHOICES),
     "linear_thompson on numbers": (kl.linear_thompson, NUMBERS),
+    "noisy_portfolio": (kl.noisy_portfolio, CHOICES),
+    "noisy_portfolio on numbers": (kl.noisy_portfolio, NUMBERS),
     "portfolio": (kl.portfolio, BITS),
     "portfolio on choices": (kl.portfolio, CHOICES),
     "portfolio of three": (of_three, CHOICES),
@@ -169,7 +171,7 @@ class Watched:
 
 
 def test_all_public_recipes_are_here():
-    recipes = {"cga", "linear_thompson", "p3", "portfolio", "umda"}
+    recipes = {"cga", "linear_thompson", "noisy_portfolio", "p3", "portfolio", "umda"}
     recipes |= {"pbil", "pbil_elitist", "pbil_epsilon", "pbil_lambda"}
     assert recipes <= ALGORITHMS.keys()
     others = {name for name in kl.__all__ if name.islower()} - recipes
@@ -453,7 +455,7 @@ def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministi
         return other, out
 
     if name in OWN:
-        with pytest.raises(TypeError, match=r"^algorithm: expected IGO, P3, LinearThompson or Portfolio"):
+        with pytest.raises(TypeError, match=r"^algorithm: expected IGO, P3, LinearThompson, NoisyPortfolio"):
             begun().save(path)
         assert not path.exists()
         return

@@ -5,7 +5,7 @@
 
 `minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
 as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
-known forms. `P3`, `LinearThompson` and `Portfolio` are further algorithms with the same protocol.
+known forms. `P3`, `LinearThompson`, `NoisyPortfolio` and `Portfolio` are further algorithms with the same protocol.
 """
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
@@ -15,11 +15,23 @@ from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
 from knobless.core.igo import IGO, State
 from knobless.core.linear import LinearThompson
+from knobless.core.noisy_portfolio import NoisyPortfolio
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Preference, Quartiles, Truncation, Values
 from knobless.journal.records import Journal, JournalError
-from knobless.recipes import cga, linear_thompson, p3, pbil, pbil_elitist, pbil_epsilon, pbil_lambda, portfolio, umda
+from knobless.recipes import (
+    cga,
+    linear_thompson,
+    noisy_portfolio,
+    p3,
+    pbil,
+    pbil_elitist,
+    pbil_epsilon,
+    pbil_lambda,
+    portfolio,
+    umda,
+)
 from knobless.run.candidates import Batch, Candidate
 from knobless.run.iteration import Info
 from knobless.run.minimize import maximize, minimize
@@ -62,6 +74,7 @@ __all__ = [
     "LinearThompson",
     "Member",
     "NoElitism",
+    "NoisyPortfolio",
     "Optimizer",
     "Portfolio",
     "Preference",
@@ -78,6 +91,7 @@ __all__ = [
     "linear_thompson",
     "maximize",
     "minimize",
+    "noisy_portfolio",
     "p3",
     "pbil",
     "pbil_elitist",

@@ -11,6 +11,7 @@ from knobless.core.algorithm import Member
 from knobless.core.elitism import LastBest
 from knobless.core.families import Family
 from knobless.core.linear import LinearThompson
+from knobless.core.noisy_portfolio import NoisyPortfolio
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Quartiles, Truncation
@@ -18,6 +19,8 @@ from knobless.space.space import Space
 
 from ._checks import positive_int, positive_real
 from .core.igo import IGO
+
+LINEAR_LIMIT = 300  # free parameters up to which the linear model is used
 
 
 def family_of(space: Any) -> Family:
@@ -198,6 +201,30 @@ def linear_thompson(space: Any) -> LinearThompson:
     LinearThompson(family=Bernoulli(n=30, p=0.5, total=None), batch=1)
     """
     return LinearThompson(family_of(space))
+
+
+def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
+    """Linear Thompson sampling at first, then in turns with PBIL-λ, for noisy objectives.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+
+    Returns
+    -------
+    NoisyPortfolio or IGO
+        PBIL-λ alone above 300 free parameters, where the linear model takes too much time.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> kl.noisy_portfolio(kl.Binary(301)) == kl.pbil_lambda(kl.Binary(301))
+    True
+    """
+    family = family_of(space)
+    loop = pbil_lambda(family)
+    return NoisyPortfolio(linear_thompson(family), loop) if family.dim <= LINEAR_LIMIT else loop
 
 
 def portfolio(space: Any) -> Portfolio:

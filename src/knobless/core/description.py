@@ -17,6 +17,7 @@ from .elitism import BestSoFar, LastBest, NoElitism
 from .families import Family
 from .igo import IGO
 from .linear import LinearThompson
+from .noisy_portfolio import NoisyPortfolio
 from .p3 import P3
 from .portfolio import Portfolio
 from .preferences import Quartiles, Truncation, Values
@@ -45,6 +46,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             return {"p3": {"climbers": climbers}}
         case LinearThompson(batch=batch):
             return {"linear": {"batch": batch}}
+        case NoisyPortfolio(linear=linear, loop=loop):
+            return {"noisy_portfolio": {"linear": algorithm_data(linear), "loop": algorithm_data(loop)}}
         case Portfolio(members=members):
             return {"portfolio": [algorithm_data(member) for member in members]}
     return {"own": readable_name(type(algorithm))}
@@ -91,6 +94,11 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             return P3(family, climbers)
         case {"linear": {"batch": int() as batch}} if 0 < batch <= BATCH and type(batch) is int:
             return LinearThompson(family, batch)
+        case {"noisy_portfolio": {"linear": linear, "loop": loop, **rest}} if not rest:
+            first, second = algorithm_of(linear, family, 0), algorithm_of(loop, family, 0)
+            if not isinstance(first, LinearThompson) or not isinstance(second, IGO | None):
+                raise ValueError(f"expected a linear search and a loop, got {shown(data)}")
+            return None if second is None else NoisyPortfolio(first, second)
         case {"portfolio": [_, *_] as each} if depth:
             members = [algorithm_of(member, family, depth - 1) for member in each]
             return None if None in members else Portfolio(tuple(cast(list[Member], members)))

@@ -20,11 +20,12 @@ from .elitism import Elite
 from .families import Family
 from .igo import IGO, State
 from .linear import KEPT, LinearState, LinearThompson
+from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
 from .p3 import P3, Pyramid
 from .portfolio import Portfolio, PortfolioState
 from .types import Points
 
-SAVED = "IGO, P3, LinearThompson or Portfolio"
+SAVED = "IGO, P3, LinearThompson, NoisyPortfolio or Portfolio"
 
 
 def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
@@ -44,6 +45,13 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
             return {"key": None if state.stream is None else state.stream.key, "told": text(np.array(state.told))}
         case LinearThompson():
             return {"x": b64encode(algorithm.family.pack(state.x)).decode(), "f": text(state.f)}
+        case NoisyPortfolio():
+            return {
+                "linear": state_data(algorithm.linear, state.linear),
+                "loop": state.loop and state_data(algorithm.loop, state.loop),
+                "n": state.n,
+                "spent": list(state.spent),
+            }
         case Portfolio(members=members):
             each = zip(members, state.members, strict=True)
             return {
@@ -84,6 +92,13 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             return _pyramid(algorithm.init(x0=x0), data)
         case LinearThompson():
             return _history(algorithm.init(), data)
+        case NoisyPortfolio():
+            linear = state_of(algorithm.linear, data["linear"], x0)
+            loop = None if data["loop"] is None else state_of(algorithm.loop, data["loop"], x0)
+            spent = tuple(whole(each) for each in listed(data, "spent"))
+            if len(spent) != 2:
+                raise ValueError(f"spent: expected two numbers, got {len(spent)}")
+            return NoisyPortfolioState(linear, loop, whole_at(data, "n"), spent)
         case Portfolio(members=members):
             n = len(members)
             theirs, idle = listed(data, "members"), tuple(whole(each) for each in listed(data, "idle"))
