@@ -161,7 +161,7 @@ def _optimize(
     if plan.workers > least and not before:
         messages.write(
             f"{plan.workers} workers, but an iteration may have only {least} evaluations:"
-            " without --batch, all workers are busy."
+            " leave out --batch to keep all workers busy."
         )
     in_processes = plan.workers > 1 or plan.evaluation_timeout is not None
     with _stdout_for_data() if json else nullcontext() as out:
