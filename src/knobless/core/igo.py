@@ -151,7 +151,7 @@ class IGO:
         return state if self.elitism == NO_ELITISM else state._replace(elite=Elite(x[None], np.array([f])))
 
     def observe(self, state: State, x: Points, f: Array) -> State:
-        """Return the same state: θ can only learn from points drawn from it."""
+        """Return the same state: the update needs points drawn from θ, and a portfolio injects the best point."""
         return state
 
     def can_yield(self, state: State) -> bool:

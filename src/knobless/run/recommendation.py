@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from knobless.core import linear
 from knobless.core.types import Array, Points
 
 from .cache import row_bytes
@@ -20,6 +21,7 @@ from .run_state import RunState
 
 SHARE = 20  # one of so many evaluations is spent on finalists
 LEAST = 200  # evaluations of a run below which none is
+LINEAR = 300  # free parameters up to which a linear model is fit, which takes a time of the order of their cube
 
 
 class Recommended(NamedTuple):
@@ -37,7 +39,9 @@ def reserved(nfev: float) -> int:
 
 def finalists(run: RunState, log: EvaluationLog) -> Points:
     """Return the points among which the one to use is chosen, the first one first; without duplicates."""
-    each = [_best_average(run, log), run.mode]
+    each = [run.mode, _best_average(run, log)]
+    if run.space.family.dim <= LINEAR and np.isfinite(log.f).sum() > 1:
+        each.insert(0, linear.recommend(run.space.family, log.x[-linear.KEPT :], log.f[-linear.KEPT :]))
     codes = np.array(each)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
     return codes[np.sort(first)]
@@ -49,8 +53,13 @@ def recommended(run: RunState) -> Recommended | None:
         return None
     if run.log is None or run.deterministic is not False:
         return Recommended(run.best.at, run.best.fun, 0.0 if run.deterministic else math.nan)
-    code = finalists(run, run.log)[0]
-    return Recommended(code, *estimate(_values_of(run, run.log, code)))
+    log, family = run.log, run.space.family
+    code = finalists(run, log)[0]
+    mean, std = estimate(_values_of(run, log, code))
+    if math.isnan(std) and family.dim <= LINEAR and np.isfinite(log.f).sum() > 1:
+        means, stds = linear.estimate(family, log.x[-linear.KEPT :], log.f[-linear.KEPT :], code[None])
+        mean, std = float(means[0]), float(stds[0])
+    return Recommended(code, mean, std)
 
 
 def winner(codes: Points, values: list[Array]) -> Recommended | None:

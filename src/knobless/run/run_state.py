@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from knobless.core.algorithm import Algorithm
+from knobless.core.algorithm import Algorithm, Member, is_exact
 from knobless.core.description import algorithm_of
 from knobless.core.families import Family
 from knobless.core.types import Array, Points
@@ -53,7 +53,7 @@ class RunState:
     initial_points: Points  # to precede the samples of this iteration, and not handed out yet
     iteration: Iteration
     cache: Cache | None  # None if equal points may have different values
-    noisy_algorithm: Algorithm | None  # the one to change to if the objective is found to be noisy
+    noisy_algorithm: Member | None  # the one to change to if the objective is found to be noisy
     noise_test: NoiseTest | None  # None if it is stated or found whether the objective is noisy
     log: EvaluationLog | None  # None if neither is of interest
     recent: deque[Iteration] = field(default_factory=deque)  # complete iterations of the last evaluations
@@ -76,7 +76,7 @@ class RunState:
         x0: Points | None,
         streams: Streams,
         deterministic: bool | None,
-        noisy_algorithm: Algorithm | None = None,
+        noisy_algorithm: Member | None = None,
     ) -> Self:
         """Return the state before anything is drawn; x0 is handed out first.
 
@@ -109,10 +109,10 @@ class RunState:
         streams = Streams.from_data(identity.rng)
         noisy = None
         if identity.noisy_algorithm is not None:
-            noisy = algorithm_of(identity.noisy_algorithm, space.family)
-            if noisy is None:
-                raise ValueError("noisy_algorithm: expected one without custom components")
-            noisy = noisy.at_least(identity.batch)
+            described = algorithm_of(identity.noisy_algorithm, space.family)
+            if not isinstance(described, Member):
+                raise ValueError("noisy_algorithm: expected one of this library")
+            noisy = described.at_least(identity.batch)
         return cls.start(space, algorithm.at_least(identity.batch), x0, streams, identity.deterministic, noisy)
 
     # What can be observed.
@@ -161,10 +161,12 @@ class RunState:
     @property
     def _unsure(self) -> bool:
         """Whether tests for noise must precede the end of a run that finds no new points."""
-        test = self.noise_test
-        if test is None or not test.unsure or not test.points:
+        test, cache = self.noise_test, self.cache
+        if test is None or cache is None or not test.unsure or not test.points:
             return False
-        return test.expected is None or bool(len(self.initial_points))  # the test under way is not handed out yet
+        # Either the next test is yet to be handed out, or it will be in the next iteration, which does not begin before
+        # the pending candidates of this one are told.
+        return bool(len(self.initial_points)) if test.expected is not None else not cache.waiting
 
     @property
     def mode(self) -> Points:
@@ -302,11 +304,15 @@ class RunState:
                 self._draw_new(k, self.cache)
 
     def confirm(self, ids: Sequence[int], recorded: Points) -> None:
-        """Check that recorded points are those drawn now; on a machine that rounds differently, take the recorded."""
+        """Check that recorded points are those drawn now; on a machine that rounds differently, take the recorded.
+
+        Where rounding can change a point by more than the last digits, any recorded point is taken.
+        """
         codes = self.codes_of(ids)
         if recorded.shape == codes.shape and (recorded == codes).all():
             return
-        if recorded.shape != codes.shape or not np.allclose(recorded, codes, rtol=0.0, atol=1e-6):
+        near = not is_exact(self.algorithm) or np.allclose(recorded, codes, rtol=0.0, atol=1e-6)
+        if recorded.shape != codes.shape or not near:
             shown = ", ".join(map(str, list(ids)[:5]))
             raise ValueError(f"the points recorded for the candidates {shown} are not those drawn now")
         for id, code in zip(ids, recorded, strict=True):
