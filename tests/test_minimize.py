@@ -285,6 +285,13 @@ def test_a_run_that_yields_nothing_new_ends_by_itself(monkeypatch):
     assert result.nfev < 3**10
 
 
+@pytest.mark.parametrize("known", [[], [([0] * 10, -1.0)]], ids=["", "known"])
+def test_a_noisy_run_may_end_before_it_has_learned_anything(known):
+    result = kl.minimize(ones, BITS, budget=3, batch=16, known=known, deterministic=False, rng=0)
+    assert (result.x.tolist(), result.fun) == (result.lowest_x.tolist(), result.lowest_fun)
+    assert (result.fun_std, result.nfev) == (None, 3)
+
+
 def test_a_noisy_objective_is_paid_each_time():
     fun = Spy(ones)
     kl.minimize(fun, kl.Binary(2), budget=50, deterministic=False, rng=0)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from knobless.journal.events import CHECKED, Event
-from knobless.run.recommendation import Recommended, recommended, winner
+from knobless.run.recommendation import Recommended, recommended_point, winner
 from knobless.run.run_state import RunState
 
 
@@ -39,4 +39,4 @@ class Checks:
             found = winner(codes, [np.array(each) for each in self._values.values()])
             if found is not None:
                 return found
-        return recommended(run)
+        return recommended_point(run)

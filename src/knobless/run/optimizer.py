@@ -25,7 +25,7 @@ from knobless.space.space import Space
 from . import snapshot
 from .candidates import Batch, Candidate, ids_of, values_of
 from .iteration import Info
-from .recommendation import recommended as recommended_point
+from .recommendation import recommended_point
 from .recording import Recording, recorded_batch, replay
 from .run_state import RunState
 from .streams import Streams
@@ -89,10 +89,10 @@ class Optimizer:
     they count for `best` and `nfev`, as late results of earlier iterations do. Of equal values, `best` is the one with
     the lowest candidate id, whatever the order of the tells.
 
-    The tests for noise are those of `minimize`. They are decided when an iteration ends, in the order of the candidates.
-    If the objective is found to be noisy, `algorithm` changes to that for noisy objectives, and `deterministic` becomes
-    False. The point to use is `recommended`. An optimizer does not know when the run ends, so it makes no evaluations
-    that compare points in the end.
+    The tests for noise are those of `minimize`; they are decided when an iteration ends, in the order of the
+    candidates. If the objective is found to be noisy, `algorithm` changes to that for noisy objectives, and
+    `deterministic` becomes False. The point to use is `recommended`. An optimizer has no budget, so it makes no
+    evaluations that compare points in the end.
 
     Examples
     --------
