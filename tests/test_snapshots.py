@@ -148,7 +148,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_files_that_are_no_snapshots(tmp_path):
     path = tmp_path / "run.json"
-    kl.Optimizer(BITS, rng=0).save(path)
+    kl.Optimizer(BITS, kl.pbil_lambda(BITS), rng=0).save(path)
     good = json.loads(path.read_text())
     state, loop = good["state"], good["state"]["algorithm"]
     for text, message in (
