@@ -230,7 +230,7 @@ ARGUMENTS = {
     "budget of -5": ({"budget": -5}, ValueError, r"^budget: expected an integer of at least 1, got -5$"),
     "budget of 10.5": ({"budget": 10.5}, TypeError, r"^budget: expected an integer, got 10.5 of type float$"),
     "budget of text": ({"budget": "9"}, TypeError, r"^budget: expected an integer, got '9' of type str$"),
-    "budget of None": ({"budget": None}, TypeError, r"^budget: expected an integer, got None of type NoneType$"),
+    "budget of None": ({"budget": None}, TypeError, r"^budget: expected an integer, or None with a timeout, got None$"),
     "batch of 0": ({"batch": 0}, ValueError, r"^batch: expected an integer of at least 1, got 0$"),
     "batch of 1.5": ({"batch": 1.5}, TypeError, r"^batch: expected an integer, got 1.5 of type float$"),
     "target of text": ({"target": "low"}, TypeError, r"^target: expected a number, got 'low' of type str$"),

@@ -279,6 +279,7 @@ def reopened(objective, space, budgets, **options):
 ONES, START = np.ones(12, dtype=np.int8), np.array([1, 0] * 6, dtype=np.int8)
 POINT = {"layers": np.array([1, 0, 1, 0, 1]), "act": "gelu", "width": 40, "momentum": 0.75, "lr": 0.03}
 TWELVE = kl.Binary(12)
+PBIL_BITS, PBIL_MIXED = ({"algorithm": kl.pbil_lambda(space)} for space in (TWELVE, SPACE))
 FIVES = kl.Space(a=kl.Binary(5), b=kl.Choice(*"uvwxy"), c=kl.Choice(*"pqr"))
 
 
@@ -287,18 +288,18 @@ def fives(x):
 
 
 OPTIMIZER = {
-    "in order": partial(drive, in_order, bumpy, TWELVE, 150, rng=0),
-    "in order, mixed": partial(drive, in_order, cost, SPACE, 150, rng=1),
-    "shuffled": partial(drive, shuffled, bumpy, TWELVE, 150, rng=0, batch=3),
-    "more than lam": partial(drive, late, bumpy, TWELVE, 150, rng=2),
-    "more than lam, mixed": partial(drive, late, cost, SPACE, 150, rng=19, batch=4),
-    "more than lam, ties": partial(drive, late, coarse, TWELVE, 100, rng=17, batch=4),
-    "cancel": partial(drive, canceled, bumpy, TWELVE, 150, rng=4, batch=4),
-    "add": partial(drive, added, bumpy, TWELVE, 100, rng=5),
-    "failures": partial(drive, shuffled, broken, TWELVE, 100, rng=6, x0=START, batch=4),
-    "x0, batch": partial(drive, in_order, cost, SPACE, 100, rng=7, x0=POINT, batch=5),
-    "save and load": partial(drive, saved, bumpy, TWELVE, 100, rng=8, batch=3),
-    "journal reopened": partial(reopened, bumpy, TWELVE, (30, 70, 150), rng=9, batch=3),
+    "in order": partial(drive, in_order, bumpy, TWELVE, 150, **PBIL_BITS, rng=0),
+    "in order, mixed": partial(drive, in_order, cost, SPACE, 150, **PBIL_MIXED, rng=1),
+    "shuffled": partial(drive, shuffled, bumpy, TWELVE, 150, **PBIL_BITS, rng=0, batch=3),
+    "more than lam": partial(drive, late, bumpy, TWELVE, 150, **PBIL_BITS, rng=2),
+    "more than lam, mixed": partial(drive, late, cost, SPACE, 150, **PBIL_MIXED, rng=19, batch=4),
+    "more than lam, ties": partial(drive, late, coarse, TWELVE, 100, **PBIL_BITS, rng=17, batch=4),
+    "cancel": partial(drive, canceled, bumpy, TWELVE, 150, **PBIL_BITS, rng=4, batch=4),
+    "add": partial(drive, added, bumpy, TWELVE, 100, **PBIL_BITS, rng=5),
+    "failures": partial(drive, shuffled, broken, TWELVE, 100, **PBIL_BITS, rng=6, x0=START, batch=4),
+    "x0, batch": partial(drive, in_order, cost, SPACE, 100, **PBIL_MIXED, rng=7, x0=POINT, batch=5),
+    "save and load": partial(drive, saved, bumpy, TWELVE, 100, **PBIL_BITS, rng=8, batch=3),
+    "journal reopened": partial(reopened, bumpy, TWELVE, (30, 70, 150), **PBIL_BITS, rng=9, batch=3),
     "deterministic": partial(drive, in_order, bumpy, TWELVE, 150, rng=10, deterministic=True),
     "deterministic, choices": partial(drive, in_order, fives, FIVES, 150, rng=11, deterministic=True, batch=3),
     "deterministic, mixed": partial(drive, shuffled, cost, SPACE, 150, rng=12, deterministic=True, x0=POINT),
@@ -309,6 +310,9 @@ OPTIMIZER = {
     "deterministic, journal reopened": partial(
         reopened, bumpy, TWELVE, (90, 170, 300), rng=16, deterministic=True, batch=3
     ),
+    "not declared": partial(drive, in_order, bumpy, TWELVE, 150, rng=20),
+    "not declared, mixed": partial(drive, shuffled, cost, SPACE, 150, rng=21, batch=3),
+    "not declared, journal reopened": partial(reopened, bumpy, TWELVE, (90, 170, 300), rng=22, batch=3),
 }
 
 
@@ -362,24 +366,28 @@ def never(x):
 
 KNOWN = ((ONES, 2.0), (START, 11.0), (ONES, float("nan")))
 MINIMIZE = {
-    "plain": partial(solve, kl.minimize, bumpy, TWELVE, rng=0),
-    "plain, mixed": partial(solve, kl.minimize, cost, SPACE, rng=1),
-    "maximize": partial(solve, kl.maximize, bumpy, TWELVE, rng=25),
-    "batch": partial(solve, kl.minimize, bumpy, TWELVE, rng=3, batch=6),
-    "x0": partial(solve, kl.minimize, bumpy, TWELVE, rng=4, x0=ONES),
-    "x0, batch, mixed": partial(solve, kl.maximize, cost, SPACE, rng=5, x0=POINT, batch=3),
-    "known": partial(solve, kl.minimize, bumpy, TWELVE, rng=6, known=KNOWN),
-    "target": partial(solve, kl.minimize, cost, SPACE, (2000,), rng=7, target=2.0),
-    "stall": partial(solve, kl.minimize, bumpy, TWELVE, (2000,), rng=8, stall=40),
-    "failures": partial(solve, kl.minimize, broken, TWELVE, rng=9, x0=START, batch=4),
-    "only failures": partial(solve, kl.minimize, never, TWELVE, rng=10),
-    "vectorized": partial(solve, kl.minimize, bumpy, TWELVE, rng=11, vectorized=True, batch=4),
-    "workers": partial(solve, kl.minimize, cost, SPACE, rng=12, workers=map, batch=4),
-    "workers, failures": partial(solve, kl.minimize, broken, TWELVE, rng=13, workers=eager, batch=4, x0=START),
-    "journal": partial(solve, kl.minimize, bumpy, TWELVE, rng=14, journal=True),
-    "journal resumed": partial(solve, kl.minimize, cost, SPACE, (42, 43, 150), rng=15, journal=True, batch=5),
+    "plain": partial(solve, kl.minimize, bumpy, TWELVE, **PBIL_BITS, rng=0),
+    "plain, mixed": partial(solve, kl.minimize, cost, SPACE, **PBIL_MIXED, rng=1),
+    "maximize": partial(solve, kl.maximize, bumpy, TWELVE, **PBIL_BITS, rng=25),
+    "batch": partial(solve, kl.minimize, bumpy, TWELVE, **PBIL_BITS, rng=3, batch=6),
+    "x0": partial(solve, kl.minimize, bumpy, TWELVE, **PBIL_BITS, rng=4, x0=ONES),
+    "x0, batch, mixed": partial(solve, kl.maximize, cost, SPACE, **PBIL_MIXED, rng=5, x0=POINT, batch=3),
+    "known": partial(solve, kl.minimize, bumpy, TWELVE, **PBIL_BITS, rng=6, known=KNOWN),
+    "target": partial(solve, kl.minimize, cost, SPACE, (2000,), **PBIL_MIXED, rng=7, target=2.0),
+    "stall": partial(solve, kl.minimize, bumpy, TWELVE, (2000,), **PBIL_BITS, rng=8, stall=40),
+    "failures": partial(solve, kl.minimize, broken, TWELVE, **PBIL_BITS, rng=9, x0=START, batch=4),
+    "only failures": partial(solve, kl.minimize, never, TWELVE, **PBIL_BITS, rng=10),
+    "vectorized": partial(solve, kl.minimize, bumpy, TWELVE, **PBIL_BITS, rng=11, vectorized=True, batch=4),
+    "workers": partial(solve, kl.minimize, cost, SPACE, **PBIL_MIXED, rng=12, workers=map, batch=4),
+    "workers, failures": partial(
+        solve, kl.minimize, broken, TWELVE, **PBIL_BITS, rng=13, workers=eager, batch=4, x0=START
+    ),
+    "journal": partial(solve, kl.minimize, bumpy, TWELVE, **PBIL_BITS, rng=14, journal=True),
+    "journal resumed": partial(
+        solve, kl.minimize, cost, SPACE, (42, 43, 150), **PBIL_MIXED, rng=15, journal=True, batch=5
+    ),
     "journal resumed, failures": partial(
-        solve, kl.minimize, broken, TWELVE, (50, 150), rng=16, journal=True, batch=4, x0=START, known=KNOWN
+        solve, kl.minimize, broken, TWELVE, (50, 150), **PBIL_BITS, rng=16, journal=True, batch=4, x0=START, known=KNOWN
     ),
     "deterministic": partial(solve, kl.minimize, bumpy, TWELVE, rng=17, deterministic=True),
     "deterministic, mixed": partial(solve, kl.minimize, cost, SPACE, rng=18, deterministic=True, batch=3),
@@ -396,6 +404,12 @@ MINIMIZE = {
     ),
     "deterministic, journal resumed": partial(
         solve, kl.minimize, bumpy, TWELVE, (80, 81, 300), rng=24, deterministic=True, journal=True, batch=3
+    ),
+    "not declared": partial(solve, kl.minimize, bumpy, TWELVE, rng=26),
+    "not declared, mixed, target": partial(solve, kl.minimize, cost, SPACE, (2000,), rng=27, target=2.0),
+    "not declared, exhausted": partial(solve, kl.minimize, bumpy, kl.Binary(5), rng=28),
+    "not declared, journal resumed": partial(
+        solve, kl.maximize, bumpy, TWELVE, (80, 81, 300), rng=29, journal=True, workers=map, batch=4
     ),
 }
 

@@ -88,7 +88,7 @@ def test_a_mixed_space():
 )
 def test_any_domain_is_a_space(domain):
     result = kl.minimize(lambda x: float(len(repr(x))), domain, budget=20, rng=0)
-    assert result.nfev == 20
+    assert result.nfev == 20 or result.status == "exhausted"
     assert kl.Space.of(domain).encode(result.x) is not None
 
 
@@ -146,7 +146,8 @@ def test_vectorized_is_scalar_bit_for_bit(domain, stop, batch):
     scalar = kl.minimize(spies[0], space, budget=203, batch=batch, rng=1, **stop)
     vectorized = kl.minimize(spies[1], space, budget=203, batch=batch, rng=1, vectorized=True, **stop)
     assert look(scalar) == look(vectorized)
-    assert spies[0].f == np.concatenate(spies[1].f).tolist()[: scalar.nfev]
+    values = np.concatenate(spies[1].f).tolist()  # the last of them may confirm the target
+    assert spies[0].f in (values[: scalar.nfev], [*values[: scalar.nfev - 1], values[-1]])
     if "target" in stop or "stall" in stop:
         assert scalar.status == next(iter(stop))
 
@@ -154,7 +155,8 @@ def test_vectorized_is_scalar_bit_for_bit(domain, stop, batch):
 def test_the_target_stops_at_the_lowest_index_that_meets_it():
     for vectorized in (False, True):
         fun = Spy(lambda x: x.sum(axis=-1).astype(float))
-        result = kl.minimize(fun, BITS, budget=5000, target=2.0, batch=16, vectorized=vectorized, rng=0)
+        given = {"budget": 5000, "algorithm": kl.pbil_lambda(BITS), "target": 2.0, "batch": 16, "rng": 0}
+        result = kl.minimize(fun, BITS, vectorized=vectorized, **given)
         values = np.concatenate([np.atleast_1d(f) for f in fun.f])
         first = int(np.flatnonzero(values <= 2.0)[0])
         assert result.nfev == first + 1
@@ -215,7 +217,8 @@ def test_timeout_ends_with_the_evaluation_under_way(batch):
 def test_known_points_count_for_the_best_but_not_for_the_budget(deterministic):
     known = ([0] * 10, -1.0)
     result = kl.minimize(ones, BITS, budget=20, known=[known], deterministic=deterministic, rng=0)
-    assert (result.x.tolist(), result.fun, result.nfev) == (*known, 20)
+    assert (result.lowest_x.tolist(), result.lowest_fun, result.nfev) == (*known, 20)
+    assert (result.fun == -1.0) == deterministic  # a single value does not recommend a point of a noisy objective
     assert result.history[0].best == -1.0
 
 
@@ -282,9 +285,16 @@ def test_a_run_that_yields_nothing_new_ends_by_itself(monkeypatch):
     assert result.nfev < 3**10
 
 
+@pytest.mark.parametrize("known", [[], [([0] * 10, -1.0)]], ids=["", "known"])
+def test_a_noisy_run_may_end_before_it_has_learned_anything(known):
+    result = kl.minimize(ones, BITS, budget=3, batch=16, known=known, deterministic=False, rng=0)
+    assert (result.x.tolist(), result.fun) == (result.lowest_x.tolist(), result.lowest_fun)
+    assert (result.fun_std, result.nfev) == (None, 3)
+
+
 def test_a_noisy_objective_is_paid_each_time():
     fun = Spy(ones)
-    kl.minimize(fun, kl.Binary(2), budget=50, rng=0)
+    kl.minimize(fun, kl.Binary(2), budget=50, deterministic=False, rng=0)
     assert len(fun) == 50
 
 
@@ -293,7 +303,7 @@ def test_a_noisy_objective_is_paid_each_time():
 
 def test_the_callback_sees_every_iteration():
     infos = []
-    result = kl.minimize(ones, BITS, budget=300, callback=infos.append, rng=0)
+    result = kl.minimize(ones, BITS, budget=300, algorithm=kl.pbil_lambda(BITS), callback=infos.append, rng=0)
     assert [info.iteration for info in infos] == list(range(1, result.nit + 1))
     assert kl.Info._fields == ("iteration", "nfev", "best", "lam", "lam_r", "eps", "snr", "entropy", "theta")
     # λ is the one in force after the iteration: the next one spends it.
@@ -348,7 +358,7 @@ def test_history_is_thinned_out_and_keeps_the_last(iterations, watched):
 
 def test_history_becomes_a_frame():
     pytest.importorskip("pandas")
-    result = kl.minimize(ones, BITS, budget=100, rng=0)
+    result = kl.minimize(ones, BITS, budget=100, algorithm=kl.pbil_lambda(BITS), rng=0)
     frame = result.history.to_pandas()
     assert list(frame.columns) == list(kl.Info._fields[:-1])
     assert len(frame) == result.nit
@@ -469,7 +479,7 @@ def test_a_vectorized_call_that_fails_later_fails_as_a_whole():
             raise RuntimeError("out of memory")
         return x.sum(axis=1)
 
-    result = kl.minimize(once, BITS, budget=30, batch=10, vectorized=True, rng=0)
+    result = kl.minimize(once, BITS, budget=30, algorithm=kl.pbil_lambda(BITS), batch=10, vectorized=True, rng=0)
     assert calls == [10, 10, 10]
     assert (result.nfev, result.failures) == (30, 10)
 
@@ -582,7 +592,13 @@ def test_an_objective_that_writes_into_its_point_harms_itself_alone():
 @pytest.mark.parametrize("vectorized", [False, True])
 @pytest.mark.parametrize(
     "given",
-    [{}, {"target": 8.0}, {"known": [([1] * 10, 7.5)], "stall": 9}, {"x0": [1] * 10}, {"deterministic": True}],
+    [
+        {},
+        {"target": 8.0, "algorithm": kl.pbil_lambda(BITS)},
+        {"known": [([1] * 10, 7.5)], "stall": 9},
+        {"x0": [1] * 10},
+        {"deterministic": True},
+    ],
     ids=repr,
 )
 def test_maximize_is_minimize_mirrored(given, vectorized):
@@ -628,7 +644,8 @@ def test_maximize_has_the_signature_of_minimize():
 
 def test_mode_is_what_to_take_under_noise():
     noise = np.random.default_rng(0)
-    result = kl.minimize(lambda x: x.sum() + noise.normal(0, 2), BITS, budget=5000, rng=1)
+    pbil = kl.pbil_lambda(BITS)
+    result = kl.minimize(lambda x: x.sum() + noise.normal(0, 2), BITS, budget=5000, algorithm=pbil, rng=1)
     assert result.mode.tolist() == [0] * 10
     assert result.mode_fun == pytest.approx(0.0, abs=0.5)  # an average, while `fun` is a lucky draw
     assert result.fun < -4
@@ -759,7 +776,7 @@ def test_what_comes_after_the_target_is_not_begun():
         return -1.0
 
     with Watched(2) as pool:
-        result = kl.minimize(fun, BITS, budget=100, batch=50, target=0.0, workers=pool, rng=0)
+        result = kl.minimize(fun, BITS, budget=100, batch=50, target=0.0, workers=pool, deterministic=True, rng=0)
     assert next(calls) == 2  # the first may yet have met it, no other
     assert (result.nfev, result.status, result.fun) == (2, "target", -1.0)
 
@@ -767,9 +784,10 @@ def test_what_comes_after_the_target_is_not_begun():
 @pytest.mark.slow
 def test_an_evaluation_that_takes_too_long_has_failed():
     # In a process of its own also where there is but one.
-    assert kl.Optimizer(BITS, rng=15).ask()[0].x[0] == 0
-    result = kl.minimize(dawdling, BITS, budget=6, workers=1, evaluation_timeout=2.0, rng=15)
-    late = sum(c.x[0] for c in kl.Optimizer(BITS, rng=15).ask())
+    given = {"algorithm": kl.pbil_lambda(BITS), "rng": 15}
+    assert kl.Optimizer(BITS, **given).ask()[0].x[0] == 0
+    result = kl.minimize(dawdling, BITS, budget=6, workers=1, evaluation_timeout=2.0, **given)
+    late = sum(c.x[0] for c in kl.Optimizer(BITS, **given).ask())
     assert late == 1
     assert (result.nfev, result.status) == (6, "budget")
     assert 1 <= result.failures <= 4
@@ -850,6 +868,7 @@ EXITS = WORKERS | {"serial": lambda: nullcontext(1), "vectorized": lambda: nullc
 @pytest.mark.parametrize("kind", EXITS)
 def test_exit_in_an_objective_is_a_failed_evaluation_everywhere(kind, journaled, tmp_path):
     given = {"budget": 60, "vectorized": kind == "vectorized", "batch": 2, "rng": 4}
+    given["algorithm"] = kl.pbil_lambda(BITS)  # with this seed, its first point does not exit
     if journaled:
         given["journal"] = tmp_path / "journal"
     with EXITS[kind]() as workers:

@@ -54,6 +54,11 @@ def look(opt):
     return opt.theta.tolist(), opt.lam, opt.eps, best, opt.nfev, opt.nit, opt.failures, opt.n_to_ask
 
 
+def pbil(domain, **arguments):
+    """An optimizer that runs PBIL-λ: nothing is tested, and equal points are handed out each time."""
+    return kl.Optimizer(domain, kl.pbil_lambda(domain), **arguments)
+
+
 def points(batch):
     return [flat(candidate.x) for candidate in batch]
 
@@ -62,7 +67,7 @@ def points(batch):
 
 
 def test_the_loop_of_the_docstring():
-    opt = kl.Optimizer(kl.Binary(20), rng=0)
+    opt = pbil(kl.Binary(20), rng=0)
     while opt.nfev < 1000:
         batch = opt.ask()
         assert len(batch) == opt.lam
@@ -73,7 +78,7 @@ def test_the_loop_of_the_docstring():
 
 
 def test_before_anything_is_told():
-    opt = kl.Optimizer(kl.Binary(3), rng=0)
+    opt = pbil(kl.Binary(3), rng=0)
     assert opt.best is None
     assert opt.lowest_fun == math.inf
     assert opt.mode_fun is None
@@ -83,7 +88,7 @@ def test_before_anything_is_told():
 
 @domains
 def test_ids_are_unique_and_count_up(domain):
-    opt = kl.Optimizer(domain, rng=0, batch=3)
+    opt = pbil(domain, rng=0, batch=3)
     ids = []
     for k in (1, 5, None, 2):
         batch = opt.ask(k)
@@ -120,7 +125,7 @@ def test_ask_when_all_are_out_says_what_to_do():
 
 
 def test_more_candidates_do_not_change_the_iterations():
-    plain, greedy = (kl.Optimizer(kl.Binary(30), rng=7) for _ in range(2))
+    plain, greedy = (pbil(kl.Binary(30), rng=7) for _ in range(2))
     for i in range(60):
         few, many = plain.ask(), greedy.ask(greedy.lam + i % 4)
         assert points(few) == points(many)[: len(few)]
@@ -134,7 +139,7 @@ def test_more_candidates_do_not_change_the_iterations():
 
 
 def test_a_batch_is_a_sequence():
-    batch = kl.Optimizer(kl.Binary(4), rng=0, batch=5).ask()
+    batch = pbil(kl.Binary(4), rng=0, batch=5).ask()
     assert len(batch) == 5
     assert batch[-1].id == 4
     assert [c.id for c in batch[1:3]] == [1, 2]
@@ -172,7 +177,7 @@ def test_what_the_mode_gave_does_not_depend_on_the_order_of_arrival():
 
 
 def test_an_iteration_closes_when_its_first_lam_have_values():
-    opt = kl.Optimizer(kl.Binary(9), rng=0, batch=4)
+    opt = pbil(kl.Binary(9), rng=0, batch=4)
     start = opt.theta
     out = opt.ask(7)
     opt.tell(out[4:6], [0.0, 1.0])  # more than λ are back in number, but not those that count
@@ -250,7 +255,7 @@ def test_best_is_the_first_of_equals_whoever_comes_first():
 
 
 def test_best_prefers_the_earlier_iteration_even_if_it_is_late():
-    opt = kl.Optimizer(kl.Binary(12), rng=2)
+    opt = pbil(kl.Binary(12), rng=2)
     old = opt.ask(3)
     opt.tell(old[:2], [5.0, 6.0])
     new = opt.ask()
@@ -262,7 +267,7 @@ def test_best_prefers_the_earlier_iteration_even_if_it_is_late():
 
 @pytest.mark.parametrize("fun", [math.inf, math.nan])
 def test_what_is_no_value_is_never_the_best(fun):
-    opt = kl.Optimizer(kl.Binary(4), rng=0)
+    opt = pbil(kl.Binary(4), rng=0)
     opt.tell(opt.ask(), [fun, fun])
     assert opt.best is None
 
@@ -388,7 +393,7 @@ def test_the_first_failure_keeps_its_traceback():
 
 
 def test_only_failures_leave_theta_alone():
-    opt = kl.Optimizer(kl.Binary(9), rng=4)
+    opt = pbil(kl.Binary(9), rng=4)
     start = opt.theta
     for _ in range(5):
         opt.tell(opt.ask(), [math.nan, ValueError("no")])
@@ -421,7 +426,7 @@ def test_given_up_is_not_failed():
     # A failure is the worst of its iteration; one given up is not part of it.
     thetas = []
     for lost in ("failed", "given up"):
-        opt = kl.Optimizer(kl.Binary(9), rng=4, batch=4)
+        opt = pbil(kl.Binary(9), rng=4, batch=4)
         out = opt.ask()
         opt.tell(out[:3], [1.0, 1.0, 1.0])
         if lost == "failed":
@@ -481,7 +486,7 @@ def test_x0_given_up(deterministic):
 
 
 def test_x0_goes_out_first_and_theta_starts_halfway_to_it():
-    opt = kl.Optimizer(kl.Binary(4), x0=[1, 0, 0, 1], rng=0)
+    opt = pbil(kl.Binary(4), x0=[1, 0, 0, 1], rng=0)
     assert opt.theta.tolist() == [0.75, 0.25, 0.25, 0.75]
     out = opt.ask()
     assert len(out) == opt.lam + 1
@@ -522,7 +527,7 @@ def test_x0_counts_but_is_not_in_the_update(recipe):
 
 def test_x0_is_not_kept_by_reference():
     x0 = np.array([1, 0, 1, 0], dtype=np.int8)
-    opt = kl.Optimizer(kl.Binary(4), x0=x0, rng=0)
+    opt = pbil(kl.Binary(4), x0=x0, rng=0)
     x0[:] = 0
     out = opt.ask()
     out[0].x[:] = 0
@@ -531,7 +536,7 @@ def test_x0_is_not_kept_by_reference():
 
 
 def test_the_iteration_of_x0_waits_for_x0():
-    opt = kl.Optimizer(kl.Binary(4), x0=[1, 1, 1, 1], rng=0)
+    opt = pbil(kl.Binary(4), x0=[1, 1, 1, 1], rng=0)
     out = opt.ask()
     opt.tell(out[1:], [1.0, 2.0])
     assert opt.nit == 0
@@ -540,7 +545,7 @@ def test_the_iteration_of_x0_waits_for_x0():
 
 
 def test_added_points_count_for_the_best_alone():
-    opt = kl.Optimizer(kl.Binary(4), rng=0)
+    opt = pbil(kl.Binary(4), rng=0)
     before = look(opt)
     opt.add([1, 1, 0, 0], 3)
     opt.add([1, 1, 1, 0], 4.0)
@@ -634,7 +639,7 @@ def test_no_point_goes_out_twice_while_they_are_out():
 def test_twins_share_the_value_and_cost_nothing():
     # λ = 16 of 4 points: some are drawn several times, and all of them are in the update.
     opt = kl.Optimizer(kl.Binary(2), kl.pbil_lambda(kl.Binary(2)), rng=0, batch=16, deterministic=True)
-    plain = kl.Optimizer(kl.Binary(2), rng=0, batch=16)
+    plain = pbil(kl.Binary(2), rng=0, batch=16)
     out, every = opt.ask(), plain.ask()
     assert len(out) == len(set(points(every))) <= 4
     opt.tell(out, [c.x @ [2, 1] for c in out])
@@ -648,7 +653,7 @@ def test_a_deterministic_run_has_the_iterations_of_a_plain_one(extras):
     def fun(x):
         return float(x @ [4, 3, 2, 1, 1, 1])
 
-    plain = kl.Optimizer(kl.Binary(6), rng=1)
+    plain = pbil(kl.Binary(6), rng=1)
     thetas = [plain.theta.tolist()]
     while plain.nit < 400:
         batch = plain.ask()

@@ -88,7 +88,7 @@ def params(study):
 
 def points(count, value=cost, **given):
     """What `Optimizer` hands out, each told at the end of its iteration."""
-    opt, found = kl.Optimizer(SPACE, **given), []
+    opt, found = kl.Optimizer(SPACE, **{"algorithm": kl.pbil_lambda(SPACE)} | given), []
     while len(found) < count:
         batch = opt.ask()
         found += [candidate.x for candidate in batch]

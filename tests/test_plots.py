@@ -222,11 +222,17 @@ def hits(path, target, sign):
 @pytest.mark.parametrize("direction", SIGNS)
 def test_hitting_times_are_the_share_of_runs_that_have_got_there(tmp_path, direction):
     sign, target, paths, results = SIGNS[direction], SIGNS[direction] * 1.0, [], []
+    bits = kl.Binary(16)
     for seed in range(7):
         paths.append(tmp_path / f"{seed}.sqlite")
         results.append(
             getattr(kl, direction)(
-                lambda x: sign * float(x.sum()), kl.Binary(16), budget=40, rng=seed, journal=paths[-1]
+                lambda x: sign * float(x.sum()),
+                bits,
+                budget=40,
+                algorithm=kl.pbil_lambda(bits),
+                rng=seed,
+                journal=paths[-1],
             )
         )
     found = [hits(path, target, sign) for path in paths]

@@ -267,7 +267,7 @@ def test_a_follower_says_what_is_new_and_when_the_run_is_another(tmp_path):
     opt = kl.Optimizer(kl.Binary(8), rng=0, journal=path)
     first = follower.data(0, 0)
     assert (first["rows"], first["since"], first["run"]) == (0, 0, 1)
-    opt.tell(opt.ask(), [3.0, 2.0])
+    opt.tell(opt.ask(2), [3.0, 2.0])
     second = follower.data(1, 0)
     assert (second["rows"], second["since"], second["run"]) == (2, 0, 1)
     assert follower.data(1, 2) == {"unchanged": True}

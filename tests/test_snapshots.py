@@ -148,13 +148,13 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 
 def test_files_that_are_no_snapshots(tmp_path):
     path = tmp_path / "run.json"
-    kl.Optimizer(BITS, rng=0).save(path)
+    kl.Optimizer(BITS, kl.pbil_lambda(BITS), rng=0).save(path)
     good = json.loads(path.read_text())
     state, loop = good["state"], good["state"]["algorithm"]
     for text, message in (
         ("", "not a valid snapshot"),
         ("[]", "it is a file of another kind"),
-        (json.dumps(good | {"version": 1}), "cannot resume: expected snapshot format 3, got format 1"),
+        (json.dumps(good | {"version": 1}), "cannot resume: expected snapshot format 4, got format 1"),
         (json.dumps(good)[:-40], "not a valid snapshot"),
         (json.dumps(good | {"identity": None}), "identity: expected an object"),
         ("[" * 100_000, "nested too deeply"),
@@ -182,7 +182,7 @@ def test_files_that_are_no_snapshots(tmp_path):
 
 def test_iterations_that_cannot_have_been(tmp_path):
     path = tmp_path / "run.json"
-    opt = kl.Optimizer(BITS, rng=0)
+    opt = kl.Optimizer(BITS, kl.pbil_lambda(BITS), rng=0)
     batch = opt.ask()
     opt.tell(batch, [candidate.x.sum() for candidate in batch])
     opt.save(path)

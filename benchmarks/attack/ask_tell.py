@@ -208,8 +208,9 @@ class Game:
         expected, got = (_state(opt) | _failure(opt) for opt in (self.opt, folded))
         del expected["n_to_ask"]  # pending candidates are to be asked for again
         self.found += cases.differences("fold", expected, got)
-        best = self.opt.best
-        expected = {"x": best and cases.plain(best.x), "fun": best and cases.plain(best.fun)}
+        best, chosen = self.opt.best, self.opt.recommended
+        expected = {"x": chosen and cases.plain(chosen.x), "fun": chosen and cases.plain(chosen.fun)}
+        expected |= {"lowest_x": best and cases.plain(best.x), "lowest_fun": best and cases.plain(best.fun)}
         expected |= {name: getattr(self.opt, name) for name in ("nfev", "failures", "nit")}
         self.found += cases.differences("knobless show", expected, cases.shown(self.journal))
 

@@ -288,7 +288,12 @@ def panel(run: Any) -> Figure:
         left, right = below.subplots(1, 2, width_ratios=[1.25, 1])
         theta(trace, left)
         marginals(trace, right)
-    found = "" if trace.best is None else f": {'lowest' if trace.sign > 0 else 'highest'} value {trace.best[0]:.6g}"
+    chosen, found = trace.recommended, ""
+    if chosen is not None:
+        error = "" if math.isnan(chosen.std) else f" ± {chosen.std:.2g}"
+        found = f": recommended point {chosen.fun:.6g}{error}"
+    elif trace.best is not None:
+        found = f": {'lowest' if trace.sign > 0 else 'highest'} value {trace.best[0]:.6g}"
     calls = int(trace.calls[-1]) if len(trace) else 0
     figure.suptitle(f"{_plain(trace.name)}{found} after {calls:,} evaluations", color=INK, fontweight="bold")
     return figure

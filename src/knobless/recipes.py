@@ -29,7 +29,7 @@ def family_of(space: Any) -> Family:
 
 
 def pbil_lambda(space: Any) -> IGO:
-    """PBIL-λ of the paper, the default for noisy objectives: ε = n^-½ and an adaptive sample size.
+    """PBIL-λ of the paper: ε = n^-½ and an adaptive sample size.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def portfolio(space: Any) -> Portfolio:
 
 
 def recommended(family: Family, deterministic: bool) -> Member:
-    """Return the algorithm used if none is given.
+    """Return the algorithm that is used if none is given.
 
     Parameters
     ----------
@@ -263,6 +263,11 @@ def recommended(family: Family, deterministic: bool) -> Member:
     Algorithm
         PBIL-λ for noisy objectives; for deterministic ones the portfolio of P3 and elitist PBIL-λ, or elitist PBIL-λ
         alone with numbers, which P3 does not support.
+
+    Notes
+    -----
+    A run for which it is not stated whether the objective is deterministic begins with the algorithm for deterministic
+    objectives, and changes to the other one if it finds noise.
     """
     if not deterministic:
         return pbil_lambda(family)

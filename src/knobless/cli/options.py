@@ -23,7 +23,10 @@ class AlgorithmName(StrEnum):
 
 
 # Every command that runs a search.
-BudgetOption = Annotated[int, typer.Option(min=1, help="Maximum number of evaluations.")]
+BudgetOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Maximum number of evaluations.", show_default="none; a --timeout is needed then"),
+]
 TargetOption = Annotated[float | None, typer.Option(help="Stop at the first value that is at least this good.")]
 TimeoutOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this many seconds.")]
 SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed of the random number generator.")]
@@ -42,12 +45,24 @@ JournalOption = Annotated[
     typer.Option("--journal", metavar="FILE", help="Record every evaluation in this file; resume if it exists."),
 ]
 WorkersOption = Annotated[
-    int, typer.Option(min=1, help="Number of worker processes; the result does not depend on it.")
+    int, typer.Option(min=1, help="Number of worker processes; for a given --batch the result does not depend on it.")
 ]
-BatchOption = Annotated[int, typer.Option(min=1, help="Number of evaluations that can run at once.")]
+BatchOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Number of evaluations that can run at once.",
+        show_default="the number of workers, or as recorded in the journal",
+    ),
+]
 MaximizeOption = Annotated[bool, typer.Option("--maximize", help="Maximize instead of minimize.")]
 DeterministicOption = Annotated[
-    bool, typer.Option("--deterministic", help="The objective is deterministic: evaluate each point at most once.")
+    bool | None,
+    typer.Option(
+        "--deterministic/--noisy",
+        help="Whether equal points have equal values; no evaluations are then spent to find out.",
+        show_default="find out",
+    ),
 ]
 StallOption = Annotated[int | None, typer.Option(min=1, help="Stop after this many evaluations without improvement.")]
 EvaluationTimeoutOption = Annotated[

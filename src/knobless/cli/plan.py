@@ -20,7 +20,7 @@ class RunPlan:
     objective: str
     space: str  # as given: a file, or module:name
     toml: str | None  # contents of the file
-    budget: int
+    budget: int | None
     workers: int
     target: float | None
     timeout: float | None
@@ -31,7 +31,10 @@ class RunPlan:
         for name in ("objective", "space", "toml"):
             if not isinstance(getattr(self, name) or "", str):
                 raise TypeError(f"{name}: expected text, got {getattr(self, name)!r}")
-        positive_int("budget", self.budget)
+        if self.budget is not None:
+            positive_int("budget", self.budget)
+        elif self.timeout is None:
+            raise ValueError("--budget: expected a number of evaluations, or a --timeout, got neither")
         positive_int("workers", self.workers)
         if self.stall is not None:
             positive_int("stall", self.stall)

@@ -24,7 +24,7 @@ from knobless.recipes import cga, p3, pbil_elitist, pbil_epsilon, pbil_lambda, p
 from knobless.report.summary import summary
 from knobless.run.minimize import maximize, minimize
 from knobless.run.optimizer import Optimizer
-from knobless.run.result import Status
+from knobless.run.result import Result, Status
 from knobless.space.codec import space_data
 from knobless.space.space import Space
 
@@ -35,7 +35,7 @@ from .options import AlgorithmName
 from .plan import RunPlan, toml_text
 from .terminal import Messages, plain
 
-REPORTED = ("x", "fun", "mode", "mode_fun", "nfev", "nit", "success", "status", "message", "failures", "failure")
+REPORTED = [each.name for each in fields(Result) if each.name != "history"]
 RECIPES: dict[AlgorithmName, Callable[[Any], Algorithm]] = {
     AlgorithmName.PBIL_LAMBDA: pbil_lambda,
     AlgorithmName.PBIL_EPSILON: pbil_epsilon,
@@ -52,7 +52,7 @@ class Facts:
 
     direction: str
     algorithm: Algorithm | None
-    batch: int
+    batch: int | None
     deterministic: bool | None
     rng: int | None
 
@@ -67,12 +67,12 @@ def register(app: typer.Typer) -> None:
 def run_command(
     objective: options.ObjectiveArgument,
     space: options.SpaceOption,
-    budget: options.BudgetOption,
+    budget: options.BudgetOption = None,
     journal: options.JournalOption = None,
     workers: options.WorkersOption = 1,
-    batch: options.BatchOption = 1,
+    batch: options.BatchOption = None,
     maximize: options.MaximizeOption = False,
-    deterministic: options.DeterministicOption = False,
+    deterministic: options.DeterministicOption = None,
     target: options.TargetOption = None,
     timeout: options.TimeoutOption = None,
     stall: options.StallOption = None,
@@ -121,10 +121,13 @@ def resume_command(
             plan = RunPlan.of(record)
             fun, domain = _import_checked(record, plan, trust)
             before = record.counts().evaluations
-            facts = Facts(record.direction, record.algorithm, record.batch, record.deterministic, None)
+            # By default a run finds out whether the objective is noisy, which it does not if an algorithm is given.
+            algorithm = record.algorithm if record.identity.noisy_algorithm is None else None
+            facts = Facts(record.direction, algorithm, record.batch, record.deterministic, None)
         plan = replace(plan, budget=budget or plan.budget, workers=workers or plan.workers)
         messages = Messages(quiet)
-        messages.write(f"Resuming {plan.objective} after {before} of {plan.budget} evaluations.")
+        of = "" if plan.budget is None else f" of {plan.budget}"
+        messages.write(f"Resuming {plan.objective} after {before}{of} evaluations.")
         _optimize(plan, fun, domain, facts, journal, before, json, messages)
 
 
@@ -154,11 +157,11 @@ def _optimize(
     messages: Messages,
 ) -> None:
     """Run the optimization, print the result and exit."""
-    least = max(facts.batch, 2)
+    least = max(facts.batch or plan.workers, 2)
     if plan.workers > least and not before:
         messages.write(
             f"{plan.workers} workers, but an iteration may have only {least} evaluations:"
-            f" use --batch {plan.workers} to keep all workers busy."
+            " leave out --batch to keep all workers busy."
         )
     in_processes = plan.workers > 1 or plan.evaluation_timeout is not None
     with _stdout_for_data() if json else nullcontext() as out:
@@ -232,7 +235,7 @@ def _check_same_run(journal: Path, plan: RunPlan, space: Space, facts: Facts) ->
     with read(journal) as record:
         noted = record.meta.get("command")
         there = noted.get("objective") if isinstance(noted, dict) else plan.objective
-        here = Optimizer(space, facts.algorithm, None, facts.rng, facts.batch, facts.deterministic)
+        here = Optimizer(space, facts.algorithm, None, facts.rng, facts.batch or record.batch, facts.deterministic)
         identity = here.identity(facts.direction)
         if facts.rng is None:
             identity = identity._replace(rng=record.identity.rng)

@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def solve_command(
     instance: options.InstanceArgument,
-    budget: options.BudgetOption,
+    budget: options.BudgetOption = None,
     format: options.FormatOption = None,
     seed: options.SeedOption = None,
     target: options.TargetOption = None,
@@ -43,6 +43,8 @@ def solve_command(
         for name, value, check in (("target", target, real), ("timeout", timeout, positive_real)):
             if value is not None:
                 check(name, value)  # before a long file is read
+        if budget is None and timeout is None:
+            raise ValueError("--budget: expected a number of evaluations, or a --timeout, got neither")
         data = sys.stdin.buffer.read() if instance == "-" else None
         read = load_instance("standard input" if instance == "-" else instance, format, data)
         seed = int(np.random.default_rng().integers(2**32)) if seed is None else seed

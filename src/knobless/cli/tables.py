@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from knobless.report.marginals import VariableSummary
-from knobless.report.summary import Summary, sayable
+from knobless.report.summary import Summary, objective_kind, sayable
 from knobless.run.result import Result
 from knobless.space.space import Space
 
@@ -33,20 +33,20 @@ def print_result(result: Result, space: Space) -> None:
     console = Console(highlight=False)
     console.print(Text(plain(result.message)))
     facts = {
-        "best": _number(None if result.x is None else result.fun),
+        **_values(result, None if result.x is None else result.fun),
         "evaluations": str(result.nfev),
         "failures": _failures(result.failures, result.failure),
         "iterations": str(result.nit),
     }
     console.print(_grid(facts))
-    console.print(_points(space, result.x, result.mode))
+    console.print(_points(space, result))
 
 
 def print_summary(found: Summary, space: Space) -> None:
     """Print the summary of a journal."""
     facts = {
         "run": f"{found.direction} {found.objective or 'an unnamed objective'}",
-        "best": _number(found.fun),
+        **_values(found, found.fun),
         "evaluations": f"{found.nfev}" + (f" of {found.budget}" if found.budget else ""),
         "failures": _failures(found.failures, found.failure),
         "iterations": _number(found.nit),
@@ -57,12 +57,21 @@ def print_summary(found: Summary, space: Space) -> None:
         "started": _moment(found.started),
         "last ended": _moment(found.ended),
         "workers": _busy(found.workers),
-        "batch": f"{found.batch}{', deterministic' if found.deterministic else ''}",
+        "objective": objective_kind(found.deterministic, found.deterministic_stated),
+        "batch": str(found.batch),
         "seed": str(found.seed),
     }
     console = Console(highlight=False)
     console.print(_grid(facts))
-    console.print(_points(space, found.x, found.mode, [_sure(each) for each in found.marginals]))
+    console.print(_points(space, found, [_sure(each) for each in found.marginals]))
+
+
+def _values(found: Result | Summary, fun: float | None) -> dict[str, str]:
+    """Return the value of the point to use; of a noisy objective its estimate, and the best single observation."""
+    if found.deterministic is not False or found.x is None:
+        return {"best": _number(fun)}
+    error = f" ± {found.fun_std:.2g}" if found.fun_std else ""
+    return {"recommended": _number(fun) + error, "best observation": _number(found.lowest_fun)}
 
 
 def _grid(facts: dict[str, str]) -> Table:
@@ -74,13 +83,16 @@ def _grid(facts: dict[str, str]) -> Table:
     return table
 
 
-def _points(space: Space, best: Any, mode: Any, certainty: Sequence[str] = ()) -> Table:
-    """Return a table with one row per variable: the best point and the most probable one."""
+def _points(space: Space, found: Result | Summary, certainty: Sequence[str] = ()) -> Table:
+    """Return a table with one row per variable: the point to use, and the most probable one."""
     columns: dict[str, Iterable[str]] = {"variable": [each.name or "x" for each in space.columns()]}
-    if best is not None:
-        columns["best"] = map(_shown, space.flatten(best))
-    if mode is not None:
-        columns["most probable"] = map(_shown, space.flatten(mode))
+    noisy = found.deterministic is False
+    if found.x is not None:
+        columns["recommended" if noisy else "best"] = map(_shown, space.flatten(found.x))
+    if noisy and found.lowest_x is not None:
+        columns["best observation"] = map(_shown, space.flatten(found.lowest_x))
+    if found.mode is not None:
+        columns["most probable"] = map(_shown, space.flatten(found.mode))
     if certainty:
         columns["probability"] = certainty
     table = Table()

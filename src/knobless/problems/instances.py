@@ -195,7 +195,7 @@ class Answer:
 
 def solve_instance(
     instance: Instance,
-    budget: int,
+    budget: int | None,
     seed: int,
     target: float | None = None,
     timeout: float | None = None,
@@ -207,8 +207,8 @@ def solve_instance(
     ----------
     instance : Instance
         The instance.
-    budget : int
-        Maximum number of evaluations.
+    budget : int or None
+        Maximum number of evaluations; None if a `timeout` is the only limit.
     seed : int
         Seed of the random number generator.
     target : float, optional

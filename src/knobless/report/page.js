@@ -22,6 +22,8 @@ function joined(a, b) {
   return both;
 }
 
+const FAILED = 5;  // the fate of a row, as in page_data.py
+
 // Numbers and durations as text.
 
 const $ = (id) => document.getElementById(id);
@@ -352,7 +354,7 @@ class Table {
     const fates = this.column("fate").data, only = $("failed-only").checked;
     let count = 0;
     const order = new Uint32Array(this.rows);
-    for (let i = 0; i < this.rows; i++) if (!only || fates[i] === 4) order[count++] = i;
+    for (let i = 0; i < this.rows; i++) if (!only || fates[i] === FAILED) order[count++] = i;
     this.order = order.subarray(0, count);
     const { name, variable, down } = this.sorted, turn = down ? -1 : 1;
     const column = this.columns.find((c) => c.name === name && Boolean(c.variable) === Boolean(variable)) || this.columns[0];
@@ -388,7 +390,7 @@ class Table {
     const rows = [];
     for (const i of this.order.subarray(this.page * this.size, (this.page + 1) * this.size)) {
       const row = node("tr", {}, ...shown.map((column) => cell(column, i)));
-      row.classList.toggle("failed", this.column("fate").data[i] === 4);
+      row.classList.toggle("failed", this.column("fate").data[i] === FAILED);
       row.classList.toggle("is-best", i === this.best);
       rows.push(row);
     }
@@ -465,7 +467,14 @@ function tile(what, number, more, kind, title) {
 function drawTiles(run) {
   const best = run.best[0], last = run.steps.iteration.length - 1, [started, ended] = run.times;
   const call = run.bestRow < 0 ? -1 : table.column("call").data[run.bestRow], found = call < 0 ? [] : [call ? `at call ${whole(call)}` : "known before"];
-  const tiles = [tile(run.direction === "maximize" ? "greatest value" : "least value", short(best), found, "first", exact(best))];
+  const name = run.direction === "maximize" ? "greatest value" : "least value", tiles = [];
+  if (run.recommended) {
+    const [mean, error] = run.recommended;
+    const more = [...(Number.isFinite(error) ? [`± ${Number(error.toPrecision(2))}`] : []), `${name} observed ${short(best)}`];
+    tiles.push(tile("recommended point", short(mean), more, "first", exact(mean)));
+  } else {
+    tiles.push(tile(name, short(best), found, "first", exact(best)));
+  }
   const more = run.budget ? [node("progress", { max: run.budget, value: Math.min(run.calls, run.budget) }), `of ${whole(run.budget)}`] : [];
   tiles.push(tile("evaluations", whole(run.calls), more));
   tiles.push(tile("failed", whole(run.failed), run.calls ? [`${Number(((100 * run.failed) / run.calls).toPrecision(2))} %`] : [], run.failed ? "bad" : ""));
@@ -531,7 +540,7 @@ function certainty(each) {
 }
 
 function drawConfiguration(run) {
-  const heads = ["variable", "best", ...(run.folded ? ["most probable", "its probability"] : [])];
+  const heads = ["variable", run.recommended ? "recommended" : "best", ...(run.folded ? ["most probable", "its probability"] : [])];
   const rows = run.configuration.map((each) => {
     const cells = [node("td", {}, each.name), entries(each, each.best, each.mode)];
     if (run.folded) {

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from knobless.core.description import algorithm_data
 from knobless.core.types import Array, Points
-from knobless.journal.events import TOLD
 from knobless.space.variables import Binary, Choice, Variable
 
 from .marginals import Marginal, full, labels, marginals_at
+from .summary import objective_kind
 from .trace import Trace, drawable
 
-FATES = ("", "evaluated", "cancelled", "added", "failed")
-FAILED = 4
+FATES = ("", "evaluated", "cancelled", "added", "check", "failed")  # the rows of a journal by their fates, and
+FAILED = 5  # evaluations that failed; `page.js` has the same number
 WIDTH = 256  # bytes per row for the variables in the table; wider ones are left out
 _LONG = 4000  # characters shown of a failure, the last ones
 ENTRIES = 2048  # of arrays and scalars together, shown in the configurations
@@ -33,21 +33,22 @@ def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
     """Return all contents, with the rows of the table from `since` on."""
     steps = trace.steps
     names, iterations, theta_history = trace.theta_history
-    told = int(trace.calls[-1]) if len(trace) else 0
-    best = trace.best
+    evaluations = int(trace.calls[-1]) if len(trace) else 0
+    best, recommended = trace.best, trace.recommended
     calls, bests = trace.improvements
     return {
         "name": trace.name,
         "direction": trace.direction,
         "facts": _facts(trace),
         "budget": _budget(trace),
-        "calls": told,
+        "calls": evaluations,
         "failed": sum(each.times for each in trace.failure_messages),
         "rows": len(trace),
         "since": since,
         "times": packed_array(_times(trace)),
         "alpha": trace.alpha,
         "best": packed_array([math.nan if best is None else best[0]]),
+        "recommended": None if recommended is None else packed_array(recommended[1:]),
         "bestRow": -1 if best is None else best[1],
         "nit": steps[-1].iteration if steps else 0,
         "improvements": [packed_array(calls), packed_array(drawable(bests))],
@@ -93,7 +94,7 @@ def _facts(trace: Trace) -> list[tuple[str, str]]:
         ("algorithm", json.dumps(algorithm)),
         ("seed", str(trace.seed)),
         ("batch", str(trace.identity.batch)),
-        ("deterministic", str(trace.identity.deterministic)),
+        ("objective", objective_kind(trace.deterministic, trace.identity.deterministic)),
         *((str(name), note if isinstance(note, str) else json.dumps(note)) for name, note in trace.meta.items()),
     ]
     return [(name, text if len(text) <= _LONG else text[:_LONG] + " …") for name, text in facts]
@@ -131,8 +132,9 @@ def _marginal(each: Marginal, theta: Array) -> dict[str, Any]:
 
 
 def _configuration(trace: Trace) -> list[dict[str, Any]]:
-    """Return the value of each variable in the best and in the most probable point, with its probability."""
-    best, mode, theta, left = trace.best, trace.mode, trace.theta, ENTRIES
+    """Return the value of each variable in the point to use and in the most probable one, with its probability."""
+    best, recommended, mode, theta, left = trace.best, trace.recommended, trace.mode, trace.theta, ENTRIES
+    code = recommended.code if recommended is not None else None if best is None else best[2]
     found = []
     for name, variable, where in trace.space.columns():
         shown = slice(where.start, min(where.stop, where.start + left))
@@ -141,7 +143,7 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
             "name": full(name),
             "count": where.stop - where.start,
             "bits": isinstance(variable, Binary),
-            "best": [] if best is None else _texts(variable, best[2][shown]),
+            "best": [] if code is None else _texts(variable, code[shown]),
             "mode": [] if mode is None else _texts(variable, mode[shown]),
         }
         if theta is not None:
@@ -178,7 +180,7 @@ def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
     last = [each.text.strip().rpartition("\n")[2][-300:] for each in trace.failure_messages]
     codes = trace.codes(since)
     return [
-        _column("call", np.where(fates == TOLD, trace.calls[since:], 0), zero=""),
+        _column("call", np.where(trace.evaluated[since:], trace.calls[since:], 0), zero=""),
         _column("fate", np.where(failures >= 0, FAILED, fates).astype(np.uint8), labels=FATES),
         _column("value", np.array(trace.values[since:], dtype=float)),
         *(_variable(name, variable, codes[:, where]) for name, variable, where in _shown(trace)),

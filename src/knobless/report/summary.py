@@ -14,24 +14,31 @@ from typing import Any
 
 import numpy as np
 
-from knobless.journal.events import CANCELLED, TOLD
+from knobless.journal.events import ADDED, CHECKED, TOLD
 from knobless.journal.records import Record
 from knobless.run.candidates import RETURNED_NAN
 from knobless.run.iteration import Best, FirstFailure, is_better
 from knobless.run.optimizer import Optimizer
 
+from .checks import Checks
 from .marginals import VariableSummary, variable_summaries
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The summary of a run. Values have the user's sign, and the names are those of a `Result`."""
+    """The summary of a run. Values have the user's sign, and the names are those of a `Result`.
+
+    `deterministic` is as stated or found so far, `deterministic_stated` as it was given to the run.
+    """
 
     objective: str | None
     direction: str
     budget: int | None
     x: Any
     fun: float | None
+    fun_std: float | None
+    lowest_x: Any
+    lowest_fun: float | None
     nfev: int
     failures: int
     failure: str | None
@@ -43,6 +50,7 @@ class Summary:
     marginals: list[VariableSummary]
     batch: int
     deterministic: bool | None
+    deterministic_stated: bool | None
     seed: Any
     started: float | None
     ended: float | None
@@ -59,22 +67,26 @@ def summary(record: Record) -> Summary:
     seconds: list[float] = []
     workers: Counter[str] = Counter()
     started, ended = math.inf, -math.inf
+    checks = Checks(record.sign)
     for event in record:
-        if event.fate == TOLD:
+        checks.take(event)
+        if event.fate in (TOLD, CHECKED):
             nfev += 1
             workers.update([event.worker] if event.worker else [])
         if event.failed:
             failures += 1
-            if failure is None or event.id < failure.id:
+            if event.fate == TOLD and (failure is None or event.id < failure.id):
                 failure = FirstFailure(event.id, event.failure or RETURNED_NAN)
         if event.started is not None and event.ended is not None:
             seconds.append(event.ended - event.started)
             started, ended = min(started, event.started), max(ended, event.ended)
         fun = math.nan if event.value is None else record.sign * event.value
-        if event.fate != CANCELLED and is_better(fun, event.id, best):
+        if event.fate in (TOLD, ADDED) and is_better(fun, event.id, best):
             best = Best(fun, event.id, event)
     opt = None if record.algorithm is None else Optimizer.from_journal(record)
     mode_fun = None if opt is None else opt.mode_fun
+    lowest_x, lowest_fun = (None, None) if best is None else (record.point(best.at), best.at.value)
+    chosen = None if opt is None else checks.recommended(opt.run)
     command = record.meta.get("command")
     objective = command.get("objective") if isinstance(command, dict) else record.meta.get("fun")
     budget = record.meta.get("budget")
@@ -82,8 +94,11 @@ def summary(record: Record) -> Summary:
         objective=objective if isinstance(objective, str) else None,
         direction=record.direction,
         budget=budget if type(budget) is int else None,
-        x=None if best is None else record.point(best.at),
-        fun=None if best is None else best.at.value,
+        x=lowest_x if chosen is None else record.space.decode(chosen.code),
+        fun=lowest_fun if chosen is None else record.sign * chosen.fun,
+        fun_std=None if chosen is None or math.isnan(chosen.std) else chosen.std,
+        lowest_x=lowest_x,
+        lowest_fun=lowest_fun,
         nfev=nfev,
         failures=failures,
         failure=None if failure is None else failure.text,
@@ -94,7 +109,8 @@ def summary(record: Record) -> Summary:
         mode_fun=None if mode_fun is None else record.sign * mode_fun,
         marginals=[] if opt is None else variable_summaries(opt.space, opt.theta),
         batch=record.batch,
-        deterministic=record.deterministic,
+        deterministic=record.deterministic if opt is None else opt.deterministic,
+        deterministic_stated=record.deterministic,
         seed=record.seed,
         started=started if seconds else None,
         ended=ended if seconds else None,
@@ -102,6 +118,13 @@ def summary(record: Record) -> Summary:
         seconds_longest=max(seconds) if seconds else None,
         workers=dict(workers.most_common()),
     )
+
+
+def objective_kind(deterministic: bool | None, stated: bool | None) -> str:
+    """Describe whether an objective is deterministic, and whether that was stated or found."""
+    if deterministic is None:
+        return "not known whether deterministic"
+    return f"{'deterministic' if deterministic else 'noisy'}, {'found' if stated is None else 'stated'}"
 
 
 def sayable(value: Any) -> Any:

@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 from knobless.core.adaptation import SNR
 from knobless.core.algorithm import Algorithm
 from knobless.core.types import Array, Points
-from knobless.journal.events import CANCELLED, TOLD, unpacked
+from knobless.journal.events import ADDED, CHECKED, TOLD, unpacked
 from knobless.journal.records import Event, Record, read
 from knobless.run.candidates import RETURNED_NAN
 from knobless.run.iteration import Best, Info, is_better
+from knobless.run.recommendation import Recommended
 from knobless.run.recording import replay
 from knobless.run.result import Thinned
 from knobless.run.run_state import RunState
 
+from .checks import Checks
 from .marginals import heat_rows, marginals_of
 
 __all__ = ["Trace"]
@@ -98,6 +100,7 @@ class Trace:
         self._failure_messages: dict[str, list[int]] = {}
         self._last: tuple[int, Event] | None = None  # the row taken in last, and its number
         self._best: Best | None = None  # at a row
+        self._checks = Checks(record.sign)
         self.marginals = marginals_of(record.space)
         self._heat = heat_rows(self.marginals)
         self._steps, self._theta_history = Thinned[Info](MAX_ITERATIONS), Thinned[Array](THETA_HISTORY)
@@ -186,7 +189,8 @@ class Trace:
         for row, event in enumerate(chunk, len(self)):
             value = math.nan if event.value is None else event.value
             f = self.sign * value
-            if event.fate != CANCELLED and is_better(f, event.id, self._best):
+            self._checks.take(event)
+            if event.fate in (TOLD, ADDED) and is_better(f, event.id, self._best):
                 self._best = Best(f, event.id, row)
             self.failure_index.append(self._failure_message(event, row) if event.failed else -1)
             self.workers.append(self.worker_names.setdefault(event.worker or "", len(self.worker_names)))
@@ -218,7 +222,12 @@ class Trace:
     @property
     def calls(self) -> NDArray[np.int64]:
         """Evaluations up to and including each row, without cancelled candidates and points evaluated elsewhere."""
-        return np.cumsum(np.array(self.fates, dtype=np.int64) == TOLD)
+        return np.cumsum(self.evaluated)
+
+    @property
+    def evaluated(self) -> NDArray[np.bool_]:
+        """Whether each row is an evaluation."""
+        return np.isin(np.array(self.fates, dtype=np.int64), (TOLD, CHECKED))
 
     def codes(self, since: int = 0) -> Points:
         """Return the points as codes.
@@ -237,11 +246,24 @@ class Trace:
 
     @property
     def best(self) -> tuple[float, int, Points] | None:
-        """The best value, its row and its code."""
+        """The best value that the search has learned from, its row and its code."""
         if self._best is None:
             return None
         width, (fun, _, row) = self._family.width, self._best
         return self.sign * fun, row, self._family.unpack(bytes(self._codes[row * width : (row + 1) * width]))[0]
+
+    @property
+    def deterministic(self) -> bool | None:
+        """Whether the objective is deterministic, as stated or found so far; None if that is not known."""
+        return self.identity.deterministic if self._run is None else self._run.deterministic
+
+    @property
+    def recommended(self) -> Recommended | None:
+        """The code of the point to use, an estimate of its mean and its standard error; None unless it is noisy."""
+        if self._run is None or self.deterministic is not False:
+            return None
+        found = self._checks.recommended(self._run)
+        return None if found is None else found._replace(fun=self.sign * found.fun)
 
     @property
     def theta(self) -> Array | None:
@@ -282,25 +304,27 @@ class Trace:
     @property
     def alpha(self) -> float | None:
         """The target α of the signal-to-noise ratio; None without adaptation."""
-        adaptation = getattr(self.algorithm, "adaptation", None)
+        algorithm = self.algorithm if self._run is None else self._run.algorithm
+        adaptation = getattr(algorithm, "adaptation", None)
         return adaptation.alpha if isinstance(adaptation, SNR) else None
 
     @property
     def improvements(self) -> Steps:
         """The evaluations at which the best value changes."""
-        return improvements(self.calls, np.array(self.values), self.sign)
+        values = np.where(np.array(self.fates, dtype=np.int64) == CHECKED, math.nan, np.array(self.values, dtype=float))
+        return improvements(self.calls, values, self.sign)
 
     @property
     def dots(self) -> tuple[NDArray[np.int64], Array]:
         """Evaluations and their values, thinned out evenly."""
-        told = np.flatnonzero(np.array(self.fates) == TOLD)
-        shown = told[np.unique(np.linspace(0, len(told) - 1, min(len(told), DOTS)).astype(np.intp))]
+        rows = np.flatnonzero(self.evaluated)
+        shown = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), DOTS)).astype(np.intp))]
         return self.calls[shown], drawable(np.array(self.values)[shown])
 
     @property
     def bands(self) -> Bands:
         """Quartiles of the values, without failures; NaN in a window in which all evaluations failed."""
-        values = np.array(self.values)[np.array(self.fates, dtype=np.int64) == TOLD]
+        values = np.array(self.values)[self.evaluated]
         edges = np.linspace(0, len(values), min(BANDS, len(values) // WINDOW) + 1).astype(np.intp)
         windows = [values[a:b] for a, b in pairwise(edges)]
         quartiles = np.array([_quartiles(window) for window in windows]).reshape(-1, 3)

@@ -27,7 +27,7 @@ from .candidates import Batch
 from .iteration import Info
 from .optimizer import Optimizer
 from .progress import Bar
-from .recommendation import SHARE, Recommended, finalists, recommended, reserved, winner
+from .recommendation import FINALISTS_SHARE, Recommended, finalists, recommended_point, reserved, winner
 from .recording import Recording, Value
 from .result import MESSAGES, History, Result, Status
 from .sources import Source, ValueStream
@@ -134,7 +134,7 @@ class Loop:
         if left <= 0:
             return Status.BUDGET
         if self.rules.budget == math.inf and opt.run.deterministic is False:
-            self.deadline = self.end - self.rules.timeout / SHARE
+            self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
         candidates = opt.ask()
         if len(candidates.ids) > left:
             candidates = candidates[: int(left)]
@@ -298,7 +298,7 @@ class Loop:
                 chosen = self._compare(status)
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
-        chosen = chosen or recommended(opt.run)
+        chosen = chosen or recommended_point(opt.run)
         mode_fun = opt.mode_fun
         message = MESSAGES[status]
         if opt.run.noisy_algorithm is not None and opt.run.noise_test is None:

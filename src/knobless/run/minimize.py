@@ -46,13 +46,15 @@ def minimize(
         evaluation: it ranks worst and the run continues.
     space : Binary, Choice, Integer, Float, Space, or a list or dict of these
         The search space.
-    budget : int
-        The maximal number of evaluations.
+    budget : int, optional
+        The maximal number of evaluations. It may be left out if there is a `timeout`.
     algorithm : Algorithm, optional
-        A value such as ``cga(space)``. The default is the recommended algorithm: ``pbil_lambda(space)``; with
-        `deterministic`, ``portfolio(space)``, or ``pbil_elitist(space)`` if the space has numbers.
+        A value such as ``pbil_lambda(space)``, which is then used whatever the objective is like. The default is the
+        recommended algorithm for the space and for what is stated or found about the objective
+        (`knobless.recipes.recommended`).
     target : float, optional
-        Stop at the first value that is at least as good.
+        Stop at the first value that is at least as good. As long as it is not known whether the objective is
+        deterministic, that point is evaluated once more, and the run goes on if the second value is worse.
     timeout : float, optional
         Stop after this many seconds, when the evaluations that are running have ended.
     stall : int, optional
@@ -65,15 +67,16 @@ def minimize(
         The seed of the run, or a generator. The same seed gives the same run.
     batch : int, optional
         The number of evaluations that can run at once. An iteration has at least as many samples, so that all workers
-        are busy.
+        are busy. The default is the number of workers; for a journal that exists, the number recorded in it.
     workers : int, Executor, Dask client or map-like callable, optional
         Where `fun` is evaluated: in this many processes, on an executor of `concurrent.futures`, on a Dask cluster, or
         by a callable such as ``pool.imap``. With 1, in this process.
     vectorized : bool, optional
         Whether `fun` gets all points of an iteration at once, as arrays with one row per point, and returns an array
         with one value per point.
-    deterministic : bool, optional
-        Whether equal points always have equal values. Each point is then evaluated at most once.
+    deterministic : bool or None, optional
+        Whether equal points always have equal values. With True, each point is evaluated at most once. With False,
+        points may be evaluated several times. With None, the default, the run finds out: see Notes.
     evaluation_timeout : float, optional
         Seconds after which a single evaluation fails.
     journal : path or Journal, optional
@@ -88,7 +91,8 @@ def minimize(
     Returns
     -------
     Result
-        The best point `x` and its value `fun`, the reason why the run ended, and its history.
+        The point to use, `x`, and its value `fun`, the reason why the run ended, and its history. `x` is the best point
+        of a deterministic objective and the recommended point of a noisy one, with an estimate of its mean value.
 
     Raises
     ------
@@ -107,9 +111,16 @@ def minimize(
 
     Notes
     -----
-    The result for a seed does not depend on `workers`, nor on the order in which evaluations end: values are used in
-    the order of the candidates. So the workers beyond the size of an iteration are idle unless `batch` makes the
-    iteration larger, which changes the run.
+    With neither `algorithm` nor `deterministic`, a run begins with the algorithm for deterministic objectives and tests
+    whether it is one: it evaluates its best point once more after 8 evaluations and then whenever their number has
+    grown by a factor of 1.5, or of 4 once it is unlikely that noise has been overlooked. These evaluations count. The
+    first difference beyond the rounding of floating-point sums makes the run noisy for good: it changes to the
+    algorithm for noisy objectives, which learns from all evaluations so far. A noisy run of at least 200 evaluations
+    spends the last 5 % of them on comparing the points to recommend. With an `algorithm`, nothing is tested: if
+    `deterministic` is not given, `x` is the best single observation.
+
+    The result for a seed and a `batch` does not depend on `workers`, nor on the order in which evaluations end: values
+    are used in the order of the candidates. The workers beyond the size of an iteration are idle.
 
     Ctrl-C ends a run with the result so far. A run in which each of the first 100 evaluations fails ends early.
 

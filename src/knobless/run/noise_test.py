@@ -15,7 +15,7 @@ import numpy as np
 
 from knobless.core.types import Array, Points
 
-FIRST = 8  # evaluations before the first test
+FIRST_TEST = 8  # evaluations before the first test
 SOONER, LATER = 1.5, 4.0  # growth of the number of evaluations from one test to the next, with doubt and without
 SMALL = 1e-3  # doubt below which an objective is taken to be deterministic
 JITTER = 1e-6  # of the largest absolute value: differences by which sums of floating-point numbers vary
@@ -32,7 +32,7 @@ class NoiseTest:
     """
 
     doubt: float = 1.0
-    due: float = FIRST  # evaluations at which the next test is due
+    due: float = FIRST_TEST  # evaluations at which the next test is due
     tests: int = 0  # made or under way
     turn: int = 0  # tests of the current best value
     fun: float = math.inf  # the best value, and the first points that have it

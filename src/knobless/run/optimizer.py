@@ -25,7 +25,7 @@ from knobless.space.space import Space
 from . import snapshot
 from .candidates import Batch, Candidate, ids_of, values_of
 from .iteration import Info
-from .recommendation import recommended as recommended_point
+from .recommendation import recommended_point
 from .recording import Recording, recorded_batch, replay
 from .run_state import RunState
 from .streams import Streams
@@ -54,22 +54,25 @@ class Optimizer:
     space : Space or variable
         The search space: `Binary`, `Choice`, `Integer`, `Float`, `Space`, or a list or dict of these.
     algorithm : Algorithm, optional
-        For example `pbil_lambda(space)`. By default the recommended algorithm for the space and for `deterministic`.
+        For example `pbil_lambda(space)`, which is then used whatever the objective is like. By default the
+        recommended algorithm for the space and for what is stated or found about the objective.
     x0 : object, optional
         A point of the space, which is handed out first. The distribution starts halfway to it.
     rng : int, Generator or None, optional
         A seed or a NumPy generator. With None and a journal that exists, the seed of the journal.
     batch : int, optional
-        Evaluations that run at once; λ is never smaller.
-    deterministic : bool, optional
-        Whether the objective is deterministic; then no point is handed out twice.
+        Evaluations that run at once; λ is never smaller. By default 1; for a journal that exists, as recorded in it.
+    deterministic : bool or None, optional
+        Whether equal points always have equal values. With True, no point is handed out twice. With None and no
+        `algorithm`, the run finds out: now and then it hands out its best point once more, and the first difference
+        makes it noisy for good.
     journal : path-like or Journal, optional
         A file in which everything told is recorded. If it exists, the run is resumed: what was told is not handed out
         again, and what was pending is. One process at a time can write to it; `close` releases it.
 
     Attributes
     ----------
-    space, algorithm, batch, deterministic
+    space, batch
         As given, with the defaults filled in.
     run : RunState
         Everything that changes, as one value. It is internal: use the properties below.
@@ -86,6 +89,11 @@ class Optimizer:
     they count for `best` and `nfev`, as late results of earlier iterations do. Of equal values, `best` is the one with
     the lowest candidate id, whatever the order of the tells.
 
+    The tests for noise are those of `minimize`; they are decided when an iteration ends, in the order of the
+    candidates. If the objective is found to be noisy, `algorithm` changes to that for noisy objectives, and
+    `deterministic` becomes False. The point to use is `recommended`. An optimizer has no budget, so it makes no
+    evaluations that compare points in the end.
+
     Examples
     --------
     >>> import knobless as kl
@@ -93,8 +101,8 @@ class Optimizer:
     >>> while opt.nfev < 500:
     ...     batch = opt.ask()
     ...     opt.tell(batch, [candidate.x.sum() for candidate in batch])
-    >>> opt.best.fun
-    0.0
+    >>> opt.recommended.fun, opt.deterministic
+    (0.0, True)
     """
 
     def __init__(
@@ -222,7 +230,7 @@ class Optimizer:
 
     @property
     def mode(self) -> Any:
-        """The most probable point, to be used if the objective is noisy."""
+        """The most probable point of the search distribution."""
         return self.space.decode(self.run.mode)
 
     @property
@@ -303,7 +311,8 @@ class Optimizer:
         Returns
         -------
         Batch
-            The candidates. With `deterministic` only new points: fewer than k, or none, if `exhausted`.
+            The candidates. Unless the objective is noisy or an algorithm was given, only new points, apart from the
+            tests for noise: fewer than k, or none, if `exhausted`.
 
         Raises
         ------
@@ -370,8 +379,9 @@ class Optimizer:
     def add(self, x: Any, value: float) -> None:
         """Store a point that was evaluated elsewhere.
 
-        It counts for `best` and, if `deterministic`, is not handed out. The distribution does not change, because it
-        can only learn from points drawn from it: pass a good point as `x0` for that.
+        It counts for `best` and is not handed out as a new point. It is never compared with an evaluation to find out
+        whether the objective is noisy. The distribution does not change, because it can only learn from points drawn
+        from it: pass a good point as `x0` for that.
 
         Parameters
         ----------

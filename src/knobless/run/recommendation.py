@@ -19,8 +19,8 @@ from .cache import row_bytes
 from .evaluation_log import EvaluationLog
 from .run_state import RunState
 
-SHARE = 20  # one of so many evaluations is spent on finalists
-LEAST = 200  # evaluations of a run below which none is
+FINALISTS_SHARE = 20  # one of so many evaluations is spent on finalists
+LEAST_BUDGET = 200  # evaluations of a run below which none is
 LINEAR = 300  # free parameters up to which a linear model is fit, which takes a time of the order of their cube
 
 
@@ -34,11 +34,16 @@ class Recommended(NamedTuple):
 
 def reserved(nfev: float) -> int:
     """Return the number of evaluations, out of `nfev`, that are spent on finalists."""
-    return math.ceil(nfev / SHARE) if LEAST <= nfev < math.inf else 0
+    return math.ceil(nfev / FINALISTS_SHARE) if LEAST_BUDGET <= nfev < math.inf else 0
 
 
 def finalists(run: RunState, log: EvaluationLog) -> Points:
-    """Return the points among which the one to use is chosen, the first one first; without duplicates."""
+    """Return the points among which the one to use is chosen, the first one first; without duplicates.
+
+    There are none before an iteration with a finite value is complete.
+    """
+    if not np.isfinite(log.f).any():
+        return log.x[:0]
     each = [run.mode, _best_average(run, log)]
     if run.space.family.dim <= LINEAR and np.isfinite(log.f).sum() > 1:
         each.insert(0, linear.recommend(run.space.family, log.x[-linear.KEPT :], log.f[-linear.KEPT :]))
@@ -47,15 +52,16 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
     return codes[np.sort(first)]
 
 
-def recommended(run: RunState) -> Recommended | None:
+def recommended_point(run: RunState) -> Recommended | None:
     """Return the point to use without further evaluations; None before there is a finite value."""
     if run.best is None:
         return None
-    if run.log is None or run.deterministic is not False:
-        return Recommended(run.best.at, run.best.fun, 0.0 if run.deterministic else math.nan)
     log, family = run.log, run.space.family
-    code = finalists(run, log)[0]
-    mean, std = estimate(_values_of(run, log, code))
+    codes = None if log is None or run.deterministic is not False else finalists(run, log)
+    if log is None or codes is None or not len(codes):
+        return Recommended(run.best.at, run.best.fun, 0.0 if run.deterministic else math.nan)
+    code = codes[0]
+    mean, std = mean_and_error(_values_of(run, log, code))
     if math.isnan(std) and family.dim <= LINEAR and np.isfinite(log.f).sum() > 1:
         means, stds = linear.estimate(family, log.x[-linear.KEPT :], log.f[-linear.KEPT :], code[None])
         mean, std = float(means[0]), float(stds[0])
@@ -64,18 +70,19 @@ def recommended(run: RunState) -> Recommended | None:
 
 def winner(codes: Points, values: list[Array]) -> Recommended | None:
     """Return the finalist with the best mean of fresh values; None if none has a finite one."""
-    estimates = [estimate(each) for each in values]
+    estimates = [mean_and_error(each) for each in values]
     means = [math.inf if math.isnan(mean) else mean for mean, _ in estimates]
     i = int(np.argmin(means))
     return None if means[i] == math.inf else Recommended(codes[i], *estimates[i])
 
 
-def estimate(values: Array) -> tuple[float, float]:
+def mean_and_error(values: Array) -> tuple[float, float]:
     """Return the mean of the finite values and its standard error; NaN where there are too few."""
     finite = values[np.isfinite(values)]
     n = len(finite)
-    mean = float(finite.mean()) if n else math.nan
-    return mean, float(finite.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    with np.errstate(over="ignore", invalid="ignore"):  # of the largest numbers, the mean is infinite
+        mean = float(finite.mean()) if n else math.nan
+        return mean, float(finite.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
 
 
 def _best_average(run: RunState, log: EvaluationLog) -> Points:
@@ -85,7 +92,8 @@ def _best_average(run: RunState, log: EvaluationLog) -> Points:
     first: dict[bytes, int] = {}  # for each point the number of its first evaluation
     same = [first.setdefault(key, i) for i, key in enumerate(row_bytes(run.space.visible(log.x[rows])))]
     counts = np.bincount(same)
-    average = (np.bincount(same, f) + f.mean()) / (counts + 1.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        average = (np.bincount(same, f) + f.mean()) / (counts + 1.0)
     average[counts == 0] = math.inf
     code: Points = log.x[rows[average.argmin()]]
     return code

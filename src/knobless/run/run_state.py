@@ -433,7 +433,7 @@ class RunState:
         noisy = False
         if test.expected is not None:
             told = iteration.fates[0] == TOLD
-            noisy = test.judge(iteration.f[0] if told else math.nan, log.f)
+            noisy = test.judge(float(iteration.f[0]) if told else math.nan, log.f)
         log.append(x, f)
         if noisy:
             self._become_noisy(log)

@@ -1,0 +1,42 @@
+"""The point to use of a recorded run, as its result has it.
+
+The evaluations at the end of a noisy run that compare the points to recommend are rows of its journal. They count as
+long as no candidate was drawn after them: a run that is resumed with a larger budget compares its points anew.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from knobless.journal.events import CHECKED, Event
+from knobless.run.recommendation import Recommended, recommended_point, winner
+from knobless.run.run_state import RunState
+
+
+class Checks:
+    """The last evaluations of a journal that the search does not learn from."""
+
+    def __init__(self, sign: float) -> None:
+        self._sign = sign
+        self._drawn = -1  # candidates drawn before them
+        self._values: dict[bytes, list[float]] = {}  # by packed point
+
+    def take(self, event: Event) -> None:
+        """Read the next row of the journal."""
+        if event.fate != CHECKED:
+            return
+        if event.drawn != self._drawn:
+            self._drawn, self._values = event.drawn, {}
+        value = math.nan if event.value is None else self._sign * event.value
+        self._values.setdefault(event.code, []).append(value)
+
+    def recommended(self, run: RunState) -> Recommended | None:
+        """Return the point to use, with its value to be minimized; `run` is the run at the end of the journal."""
+        if run.deterministic is False and run.drawn == self._drawn:
+            codes = run.space.family.unpack(b"".join(self._values))
+            found = winner(codes, [np.array(each) for each in self._values.values()])
+            if found is not None:
+                return found
+        return recommended_point(run)
