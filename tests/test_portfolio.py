@@ -57,6 +57,9 @@ class Member:
     def inject(self, state, x, f):
         return state._replace(heard=(*state.heard, (len(state.told), tuple(x.tolist()), f)))
 
+    def observe(self, state, x, f):
+        return state
+
     def can_yield(self, state):
         return len(state.told) % self.stamina == 0
 
@@ -70,7 +73,7 @@ class Member:
 class Alone(Member):
     """An algorithm without what only members of a portfolio need."""
 
-    inject = can_yield = property()
+    inject = observe = can_yield = property()
 
 
 def plain(members, turns):

@@ -5,7 +5,7 @@
 
 `minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
 as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
-known forms. `P3` and `Portfolio` are further algorithms with the same protocol.
+known forms. `P3`, `LinearThompson` and `Portfolio` are further algorithms with the same protocol.
 """
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
@@ -14,11 +14,12 @@ from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
 from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
 from knobless.core.igo import IGO, State
+from knobless.core.linear import LinearThompson
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Preference, Quartiles, Truncation, Values
 from knobless.journal.records import Journal, JournalError
-from knobless.recipes import cga, p3, pbil, pbil_elitist, pbil_epsilon, pbil_lambda, portfolio, umda
+from knobless.recipes import cga, linear_thompson, p3, pbil, pbil_elitist, pbil_epsilon, pbil_lambda, portfolio, umda
 from knobless.run.candidates import Batch, Candidate
 from knobless.run.iteration import Info
 from knobless.run.minimize import maximize, minimize
@@ -58,6 +59,7 @@ __all__ = [
     "Journal",
     "JournalError",
     "LastBest",
+    "LinearThompson",
     "Member",
     "NoElitism",
     "Optimizer",
@@ -73,6 +75,7 @@ __all__ = [
     "Truncation",
     "Values",
     "cga",
+    "linear_thompson",
     "maximize",
     "minimize",
     "p3",

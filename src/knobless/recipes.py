@@ -10,6 +10,7 @@ from knobless.core.adaptation import SNR, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm
 from knobless.core.elitism import LastBest
 from knobless.core.families import Family
+from knobless.core.linear import LinearThompson
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Quartiles, Truncation
@@ -172,6 +173,31 @@ def p3(space: Any) -> P3:
         If the space contains numbers.
     """
     return P3(family_of(space))
+
+
+def linear_thompson(space: Any) -> LinearThompson:
+    """Thompson sampling with a linear model of all evaluations, for few evaluations of a noisy objective.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search.
+
+    Returns
+    -------
+    LinearThompson
+
+    Notes
+    -----
+    The cost of an evaluation grows with the square of the number of free parameters; use it up to some hundreds.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> kl.linear_thompson(kl.Binary(30))
+    LinearThompson(family=Bernoulli(n=30, p=0.5, total=None), batch=1)
+    """
+    return LinearThompson(family_of(space))
 
 
 def portfolio(space: Any) -> Portfolio:

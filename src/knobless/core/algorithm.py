@@ -1,8 +1,8 @@
 """Protocols of algorithms, as `knobless.run` and `Portfolio` use them.
 
 An algorithm is a frozen value for one family. Its state is another value: `ask` returns the points of an iteration and
-`tell` the state after their evaluation. `IGO` is the loop of the paper, `P3` a model-based genetic algorithm, and
-`Portfolio` shares the budget among several algorithms.
+`tell` the state after their evaluation. `IGO` is the loop of the paper, `P3` a model-based genetic algorithm,
+`LinearThompson` a search with a linear model, and `Portfolio` shares the budget among several algorithms.
 """
 
 from __future__ import annotations
@@ -159,6 +159,25 @@ class Algorithm(Protocol):
         """
 
 
+def is_exact(algorithm: Algorithm) -> bool:
+    """Return whether an algorithm draws the same points on every machine, up to the rounding of numbers.
+
+    This is so unless the algorithm has an attribute `exact` that is False. The points of such an algorithm depend on
+    the library of linear algebra; a run of it is replayed from recorded points, which are not compared with new ones.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The algorithm.
+
+    Returns
+    -------
+    bool
+        False if recorded points may differ from those drawn again.
+    """
+    return bool(getattr(algorithm, "exact", True))
+
+
 @runtime_checkable
 class Member(Algorithm, Protocol):
     """Protocol of algorithms that can be members of a `Portfolio`."""
@@ -179,6 +198,24 @@ class Member(Algorithm, Protocol):
         -------
         state
             The next state.
+        """
+
+    def observe(self, state: Any, x: Points, f: Array) -> Any:
+        """Return the state after evaluations that other algorithms have asked for, between two iterations.
+
+        Parameters
+        ----------
+        state
+            State of the algorithm.
+        x : array of shape (m, variables)
+            The points, one per row; must not be modified.
+        f : array of shape (m,)
+            Their objective values; NaN for a failed evaluation.
+
+        Returns
+        -------
+        state
+            The next state; the same one if the algorithm learns from its own points only.
         """
 
     def can_yield(self, state: Any) -> bool:

@@ -16,12 +16,14 @@ from .data import from_plain, readable_name, shown, to_plain
 from .elitism import BestSoFar, LastBest, NoElitism
 from .families import Family
 from .igo import IGO
+from .linear import LinearThompson
 from .p3 import P3
 from .portfolio import Portfolio
 from .preferences import Quartiles, Truncation, Values
 from .rng import Stream
 
 CLIMBERS = 2**20  # of P3, at most, in a file
+BATCH = 2**20  # of LinearThompson, at most, in a file
 _DEPTH = 50  # of portfolios in portfolios
 
 COMPONENTS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
@@ -41,6 +43,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             return {name: _component_data(component) for name, component in components.items()}
         case P3(climbers=climbers):
             return {"p3": {"climbers": climbers}}
+        case LinearThompson(batch=batch):
+            return {"linear": {"batch": batch}}
         case Portfolio(members=members):
             return {"portfolio": [algorithm_data(member) for member in members]}
     return {"own": readable_name(type(algorithm))}
@@ -85,6 +89,8 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             return None if None in parts else IGO(family, *parts)
         case {"p3": {"climbers": int() as climbers}} if 0 < climbers <= CLIMBERS and type(climbers) is int:
             return P3(family, climbers)
+        case {"linear": {"batch": int() as batch}} if 0 < batch <= BATCH and type(batch) is int:
+            return LinearThompson(family, batch)
         case {"portfolio": [_, *_] as each} if depth:
             members = [algorithm_of(member, family, depth - 1) for member in each]
             return None if None in members else Portfolio(tuple(cast(list[Member], members)))

@@ -152,6 +152,35 @@ class Family(Protocol):
             One row per point; possibly `x` itself.
         """
 
+    def features(self, x: Points) -> Array:
+        """Return the statistics standardized under the uniform distribution, for linear models of the objective.
+
+        Parameters
+        ----------
+        x : array of shape (m, variables)
+            Points, one per row.
+
+        Returns
+        -------
+        array of shape (m, parameters)
+            One row per point. Under the uniform distribution over the points the features have mean 0, and their
+            covariance is the identity, or a projection for choices, whose features sum to zero.
+        """
+
+    def minimizer(self, w: Array) -> Points:
+        """Return the points x that minimize features(x)·w.
+
+        Parameters
+        ----------
+        w : array of shape (m, parameters)
+            Weights of the features, one row per point.
+
+        Returns
+        -------
+        array of shape (m, variables)
+            One point per row of `w`; in case of ties the last option.
+        """
+
     def whiten(self, theta: Array, v: Array) -> Array:
         """Return G(θ)^½ v for a square root of the Fisher matrix, so that ‖whiten(θ, v)‖² = vᵀ G(θ) v.
 
@@ -343,6 +372,12 @@ class Bernoulli:
     def statistics(self, x: Points) -> NDArray[Any]:
         return x
 
+    def features(self, x: Points) -> Array:
+        return 2.0 * x - 1.0
+
+    def minimizer(self, w: Array) -> Points:
+        return (w <= 0.0).view(np.int8)
+
     def whiten(self, theta: Array, v: Array) -> Array:
         variance = 1.0 - theta  # θ(1 − θ), in place: these vectors are long and the loop is hot
         variance *= theta
@@ -455,6 +490,14 @@ class Categorical:
 
     def statistics(self, x: Points) -> NDArray[Any]:
         return (x[:, :, None] == np.arange(self.k)).reshape(len(x), -1)
+
+    def features(self, x: Points) -> Array:
+        # √k (T(x) − 1/k). Scalar products are k − 1 for equal options and −1 for others: for k = 2 those of bits.
+        return np.where(self.statistics(x), self.k**0.5 - self.k**-0.5, -(self.k**-0.5))
+
+    def minimizer(self, w: Array) -> Points:
+        reverse = w.reshape(len(w), self.n, self.k)[:, :, ::-1]
+        return (self.k - 1 - reverse.argmin(axis=2)).astype(self.dtype)
 
     def whiten(self, theta: Array, v: Array) -> Array:
         # u = v/√θ is tangent at √θ. The Householder reflection that sends √θ to −(1, …, 1)/√k turns it into the
@@ -578,6 +621,14 @@ class Product:
     def statistics(self, x: Points) -> NDArray[Any]:
         each = zip(self.parts, self.part_columns, strict=True)
         return np.concatenate([part.statistics(x[:, c]) for part, c in each], axis=1)
+
+    def features(self, x: Points) -> Array:
+        each = zip(self.parts, self.part_columns, strict=True)
+        return np.concatenate([part.features(x[:, c]) for part, c in each], axis=1)
+
+    def minimizer(self, w: Array) -> Points:
+        each = zip(self.parts, self.part_parameters, strict=True)
+        return np.concatenate([part.minimizer(w[:, p]) for part, p in each], axis=1)
 
     def whiten(self, theta: Array, v: Array) -> Array:
         each = zip(self.parts, self.part_parameters, strict=True)

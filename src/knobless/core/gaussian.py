@@ -123,6 +123,18 @@ class Gaussian:
     def statistics(self, x: Points) -> NDArray[Any]:
         return np.concatenate([x, x * x], axis=1)
 
+    def features(self, x: Points) -> Array:
+        # The Legendre polynomials of degree 1 and 2, orthonormal on [0, 1]; values outside decode to the bounds.
+        u = bounded(x, 0.0, 1.0) - 0.5
+        return np.concatenate([math.sqrt(12.0) * u, math.sqrt(180.0) * (u * u - START)], axis=1)
+
+    def minimizer(self, w: Array) -> Points:
+        slope, curvature = np.split(w * np.repeat((math.sqrt(12.0), math.sqrt(180.0)), self.variables), 2, axis=1)
+        # A bound, or inside of the range where the parabola opens upwards.
+        u = np.where(slope <= 0.0, 0.5, -0.5)
+        np.divide(-0.5 * slope, curvature, out=u, where=np.abs(slope) < curvature)
+        return 0.5 + u
+
     def whiten(self, theta: Array, v: Array) -> Array:
         m, variance = self._moments(theta)
         mean, second = v.reshape(2, -1)

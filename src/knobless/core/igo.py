@@ -150,6 +150,10 @@ class IGO:
         """Return the state with this point as the elite, or the same state without elitism."""
         return state if self.elitism == NO_ELITISM else state._replace(elite=Elite(x[None], np.array([f])))
 
+    def observe(self, state: State, x: Points, f: Array) -> State:
+        """Return the same state: the update needs points drawn from θ, and a portfolio injects the best point."""
+        return state
+
     def can_yield(self, state: State) -> bool:
         """Return True: an iteration depends on the state alone."""
         return True

@@ -103,6 +103,10 @@ class P3:
         """Return the same state: points of other algorithms are not used."""
         return state
 
+    def observe(self, state: Pyramid, x: Points, f: Array) -> Pyramid:
+        """Return the same state: points of other algorithms are not used."""
+        return state
+
     def can_yield(self, state: Pyramid) -> bool:
         """Return whether an individual has just finished."""
         return state.can_yield

@@ -3,7 +3,8 @@
 After an iteration in which the current member can yield (`can_yield`), the next turn goes to the member with the fewest
 evaluations since it last improved the best value of the portfolio. A member that keeps improving is therefore not
 interrupted, and otherwise all members spend the same: in total at most the number of members times the evaluations of
-the best one. The best point is injected into a member whose iteration did not improve on it.
+the best one. The best point is injected into a member whose iteration did not improve on it, and every evaluation is
+observed by all other members.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from .algorithm import AlgorithmInfo, AnyState, Member
+from .algorithm import AlgorithmInfo, AnyState, Member, is_exact
 from .elitism import Elite
 from .families import Family
 from .rng import RNG
@@ -68,7 +69,7 @@ class Portfolio:
     Raises
     ------
     TypeError
-        If a member is not an algorithm with the methods `inject` and `can_yield`.
+        If a member is not an algorithm with the methods `inject`, `observe` and `can_yield`.
     ValueError
         If there are no members, or members for different families.
 
@@ -81,7 +82,7 @@ class Portfolio:
 
     def __post_init__(self) -> None:
         if not isinstance(self.members, tuple) or not all(isinstance(member, Member) for member in self.members):
-            expected = "a tuple of algorithms that have the methods inject and can_yield"
+            expected = "a tuple of algorithms that have the methods inject, observe and can_yield"
             raise TypeError(f"members: expected {expected}, got {self.members!r:.200}")
         if not self.members:
             raise ValueError("members: expected at least one algorithm, got none")
@@ -92,6 +93,11 @@ class Portfolio:
     def family(self) -> Family:
         """Family of the points."""
         return self.members[0].family
+
+    @property
+    def exact(self) -> bool:
+        """Whether all members draw the same points on every machine."""
+        return all(map(is_exact, self.members))
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> PortfolioState:
         """Return the initial states of all members, with the first turn for the first one."""
@@ -118,13 +124,19 @@ class Portfolio:
             best, owner, spent = Elite(x[i : i + 1].copy(), f[i : i + 1].copy()), turn, len(f) - 1 - i
         elif owner != turn and len(best.f):
             after = member.inject(after, best.x[0], float(best.f[0]))
-        states = (*states[:turn], after, *states[turn + 1 :])
+        each = enumerate(zip(self.members, states, strict=True))
+        states = tuple(after if i == turn else other.observe(old, x, f) for i, (other, old) in each)
         idle = (*idle[:turn], spent, *idle[turn + 1 :])
         return PortfolioState(states, idle.index(min(idle)) if member.can_yield(after) else turn, idle, best, owner)
 
     def inject(self, state: PortfolioState, x: Points, f: float) -> PortfolioState:
         """Return the state with the point injected into all members."""
         members = tuple(member.inject(each, x, f) for member, each in zip(self.members, state.members, strict=True))
+        return state._replace(members=members)
+
+    def observe(self, state: PortfolioState, x: Points, f: Array) -> PortfolioState:
+        """Return the state with the evaluations observed by all members."""
+        members = tuple(member.observe(each, x, f) for member, each in zip(self.members, state.members, strict=True))
         return state._replace(members=members)
 
     def can_yield(self, state: PortfolioState) -> bool:

@@ -1,7 +1,8 @@
 """States of algorithms as plain data, for snapshots.
 
 The state of the loop is stored as its numbers, that of P3 as the key of its random numbers and the values it was told,
-from which it is rebuilt, and that of a portfolio as the states of its members.
+from which it is rebuilt, that of the linear search as its evaluations, and that of a portfolio as the states of its
+members.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from .data import finite_at, floats, listed, octets, text, whole, whole_at
 from .elitism import Elite
 from .families import Family
 from .igo import IGO, State
+from .linear import KEPT, LinearState, LinearThompson
 from .p3 import P3, Pyramid
 from .portfolio import Portfolio, PortfolioState
 from .types import Points
+
+SAVED = "IGO, P3, LinearThompson or Portfolio"
 
 
 def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
@@ -38,6 +42,8 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
             return data | {"elite": _elite_data(elite, algorithm.family)}
         case P3():
             return {"key": None if state.stream is None else state.stream.key, "told": text(np.array(state.told))}
+        case LinearThompson():
+            return {"x": b64encode(algorithm.family.pack(state.x)).decode(), "f": text(state.f)}
         case Portfolio(members=members):
             each = zip(members, state.members, strict=True)
             return {
@@ -47,7 +53,7 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
                 "best": _elite_data(state.best, algorithm.family),
                 "owner": state.owner,
             }
-    raise TypeError(f"algorithm: expected IGO, P3 or Portfolio, whose state can be saved, got {algorithm!r:.100}")
+    raise TypeError(f"algorithm: expected {SAVED}, whose state can be saved, got {algorithm!r:.100}")
 
 
 def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
@@ -76,6 +82,8 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             return _loop_state(algorithm, data)
         case P3():
             return _pyramid(algorithm.init(x0=x0), data)
+        case LinearThompson():
+            return _history(algorithm.init(), data)
         case Portfolio(members=members):
             n = len(members)
             theirs, idle = listed(data, "members"), tuple(whole(each) for each in listed(data, "idle"))
@@ -87,7 +95,7 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             if len(best.f) > 1:
                 raise ValueError(f"best: expected at most one point, got {len(best.f)}")
             return PortfolioState(states, turn, idle, best, owner)
-    raise TypeError(f"algorithm: expected IGO, P3 or Portfolio, whose state can be read, got {algorithm!r:.100}")
+    raise TypeError(f"algorithm: expected {SAVED}, whose state can be read, got {algorithm!r:.100}")
 
 
 def _loop_state(algorithm: IGO, data: dict[str, Any]) -> State:
@@ -110,6 +118,14 @@ def _pyramid(fresh: Pyramid, data: dict[str, Any]) -> Pyramid:
     if (key is None and len(told)) or len(told) % fresh.climbers or np.isnan(told).any():
         raise ValueError("told: expected the values of all climbers")
     return fresh.again(None if key is None else whole(key, most=2**64 - 1), told.tolist())
+
+
+def _history(fresh: LinearState, data: dict[str, Any]) -> LinearState:
+    x, f = fresh.family.unpack(octets(data, "x")), floats(data, "f")
+    if len(x) != len(f) or len(f) > KEPT:
+        raise ValueError(f"f: expected one value per point and at most {KEPT}, got {len(f)} for {len(x)} points")
+    fresh.add(x, f)
+    return fresh
 
 
 def _elite_data(elite: Elite, family: Family) -> dict[str, Any]:

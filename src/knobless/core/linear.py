@@ -1,0 +1,272 @@
+"""Thompson sampling with a linear model of the objective, for noisy objectives.
+
+The model is linear in the features of the family, which are its sufficient statistics in standard units, and is fit to
+the normal scores of the ranks of all evaluations (`linear_model.py`). Each point minimizes one draw of the model from
+its posterior distribution: an option is sampled as often as it is likely to be the best. There is no sample size and no
+step length. An iteration has a fifth as many points as there are evaluations, all from one fit.
+
+Under pure noise every point is uniformly distributed over bits and choices: renaming the options of a variable in all
+points renames those of the next one, and leaves values that do not depend on the points as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+
+from knobless._checks import positive_int
+
+from .algorithm import AlgorithmInfo
+from .families import Discrete, Family
+from .linear_model import LinearModel, normal_scores, words
+from .rng import RNG, uniforms
+from .types import Array, Points
+
+SHARE = 5  # evaluations per point of an iteration
+KEPT = 2**14  # evaluations at most; beyond that the older half is dropped
+ROWS = 256  # rows of the features that are added to ΦᵀΦ at once
+TIE = 1e-12  # weight of the mean features, which breaks ties in favor of the more frequent option
+
+
+@dataclass(frozen=True)
+class LinearThompson:
+    """Thompson sampling with a Bayesian linear model of the ranks of all evaluations.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+    batch : int
+        Least number of points per iteration.
+
+    Notes
+    -----
+    The first two points are drawn from the initial distribution. A fit takes O(dim³ + n dim²) operations for n
+    evaluations, and comes whenever their number has grown by a fifth; the newest 8,192 to 16,384 evaluations are kept.
+
+    Eigenvectors differ between implementations of LAPACK in the last bits, and with them, rarely, the points. `exact`
+    is False for this reason: a journal must repeat recorded points, not draw them again.
+    """
+
+    family: Family
+    batch: int = 1
+
+    exact: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        positive_int("batch", self.batch)
+
+    def init(self, theta: Array | None = None, x0: Points | None = None) -> LinearState:
+        """Return the state before the first iteration; x0 has no effect until it is observed."""
+        return LinearState(self.family, self.family.initial() if theta is None else np.array(theta, dtype=float))
+
+    def lam(self, state: LinearState) -> int:
+        """Return a fifth of the number of evaluations; two points at first, and at least `batch`."""
+        return max(2 - state.n, 1, state.n // SHARE, self.batch)
+
+    def ask(self, state: LinearState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+        """Return the minimizers of independent draws of the model."""
+        size = self.lam(state) if size is None else size
+        model = state.model
+        if model is None:
+            return self.family.sample(state.first, size, rng)
+        return self.family.minimizer(model.draw(uniforms(rng, size, words(len(state.first)))))
+
+    def tell(self, state: LinearState, x: Points, f: Array) -> LinearState:
+        """Return the state with these evaluations; the given state is modified."""
+        state.add(x, f)
+        return state
+
+    observe = tell
+
+    def inject(self, state: LinearState, x: Points, f: float) -> LinearState:
+        """Return the same state: a point of another algorithm is already observed."""
+        return state
+
+    def can_yield(self, state: LinearState) -> bool:
+        """Return True: an iteration depends on the state alone."""
+        return True
+
+    def best_point(self, state: LinearState) -> Points:
+        """Return the point that minimizes the posterior mean of the model.
+
+        Parameters
+        ----------
+        state : LinearState
+            State of the algorithm.
+
+        Returns
+        -------
+        array of shape (variables,)
+            The point; the most probable initial one before there are two evaluations.
+        """
+        return self.family.mode(state.first) if state.model is None else _minimizer(self.family, state.model)
+
+    def info(self, state: LinearState) -> AlgorithmInfo:
+        """Return θ and λ; ε and the signal-to-noise ratio are NaN."""
+        return AlgorithmInfo(state.theta, self.lam(state), math.nan, math.nan, math.nan)
+
+    def at_least(self, lam: int) -> Self:
+        """Return the same algorithm with at least `lam` points per iteration."""
+        return replace(self, batch=max(self.batch, lam))
+
+
+class LinearState:
+    """State of `LinearThompson`: the evaluations, and the model that is fit to them when it is needed.
+
+    Notes
+    -----
+    The state is modified in place by `tell`. The model depends on the evaluations alone: ΦᵀΦ is the sum over blocks of
+    a fixed number of rows, so it does not depend on when they were added.
+    """
+
+    def __init__(self, family: Family, theta: Array) -> None:
+        self.family, self.first = family, theta
+        self.n = 0
+        self._x = np.empty((0, family.variables), family.dtype)
+        self._f = np.empty(0)
+        self._phi = np.empty((0, len(theta)))
+        self._prior = _prior_mean(family, theta)
+        self._blocks = 0  # of rows that are part of _gram
+        self._gram: Array | None = None
+        self._model: LinearModel | None = None
+        self._theta: Array | None = None
+
+    @property
+    def x(self) -> Points:
+        """Points of the evaluations, one per row."""
+        return self._x[: self.n]
+
+    @property
+    def f(self) -> Array:
+        """Values of the evaluations."""
+        return self._f[: self.n]
+
+    def add(self, x: Points, f: Array) -> None:
+        """Store evaluations."""
+        if not len(f):
+            return
+        end = self.n + len(f)
+        if end > len(self._f):
+            size = max(end, 2 * len(self._f), 64)
+            self._x, self._f, self._phi = (_grown(each, self.n, size) for each in (self._x, self._f, self._phi))
+        self._x[self.n : end], self._f[self.n : end] = x, f
+        self._phi[self.n : end] = self.family.features(x)
+        self.n = end
+        self._model = self._theta = None
+        if end > KEPT:
+            newest = slice(end - KEPT // 2, end)
+            self._x, self._f, self._phi = self._x[newest].copy(), self._f[newest].copy(), self._phi[newest].copy()
+            self.n, self._blocks, self._gram = KEPT // 2, 0, None
+
+    @property
+    def model(self) -> LinearModel | None:
+        """The model of all evaluations; None before there are two."""
+        if self._model is None and self.n > 1:
+            phi, gram = self._phi[: self.n], self._products() if self.n > self._phi.shape[1] else None
+            self._model = LinearModel.fit(phi, normal_scores(self.f), self.family.dim, self._prior, gram)
+        return self._model
+
+    def _products(self) -> Array:
+        """Return ΦᵀΦ for the features before centering."""
+        if self._gram is None:
+            self._gram = np.zeros((self._phi.shape[1],) * 2)
+        for i in range(self._blocks, self.n // ROWS):
+            rows = self._phi[i * ROWS : (i + 1) * ROWS]
+            self._gram += rows.T @ rows
+        self._blocks = self.n // ROWS
+        rest = self._phi[self._blocks * ROWS : self.n]
+        return self._gram + rest.T @ rest
+
+    @property
+    def theta(self) -> Array:
+        """Mean of the statistics of the newest quarter of the evaluations, within the margins."""
+        if self._theta is None:
+            newest = self.x[self.n - -(-self.n // 4) :]
+            mean = self.family.statistics(newest).mean(axis=0) if self.n else self.first
+            self._theta = self.family.move(self.first, mean - self.first)
+        return self._theta
+
+    def copy(self) -> LinearState:
+        """Return a copy that does not change with this state."""
+        other = LinearState(self.family, self.first.copy())
+        other.add(self.x, self.f)
+        return other
+
+
+def _grown(rows: Points, n: int, size: int) -> Points:
+    """Return an array with room for `size` rows that begins with the first n of these."""
+    grown = np.empty((size, *rows.shape[1:]), rows.dtype)
+    grown[:n] = rows[:n]
+    return grown
+
+
+def _prior_mean(family: Family, theta: Array) -> Array:
+    """Return the prior mean of the weights in units of τ, for which sampling begins close to P_θ.
+
+    The least of ln(1/p) plus Gumbel noise is option i with probability p_i. The noise here is normal with variance 1,
+    not π²/6. For uniform distributions the mean is zero, as for numbers.
+    """
+    mean = np.zeros(len(theta))
+    for i in range(family.variables):
+        marginal = family.marginal(theta, i)
+        if isinstance(marginal, Discrete):
+            log = np.log(marginal.p)
+            own = family.parameters(i)
+            shift = log - log.mean() if len(own) == len(log) else (log[1:] - log[0]) * 0.5**0.5
+            mean[own.start : own.stop : own.step] = shift * (-(6.0**0.5) / math.pi)
+    return mean
+
+
+def _minimizer(family: Family, model: LinearModel) -> Points:
+    """Return the minimizer of the posterior mean."""
+    return family.minimizer((model.weights - TIE * model.center)[None])[0]
+
+
+def recommend(family: Family, x: Points, f: Array) -> Points:
+    """Return the point with the lowest expected rank, by the linear model of all evaluations.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+    x : array of shape (n, variables)
+        Evaluated points, one per row; at least two.
+    f : array of shape (n,)
+        Their values; NaN for a failed evaluation.
+
+    Returns
+    -------
+    array of shape (variables,)
+        The point, which may be one that was not evaluated.
+    """
+    return _minimizer(family, LinearModel.fit(family.features(x), normal_scores(f), family.dim))
+
+
+def estimate(family: Family, x: Points, f: Array, at: Points) -> tuple[Array, Array]:
+    """Return the expected values at points by the linear model of all evaluations, with their standard errors.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+    x : array of shape (n, variables)
+        Evaluated points, one per row.
+    f : array of shape (n,)
+        Their values; those that are not finite are ignored, and at least two must be finite.
+    at : array of shape (m, variables)
+        Points where the objective is estimated.
+
+    Returns
+    -------
+    mean, std : array of shape (m,)
+        Estimates of the mean of the objective, and their standard errors.
+    """
+    finite = np.isfinite(f)
+    f = f[finite]
+    scale = float(np.abs(f).max()) or 1.0  # large values would overflow when squared
+    mean, std = LinearModel.fit(family.features(x[finite]), f / scale, family.dim).predict(family.features(at))
+    return mean * scale, std * scale

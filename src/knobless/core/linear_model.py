@@ -1,0 +1,204 @@
+"""Bayesian linear regression with an uncertain signal-to-noise ratio, for models of the objective.
+
+The model of n values y at points with the features φ is y = c + (φ − mean φ)·w + noise, where c has a flat prior,
+w ~ N(0, τ² I) and the noise has variance σ². Only the ratio r = σ²/τ² matters. It is given by the share R² of the
+variance of y that the features explain, r = dim·(1 − R²)/R², and its posterior is computed on a grid of R².
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from .types import Array, Words
+
+RATIOS = np.exp(np.linspace(math.log(0.998 / 0.002), math.log(0.001 / 0.999), 32))  # (1 − R²)/R², R² = .002 to .999
+RANK = 1e-10  # eigenvalues below this share of the largest one are zero
+TILE = 8  # rows of a matrix product
+LEAST = 1e-12  # least variance of the noise, relative to that of y: values may be equal, or fit exactly
+
+_score = NormalDist().inv_cdf
+
+
+class LinearModel(NamedTuple):
+    """Posterior distribution of the weights w, as a mixture of normal distributions over the grid of r.
+
+    Attributes
+    ----------
+    n : int
+        Number of values.
+    level : float
+        Mean of the values.
+    center : array of shape (features,)
+        Mean of the features.
+    prior : array of shape (features,)
+        Prior mean of w in units of τ.
+    vectors : array of shape (features, rank)
+        Eigenvectors of ΦᵀΦ with positive eigenvalues, where Φ has one row φ − mean φ per value.
+    mean : array of shape (grid, rank)
+        Posterior mean of w − τ·prior along the eigenvectors. Orthogonal to them it is zero.
+    shrink : array of shape (grid, rank)
+        Posterior standard deviation of w along the eigenvectors, minus τ; orthogonal to them it is τ.
+    tau : array of shape (grid,)
+        Prior standard deviation τ of the weights.
+    probability : array of shape (grid,)
+        Posterior probability of each r.
+    noise : array of shape (grid,)
+        Variance σ² of the noise.
+    """
+
+    n: int
+    level: float
+    center: Array
+    prior: Array
+    vectors: Array
+    mean: Array
+    shrink: Array
+    tau: Array
+    probability: Array
+    noise: Array
+
+    @classmethod
+    def fit(cls, phi: Array, y: Array, dim: int, prior: Array | None = None, gram: Array | None = None) -> Self:
+        """Return the posterior distribution after n values.
+
+        Parameters
+        ----------
+        phi : array of shape (n, features)
+            Features of the points, one row per value; at least two.
+        y : array of shape (n,)
+            The values.
+        dim : int
+            Expected squared length of the features, which is their number of degrees of freedom.
+        prior : array of shape (features,), optional
+            Prior mean of w in units of τ; zero by default.
+        gram : array of shape (features, features), optional
+            phi.T @ phi, if it is known. It is not used with fewer values than features.
+
+        Returns
+        -------
+        LinearModel
+            The posterior distribution.
+
+        Notes
+        -----
+        With the eigenvalues d and eigenvectors V of ΦᵀΦ and b = VᵀΦᵀy, the variance of the noise is estimated as
+        σ² = (y·y − Σ b²/(d + r))/(n − 1) and the evidence is −½ ((n − 1) ln σ² + Σ ln(1 + d/r)), both without the prior
+        mean. With fewer values than features the eigenvectors are those of ΦΦᵀ, mapped by Φᵀ.
+        """
+        n, features = phi.shape
+        center, level = phi.sum(axis=0) / n, float(y.sum()) / n
+        y = y - level
+        if n <= features:
+            rows = phi - center
+            d, u = np.linalg.eigh(rows @ rows.T)
+            u, d = _positive(u, d)
+            vectors, b = (rows.T @ u) / np.sqrt(d), np.sqrt(d) * (y @ u)
+        else:
+            gram = phi.T @ phi if gram is None else gram
+            d, vectors = np.linalg.eigh(gram - n * np.outer(center, center))
+            vectors, d = _positive(vectors, d)
+            b = (y @ phi) @ vectors
+        r = dim * RATIOS[:, None]
+        total = float(y @ y) / (n - 1)
+        variance = np.maximum(total - (b * b / (d + r)).sum(axis=1) / (n - 1), LEAST * (total or 1.0))
+        evidence = -0.5 * ((n - 1) * np.log(variance) + np.log1p(d / r).sum(axis=1))
+        probability = np.exp(evidence - evidence.max())
+        probability /= probability.sum()
+        sigma = np.sqrt(variance)[:, None]
+        tau = sigma / np.sqrt(r)
+        prior = np.zeros(features) if prior is None else prior
+        mean = (b - tau * d * (prior @ vectors)) / (d + r)
+        shrink = sigma / np.sqrt(d + r) - tau
+        return cls(n, level, center, prior, vectors, mean, shrink, tau[:, 0], probability, variance)
+
+    @property
+    def weights(self) -> Array:
+        """Posterior mean of w."""
+        p = self.probability
+        return (p @ self.tau) * self.prior + self.vectors @ (p @ self.mean)
+
+    def draw(self, u: Words) -> Array:
+        """Return draws of w from the posterior distribution.
+
+        Parameters
+        ----------
+        u : array of uint32 of shape (m, words)
+            Uniform 32-bit integers, one row per draw; see `words`.
+
+        Returns
+        -------
+        array of shape (m, features)
+            One draw per row.
+        """
+        half = (u + 0.5) * 2.0**-32
+        at = np.searchsorted(np.cumsum(self.probability)[:-1], half[:, 0])
+        radius, angle = np.split(half[:, 1:], 2, axis=1)  # Box and Muller
+        np.sqrt(-2.0 * np.log(radius), out=radius)
+        angle *= 2.0 * np.pi
+        z = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)[:, : len(self.center)]
+        inside = self.mean[at] + self.shrink[at] * _product(z, self.vectors)
+        return self.tau[at, None] * (z + self.prior) + _product(inside, self.vectors.T)
+
+    def predict(self, phi: Array) -> tuple[Array, Array]:
+        """Return the expected values at points, and the standard deviations of these expectations.
+
+        Parameters
+        ----------
+        phi : array of shape (m, features)
+            Features of the points, one row per point.
+
+        Returns
+        -------
+        mean, std : array of shape (m,)
+            Posterior mean and standard deviation of c + (φ − mean φ)·w.
+        """
+        q = phi - self.center
+        along = q @ self.vectors
+        each = along @ self.mean.T + np.outer(q @ self.prior, self.tau)
+        mean = each @ self.probability
+        spread = (self.shrink + self.tau[:, None]) ** 2 - self.tau[:, None] ** 2
+        variance = self.noise / self.n + np.outer((q * q).sum(axis=1), self.tau**2) + along**2 @ spread.T
+        variance += (each - mean[:, None]) ** 2
+        return self.level + mean, np.sqrt(np.maximum(variance @ self.probability, 0.0))
+
+
+def words(features: int) -> int:
+    """Return the number of 32-bit uniforms per draw of w: one for r, and one per normal in pairs."""
+    return 1 + features + features % 2
+
+
+def _product(rows: Array, matrix: Array) -> Array:
+    """Return rows @ matrix, in blocks of one shape: each row is the same bit for bit however many there are."""
+    (m, n), k = rows.shape, matrix.shape[1]
+    padded = np.zeros((-(-m // TILE) * TILE, n))
+    padded[:m] = rows
+    return (padded.reshape(len(padded) // TILE, TILE, n) @ matrix).reshape(len(padded), k)[:m]
+
+
+def _positive(vectors: Array, d: Array) -> tuple[Array, Array]:
+    """Return the eigenvectors with positive eigenvalues, and these, which are sorted."""
+    first = int(np.searchsorted(d, max(RANK * d[-1], LEAST)))
+    return vectors[:, first:], d[first:]
+
+
+def normal_scores(f: Array) -> Array:
+    """Return the normal scores of the ranks of values, the lowest value first.
+
+    Parameters
+    ----------
+    f : array of shape (n,)
+        Values; NaN and inf are the worst, together.
+
+    Returns
+    -------
+    array of shape (n,)
+        Φ⁻¹((rank − 3/8)/(n + 1/4)), with the mean rank of equal values.
+    """
+    _, inverse, counts = np.unique(np.where(f == f, f, np.inf), return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - 0.5 * (counts - 1)
+    scores = np.array([_score(p) for p in ((ranks - 0.375) / (len(f) + 0.25)).tolist()])
+    return scores[inverse]

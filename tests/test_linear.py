@@ -1,0 +1,391 @@
+"""Thompson sampling with a linear model: its features, its posterior distribution and its symmetries."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import knobless as kl
+from conftest import FAMILIES, frozen, parts_of
+from knobless.core import linear
+from knobless.core.algorithm import is_exact
+from knobless.core.description import algorithm_data, algorithm_of
+from knobless.core.linear import estimate, recommend
+from knobless.core.linear_model import RATIOS, LinearModel, normal_scores, words
+from knobless.core.rng import Stream
+from knobless.core.states import state_data, state_of
+
+LEGENDRE, WEIGHTS = np.polynomial.legendre.leggauss(6)
+MIXED = kl.Space(bits=kl.Binary(3), kind=kl.Choice("a", "b", "c"), below=kl.Float(0, 1))
+every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES.keys())
+
+
+def uniform(family):
+    """All points and their probabilities under the uniform distribution; for a number the nodes of a quadrature."""
+    each = []
+    for k in family.options:
+        each.append((np.arange(k), np.full(k, 1 / k)) if k else (0.5 + 0.5 * LEGENDRE, 0.5 * WEIGHTS))
+    x = itertools.product(*(values for values, _ in each))
+    return frozen(list(x)), np.array([math.prod(p) for p in itertools.product(*(p for _, p in each))])
+
+
+def spent(algorithm, fun, budget, seed=0, state=None):
+    """The state after a run, and all points."""
+    state, rng, seen = algorithm.init() if state is None else state, Stream(seed), []
+    while sum(map(len, seen)) < budget:
+        x = algorithm.ask(state, rng)
+        seen.append(x)
+        state = algorithm.tell(state, x, fun(x))
+    return state, np.concatenate(seen)
+
+
+# Features
+
+
+@every_family
+def test_features_are_standardized_under_the_uniform_distribution(family):
+    x, p = uniform(family)
+    phi = family.features(x)
+    expected = np.eye(phi.shape[1])
+    for part, where in parts_of(family):
+        if isinstance(part, kl.Categorical):
+            expected[where, where] = np.kron(np.eye(part.n), np.eye(part.k) - 1 / part.k)
+    assert phi.shape[1] == len(family.initial())
+    assert np.allclose(p @ phi, 0, atol=1e-14)
+    assert np.allclose(phi.T @ (p[:, None] * phi), expected, atol=1e-14)
+    assert np.trace(expected) == pytest.approx(family.dim)
+
+
+@every_family
+def test_numbers_outside_of_their_range_are_those_at_its_bounds(family):
+    x = family.sample(family.initial(), 200, Stream(1))
+    inside = np.where(family.options == 0, np.clip(x, 0, 1), x)
+    assert (family.features(x) == family.features(inside)).all()
+
+
+@every_family
+@given(data=st.data())
+def test_the_minimizer_is_the_least_of_all_points(family, data):
+    w = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=len(family.initial()), max_size=len(family.initial()))))
+    grid = [np.arange(k) if k else np.linspace(0, 1, 41) for k in family.options]
+    x = np.array(list(itertools.product(*grid)))
+    found = family.minimizer(frozen([w, -w]))
+    assert found.shape == (2, family.variables)
+    assert found.dtype == family.dtype
+    numbers = found[:, family.options == 0]
+    assert ((numbers >= 0) & (numbers <= 1)).all()
+    values = family.features(found)
+    for row, sign in zip(values, (1, -1), strict=True):
+        assert row @ w * sign <= (family.features(x) @ w * sign).min() + 1e-12
+
+
+def test_a_choice_of_two_has_the_scalar_products_and_minimizers_of_a_bit():
+    bit, choice = kl.Bernoulli(3), kl.Categorical(3, 2)
+    x = np.array(list(itertools.product((0, 1), repeat=3)))
+    one, other = bit.features(x), choice.features(x)
+    assert np.allclose(one @ one.T, other @ other.T)
+    w = np.random.default_rng(0).normal(size=(50, 6))
+    w[0] = 0  # a tie
+    difference = (w[:, 1::2] - w[:, ::2]) / 2**0.5
+    assert (choice.minimizer(w) == bit.minimizer(difference)).all()
+
+
+# Normal scores
+
+
+@given(st.lists(st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 5.0, 7.0, math.inf, math.nan]), min_size=1))
+def test_normal_scores_are_those_of_the_mean_ranks(values):
+    clean = [math.inf if value != value else value for value in values]
+    expected = []
+    for value in clean:
+        below, equal = sum(other < value for other in clean), sum(other == value for other in clean)
+        expected.append(NormalDist().inv_cdf((below + (equal + 1) / 2 - 0.375) / (len(clean) + 0.25)))
+    assert normal_scores(frozen(values)).tolist() == pytest.approx(expected, abs=1e-14)
+
+
+@given(st.lists(st.floats(-100, 100).map(lambda v: round(v, 3)), min_size=1))
+def test_normal_scores_are_invariant_to_increasing_maps(values):
+    f = np.array(values)
+    scores = normal_scores(f)
+    assert (normal_scores(np.sinh(f / 20)) == scores).all()
+    assert np.allclose(normal_scores(-f), -scores)
+
+
+# The posterior distribution
+
+
+def dense(phi, y, dim, prior):
+    """The model in the textbook's formulas: for each r the evidence, the mean and the covariance of w."""
+    n, features = phi.shape
+    rows, y = phi - phi.mean(axis=0), y - y.mean()
+    found = []
+    for r in dim * RATIOS:
+        a = rows.T @ rows + r * np.eye(features)
+        inverse = np.linalg.inv(a)
+        b = rows.T @ y
+        variance = (y @ y - b @ inverse @ b) / (n - 1)
+        _, logdet = np.linalg.slogdet(a / r)
+        log = -0.5 * ((n - 1) * math.log(variance) + logdet)
+        tau = math.sqrt(variance / r)
+        found.append((log, inverse @ (b + r * tau * prior), variance * inverse, variance, tau))
+    log, mean, covariance, variance, tau = map(np.array, zip(*found, strict=True))
+    p = np.exp(log - log.max())
+    return p / p.sum(), mean, covariance, variance, tau
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 9, 10, 40])
+@pytest.mark.parametrize("name", ["bits", "choices of four", "mixed"])
+@pytest.mark.parametrize("shift", [0.0, 1.0], ids=["uniform", "prior"])
+def test_the_posterior_is_that_of_the_textbook(name, n, shift):
+    family, rng = FAMILIES[name], np.random.default_rng(n)
+    x = family.sample(family.initial(), n, rng)
+    phi, y = family.features(x), rng.normal(size=n)
+    prior = shift * rng.normal(size=phi.shape[1])
+    p, mean, covariance, variance, tau = dense(phi, y, family.dim, prior)
+    model = LinearModel.fit(frozen(phi), frozen(y), family.dim, frozen(prior))
+    assert np.allclose(model.probability, p, atol=1e-10)
+    assert np.allclose(model.weights, p @ mean, atol=1e-10)
+    assert np.allclose((model.noise, model.tau), (variance, tau), atol=1e-10)
+    at = family.features(family.sample(family.initial(), 7, rng))
+    expected, std = model.predict(at)
+    q = at - phi.mean(axis=0)
+    means = y.mean() + q @ mean.T
+    within = variance / n + np.einsum("mi,gij,mj->mg", q, covariance, q)
+    assert np.allclose(expected, means @ p)
+    assert np.allclose(std**2, (within + (means - (means @ p)[:, None]) ** 2) @ p)
+
+
+@pytest.mark.parametrize("n", [4, 60])
+def test_draws_have_the_mean_and_the_covariance_of_the_posterior(n):
+    family, rng = FAMILIES["mixed"], np.random.default_rng(n)
+    phi, y = family.features(family.sample(family.initial(), n, rng)), rng.normal(size=n)
+    p, mean, covariance, _, _ = dense(phi, y, family.dim, np.zeros(phi.shape[1]))
+    w = LinearModel.fit(phi, y, family.dim).draw(Stream(3).uniforms(200_000, words(phi.shape[1])))
+    between = (mean - p @ mean).T @ (p[:, None] * (mean - p @ mean))
+    expected = np.tensordot(p, covariance, 1) + between
+    scale = np.sqrt(np.diag(expected))
+    assert np.allclose(w.mean(axis=0) / scale, p @ mean / scale, atol=0.015)
+    assert np.allclose(np.cov(w.T) / np.outer(scale, scale), expected / np.outer(scale, scale), atol=0.04)
+
+
+def test_draws_do_not_depend_on_how_many_there_are():
+    family = FAMILIES["mixed"]
+    phi = family.features(family.sample(family.initial(), 30, Stream(0)))
+    model = LinearModel.fit(phi, np.sin(np.arange(30.0)), family.dim)
+    u = Stream(1).uniforms(23, words(phi.shape[1]))
+    whole = model.draw(u)
+    for a, b in itertools.pairwise((0, 1, 4, 12, 23)):
+        assert (model.draw(u[a:b]) == whole[a:b]).all()
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, math.inf, -math.inf, 1e308])
+def test_equal_values_leave_the_draws_symmetric(value):
+    algorithm = kl.linear_thompson(kl.Binary(6))
+    state, _ = spent(algorithm, lambda x: np.full(len(x), value), 40)
+    assert np.isfinite(state.model.draw(Stream(0).uniforms(100, words(6)))).all()
+    assert np.abs(state.model.weights).max() < 1e-12
+    x = algorithm.ask(state, Stream(0), 4000)
+    assert np.abs(x.mean(axis=0) - 0.5).max() < 4 * 0.5 / 4000**0.5
+
+
+# Symmetries
+
+
+def test_under_pure_noise_every_point_is_uniform():
+    """Chi-square test of the 12th to 24th evaluations at the level 0.001, with one point of each run."""
+    space = kl.Space(bits=kl.Binary(2), kind=kl.Choice("a", "b", "c"))
+    algorithm, counts = kl.linear_thompson(space), np.zeros((2, 2, 3))
+    for seed in range(240):
+        noise = np.random.default_rng(seed)
+        _, x = spent(algorithm, lambda x, noise=noise: noise.normal(size=len(x)), 24, seed)
+        np.add.at(counts, tuple(x[12 + seed % 12]), 1)
+    chi = ((counts - 20) ** 2 / 20).sum()
+    assert chi < 31.3  # 11 degrees of freedom
+
+
+@pytest.mark.parametrize("n", [6, 60])
+def test_renaming_options_and_flipping_bits_renames_the_posterior(n):
+    family = FAMILIES["mixed"]  # two bits, a choice of three, a number
+    rng = np.random.default_rng(n)
+    x = family.sample(family.initial(), n, rng)
+    renamed = x.copy()
+    renamed[:, 0] = 1 - x[:, 0]
+    renamed[:, 2] = np.array([2, 0, 1])[x[:, 2].astype(int)]
+    renamed[:, 3] = 1 - x[:, 3]
+    f = rng.normal(size=n)
+    one, other = (LinearModel.fit(family.features(each), normal_scores(f), family.dim) for each in (x, renamed))
+    turn = np.zeros((7, 7))  # what happens to the features
+    turn[[0, 1, 4, 2, 3, 5, 6], range(7)] = [-1, 1, 1, 1, 1, -1, 1]
+    assert np.allclose(family.features(renamed), family.features(x) @ turn.T)
+    assert np.allclose(other.probability, one.probability)
+    assert np.allclose(other.weights, turn @ one.weights)
+    variances = [
+        np.eye(7) * m.tau[5] ** 2 + m.vectors * ((m.shrink[5] + m.tau[5]) ** 2 - m.tau[5] ** 2) @ m.vectors.T
+        for m in (one, other)
+    ]
+    assert np.allclose(variances[1], turn @ variances[0] @ turn.T)
+
+
+def test_a_prior_is_what_uninformed_sampling_begins_with():
+    p = (0.7, 0.2, 0.1)
+    space = kl.Space(bit=kl.Binary(1, p=0.8), kind=kl.Choice("a", "b", "c", p=list(p)))
+    algorithm = kl.linear_thompson(space)
+    state = algorithm.tell(algorithm.init(), algorithm.family.sample(algorithm.init().first, 1, Stream(0)), np.zeros(1))
+    state = algorithm.tell(state, state.x.copy(), np.zeros(1))  # one point twice: nothing is learned
+    x = algorithm.ask(state, Stream(0), 20_000)
+    assert x[:, 0].mean() == pytest.approx(state.first[0], abs=0.03)
+    shares = np.bincount(x[:, 1].astype(int)) / len(x)
+    assert shares == pytest.approx(state.first[1:], abs=0.05)
+
+
+# The search
+
+
+def test_it_finds_the_optimum_of_a_noisy_linear_function_and_of_a_parabola():
+    space = kl.Space(bits=kl.Binary(10), kind=kl.Choice("a", "b", "c"), below=kl.Float(0, 1))
+    algorithm, noise = kl.linear_thompson(space), np.random.default_rng(0)
+
+    def fun(x):
+        return x[:, :10].sum(axis=1) + 2 * (x[:, 10] != 1) + 20 * (x[:, 11] - 0.3) ** 2 + noise.normal(size=len(x))
+
+    state, _ = spent(algorithm, fun, 600)
+    best = algorithm.best_point(state)
+    assert best[:11].tolist() == [0] * 10 + [1]
+    assert best[11] == pytest.approx(0.3, abs=0.06)
+    assert recommend(algorithm.family, state.x, state.f) == pytest.approx(best)
+    mean, std = estimate(algorithm.family, state.x, state.f, best[None])
+    assert abs(mean[0]) < 4 * std[0] < 1.5
+
+
+def test_estimates_ignore_failures_and_have_the_scale_of_the_values():
+    family, rng = kl.Bernoulli(4), np.random.default_rng(1)
+    x = family.sample(family.initial(), 50, rng)
+    f = x.sum(axis=1) + rng.normal(size=50)
+    mean, std = estimate(family, x, f, x[:3])
+    large, wide = estimate(family, x, 1e300 * f, x[:3])
+    assert np.allclose((large / 1e300, wide / 1e300), (mean, std))
+    failed = np.concatenate([f, [math.nan, math.inf]])
+    assert np.allclose(estimate(family, np.concatenate([x, x[:2]]), failed, x[:3]), (mean, std))
+    same, zero = estimate(family, x, np.full(50, 3.0), x[:3])
+    assert np.allclose(same, 3.0)
+    assert (zero < 1e-4).all()
+
+
+def test_a_variable_that_never_varies_is_sampled_again_and_recommended_as_it_was():
+    family = kl.Bernoulli(3)
+    algorithm, x = kl.LinearThompson(family), family.sample(family.initial(), 40, Stream(0))
+    for bit in (0, 1):
+        x[:, 1] = bit
+        state = algorithm.tell(algorithm.init(), x, x[:, 0] + 0.01 * np.sin(np.arange(40)))
+        assert algorithm.best_point(state).tolist()[:2] == [0, bit]
+        drawn = algorithm.ask(state, Stream(1), 2000)
+        assert drawn[:, 0].mean() < 0.01
+        assert abs(drawn[:, 1].mean() - 0.5) < 0.05
+
+
+@given(st.integers(0, 300), st.integers(1, 40))
+def test_an_iteration_has_a_fifth_of_the_evaluations(n, batch):
+    algorithm = kl.LinearThompson(kl.Bernoulli(2), batch)
+    state = algorithm.tell(algorithm.init(), np.zeros((n, 2), np.int8), np.zeros(n))
+    assert algorithm.lam(state) == max(n // 5, batch, 1 if n else 2)
+
+
+def test_observed_evaluations_count_as_its_own():
+    algorithm = kl.linear_thompson(MIXED)
+    family, rng = algorithm.family, np.random.default_rng(0)
+    x, f = family.sample(family.initial(), 30, rng), rng.normal(size=30)
+    told = algorithm.tell(algorithm.init(), x, f)
+    observed = algorithm.observe(algorithm.tell(algorithm.init(), x[:9], f[:9]), x[9:], f[9:])
+    assert (algorithm.ask(told, Stream(4)) == algorithm.ask(observed, Stream(4))).all()
+    assert (told.theta == observed.theta).all()
+
+
+def test_members_of_a_portfolio_observe_each_other():
+    space = kl.Binary(8)
+    algorithm = kl.Portfolio((kl.linear_thompson(space), kl.pbil_lambda(space)))
+    state, x = spent(algorithm, lambda x: x.sum(axis=1) + 0.0, 100)
+    assert (state.members[0].x == x).all()
+    assert is_exact(kl.pbil_lambda(space))
+    assert not is_exact(algorithm)
+
+
+def test_theta_is_the_mean_of_the_newest_quarter():
+    family = kl.Bernoulli(4)
+    x = family.sample(family.initial(), 40, Stream(0))
+    algorithm = kl.LinearThompson(family)
+    state = algorithm.tell(algorithm.init(), x, np.arange(40.0))
+    assert state.theta == pytest.approx(np.clip(x[30:].mean(axis=0), 0.25, 0.75))
+
+
+# States
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 30, 700])
+def test_copies_and_saved_states_continue_as_the_original(n):
+    algorithm, rng = kl.linear_thompson(MIXED), np.random.default_rng(n)
+    fun = lambda x: rng.normal(size=len(x))  # noqa: E731
+    state, _ = spent(algorithm, fun, n) if n else (algorithm.init(), None)
+    described = json.loads(json.dumps(algorithm_data(algorithm)))
+    assert algorithm_of(described, algorithm.family) == algorithm
+    saved = state_of(algorithm, json.loads(json.dumps(state_data(algorithm, state))), None)
+    copy = state.copy()
+    for _ in range(3):
+        x = algorithm.ask(state, Stream(5))
+        f = np.sin(np.arange(len(x)))
+        for other in (copy, saved):
+            assert (algorithm.ask(other, Stream(5)) == x).all()
+            algorithm.tell(other, x, f)
+        state = algorithm.tell(state, x, f)
+        assert (state.theta == copy.theta).all()
+
+
+def test_a_copy_is_independent():
+    algorithm = kl.linear_thompson(kl.Binary(3))
+    state, _ = spent(algorithm, lambda x: x.sum(axis=1) + 0.0, 20)
+    copy, x, theta = state.copy(), state.x.copy(), state.theta.copy()
+    copy.x[:], copy.theta[:] = 1, 0.3
+    algorithm.tell(copy, x, np.zeros(len(x)))
+    assert (state.x == x).all()
+    assert (state.theta == theta).all()
+
+
+@pytest.mark.parametrize("data", [{"x": "AAAA", "f": ""}, {"x": "", "f": "AAAAAAAAAAA="}, {"x": 1, "f": ""}])
+def test_what_is_not_a_state_is_rejected(data):
+    with pytest.raises(ValueError, match="expected"):
+        state_of(kl.linear_thompson(kl.Binary(3)), data, None)
+
+
+def test_only_the_newest_evaluations_are_kept(monkeypatch):
+    monkeypatch.setattr(linear, "KEPT", 600)
+    algorithm = kl.linear_thompson(kl.Binary(4))
+    state, x = spent(algorithm, lambda x: x.sum(axis=1) + 0.0, 2000)
+    assert 300 <= state.n <= 600
+    assert (state.x == x[-state.n :]).all()
+    fresh = algorithm.tell(algorithm.init(), state.x, state.f)
+    assert (algorithm.ask(fresh, Stream(0)) == algorithm.ask(state, Stream(0))).all()
+
+
+def test_a_run_is_resumed_from_its_journal(tmp_path):
+    rng = np.random.default_rng(0)
+    noise = {}
+
+    def fun(x):
+        key = (x["bits"].tobytes(), x["kind"], x["below"])
+        return noise.setdefault(key, rng.normal()) + x["bits"].sum()
+
+    runs = [
+        [
+            kl.minimize(fun, MIXED, budget=budget, algorithm=kl.linear_thompson(MIXED), rng=3, journal=file)
+            for budget in budgets
+        ][-1]
+        for budgets, file in (((60,), None), ((7, 31, 60), tmp_path / "run.journal"))
+    ]
+    assert runs[0].fun == runs[1].fun
+    assert repr(runs[0].x) == repr(runs[1].x)
