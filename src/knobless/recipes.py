@@ -261,8 +261,8 @@ def recommended(family: Family, deterministic: bool) -> Member:
     Returns
     -------
     Algorithm
-        PBIL-λ for noisy objectives; for deterministic ones the portfolio of P3 and elitist PBIL-λ, or elitist PBIL-λ
-        alone with numbers, which P3 does not support.
+        For noisy objectives linear Thompson sampling, later in turns with PBIL-λ; for deterministic ones the portfolio
+        of P3 and elitist PBIL-λ, or elitist PBIL-λ alone with numbers, which P3 does not support.
 
     Notes
     -----
@@ -270,5 +270,5 @@ def recommended(family: Family, deterministic: bool) -> Member:
     objectives, and changes to the other one if it finds noise.
     """
     if not deterministic:
-        return pbil_lambda(family)
+        return noisy_portfolio(family)
     return portfolio(family) if family.options.all() else pbil_elitist(family)

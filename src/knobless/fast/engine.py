@@ -34,6 +34,7 @@ from .shared import (
     BEST_AT,
     BITS,
     BUDGET,
+    DRAWN,
     FAILURES,
     GOING,
     GROW_BUFFERS,
@@ -41,27 +42,35 @@ from .shared import (
     INTS,
     KNOWN,
     LEADER_FUN,
+    LOGGED,
     LONG_WORDS,
     LOOP,
+    MADE,
     NFEV,
     NIT,
     OBJECTIVE,
     OWNER,
+    PAUSE,
+    PLANNED,
     PYRAMID,
     REALS,
     SIGN,
     STALE,
     STALL,
     TARGET,
+    TEST,
     TURN,
     WORDS,
     cached,
+    call_objective,
     compile_function,
     find,
     keep,
     key_of,
     limit_reached,
+    log_evaluation,
     mixed,
+    must_pause,
     search_ended,
     update_leader,
 )
@@ -394,7 +403,7 @@ def _save(saved, saved_kept, saved_nfev, saved_count, told, theta, s, scalars, k
 @njit(error_model="numpy")
 def _share(progress, scalars, kept, x, f, lam, rule):
     """Choose the next elite, and do what `Portfolio.tell` does: update the leader, inject another member's best."""
-    counts, reals, idle, _, leader_x = progress
+    counts, reals, idle, leader_x = progress.counts, progress.reals, progress.idle, progress.leader_x
     best = 0
     for k in range(1, lam):
         best = k if f[k] < f[best] else best
@@ -413,22 +422,27 @@ def _run(f, ints, reals, progress, cache, loop, limits):
 
     All state is in the arrays, so that a run continues where it stopped between two iterations.
     """
-    counts, shared, idle, best_x, _ = progress
+    counts, shared, idle, best_x, _, test_x, log_x, log_f = progress
     plan, theta, s, scalars, kept, stream = loop[:6]
     saved, saved_kept, saved_nfev, saved_count = loop[6:10]
     words, u, t, gradient, told, x, values, w, order = loop[10:]
     table, codes = cache
-    remembers, together = table.size > 0, plan.elitism or idle[PYRAMID] < ABSENT
+    remembers, together, logs = table.size > 0, plan.elitism or idle[PYRAMID] < ABSENT, log_f.size > 0
     key = place = np.uint64(0)
     # Not in the arrays, where each evaluation would wait for the last to be written.
     nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], shared[BEST], shared[SIGN]
-    budget, iterations, target, stall = limits
+    budget, iterations, target, stall, due = limits
     why = limit_reached(counts, shared, limits)
     while why == GOING and counts[NIT] < iterations:
         lam = round(scalars[LAM_R]) if plan.on_samples else int(plan.lam_min)  # line 15
         if lam > x.shape[0]:
             why = GROW_BUFFERS
             break
+        if logs:
+            counts[NFEV] = nfev
+            if must_pause(counts, log_f, lam, due):
+                why = PAUSE
+                break
         if remembers:
             why = GROW_CACHE if 2 * (counts[KNOWN] + lam) > table.size else search_ended(counts, x.shape[1])
             if why != GOING:
@@ -437,7 +451,13 @@ def _run(f, ints, reals, progress, cache, loop, limits):
             _save(saved, saved_kept, saved_nfev, saved_count, told, theta, s, scalars, kept, stream, nfev)
         _thresholds(t, theta)
         k = drawn = 0
-        before = nfev
+        before, at = nfev, counts[LOGGED]
+        if counts[TEST] == PLANNED:
+            counts[BEST_AT], shared[BEST] = best_at, best
+            log_evaluation(log_x, log_f, at, test_x, call_objective(f, ints, reals, test_x, counts, shared, best_x))
+            nfev, best_at, best = counts[NFEV], counts[BEST_AT], shared[BEST]
+            at += 1
+            why = limit_reached(counts, shared, limits)
         while k < lam and (why == GOING or remembers):  # line 3
             if k == drawn:
                 drawn = _draw(x, drawn, lam, t, stream, words, u)
@@ -454,6 +474,9 @@ def _run(f, ints, reals, progress, cache, loop, limits):
             value = sign * f(x[k], ints, reals)
             if remembers:
                 keep(table, place, key, value, counts)
+            if logs:
+                log_evaluation(log_x, log_f, at, x[k], value)
+                at += 1
             if value != value:
                 counts[FAILURES] += 1
                 value = math.inf
@@ -478,6 +501,11 @@ def _run(f, ints, reals, progress, cache, loop, limits):
             _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
             counts[STALE] = 0 if nfev > before else counts[STALE] + lam
+            counts[DRAWN] += lam
+            counts[LOGGED] = at
+            if counts[TEST] == PLANNED:
+                counts[DRAWN] += 1
+                counts[TEST] = MADE
             if together:  # the paper's loop, alone, needs no best point
                 _share(progress, scalars, kept, x, values, lam, plan.elitism)
                 if why == GOING and idle[LOOP] >= idle[PYRAMID]:

@@ -27,19 +27,25 @@ from .kernels import _population
 from .shared import (
     ASKED,
     BITS,
+    DRAWN,
     GOING,
     GROW_BUFFERS,
     GROW_CACHE,
     GROW_TERMS,
     INTS,
     KNOWN,
+    LOGGED,
     LONG_WORDS,
     LOOP,
+    MADE,
     MEMBER,
     NIT,
+    PAUSE,
+    PLANNED,
     PYRAMID,
     REALS,
     STALE,
+    TEST,
     TURN,
     WORDS,
     call_objective,
@@ -48,6 +54,8 @@ from .shared import (
     keep,
     key_of,
     limit_reached,
+    log_evaluation,
+    must_pause,
     search_ended,
     update_leader,
     word,
@@ -448,7 +456,7 @@ def _run(f, ints, reals, progress, cache, p, limits):
     member has asked for is not evaluated again either, but counts as an iteration, as in `Optimizer`.
     """
     counts, (table, codes) = p.counts, cache
-    spent, shared, idle, best_x, leader_x = progress
+    spent, shared, idle, best_x, leader_x, test_x, log_x, log_f = progress
     answers = 0
     while True:
         if not counts[PENDING_POINT]:
@@ -470,17 +478,34 @@ def _run(f, ints, reals, progress, cache, p, limits):
         why = limit_reached(spent, shared, limits)
         if why != GOING or spent[NIT] >= limits.iterations or answers >= MAX_TOLD:
             return why
+        if must_pause(spent, log_f, 1, limits.due):
+            return PAUSE
         why = search_ended(spent, p.x.size)
         if why != GOING:
             return why
         if 2 * (spent[KNOWN] + 1) > table.size:
             return GROW_CACHE
-        place = find(table, p.keys[POINT])
+        place, at = find(table, p.keys[POINT]), spent[LOGGED]
+        if spent[TEST] == PLANNED:
+            log_evaluation(log_x, log_f, at, test_x, call_objective(f, ints, reals, test_x, spent, shared, best_x))
+            at += 1
+            why = limit_reached(spent, shared, limits)
+            if why != GOING and not table[place].seen:  # if the point is known, the iteration closes
+                return why
         if table[place].seen:
             spent[STALE] += 1
         else:
             keep(table, place, p.keys[POINT], call_objective(f, ints, reals, p.x, spent, shared, best_x), spent)
             spent[STALE] = 0
+            if log_f.size:
+                log_evaluation(log_x, log_f, at, p.x, table[place].value)
+                at += 1
+        spent[DRAWN] += 1
+        spent[LOGGED] = at
+        if spent[TEST] == PLANNED:
+            spent[DRAWN] += 1
+            spent[STALE] = 0
+            spent[TEST] = MADE
         table[place].seen |= ASKED
         value = table[place].value
         idle[PYRAMID] += 1

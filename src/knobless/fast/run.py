@@ -24,7 +24,7 @@ from knobless.run.result import Status
 from knobless.run.run_state import RECENT
 
 from . import engine, pyramid, shared
-from .shared import LOOP, PYRAMID
+from .shared import ABSENT, LOOP, PYRAMID
 
 if TYPE_CHECKING:
     from . import Objective
@@ -98,6 +98,7 @@ class Run:
         members = members_of(algorithm, deterministic)
         if members is None:
             raise TypeError(f"algorithm: expected one over bits, by rank, that is compiled, got {algorithm!r}")
+        self.algorithm = algorithm
         self._p3, self._igo = members
         self._family = algorithm.family
         self._first = self._family.initial()
@@ -141,17 +142,18 @@ class Run:
         Run
             The run.
         """
-        state = opt.state
+        state = opt.run.search
         run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.run.cache is not None)
-        counts, reals, idle, _, leader_x = run._progress
+        counts, reals, idle, leader_x = run._progress[:3] + run._progress[4:5]
         if opt.run.cache is not None:
             run._remember(opt.run.cache.values)
         if run._p3 is not None:
-            # Told the same values again, the pyramid reaches the state of the optimizer's.
-            told = state.members[0].told if isinstance(state, PortfolioState) else state.told
-            run._step(math.inf, len(told), math.nan, math.inf)
+            run._repeat(state.members[0].told if isinstance(state, PortfolioState) else state.told)
+        if opt.run.log is not None:
+            run._grow_log()
         counts[shared.NFEV], counts[shared.NIT], counts[shared.FAILURES] = opt.nfev, opt.nit, opt.failures
-        counts[shared.STALE], counts[shared.BEST_AT] = 0, improved_at
+        counts[shared.STALE], counts[shared.BEST_AT] = opt.run.stale, improved_at
+        counts[shared.DRAWN] = opt.run.drawn
         reals[shared.BEST] = opt.lowest_fun
         if run._igo is not None:
             run._loop.saved_nfev[:] = opt.nfev
@@ -162,7 +164,9 @@ class Run:
         return run
 
     def update(self, opt: Optimizer) -> None:
-        """Copy the visible state of this run to the optimizer.
+        """Copy the visible state of this run to the optimizer, and take from it the next point to be tested for noise.
+
+        If the last such test has shown noise, the optimizer uses another algorithm from now on, and this run is over.
 
         Parameters
         ----------
@@ -171,7 +175,17 @@ class Run:
         """
         if self._igo is not None:
             opt.rng.count = int(self._loop.stream[engine.COUNT])
-        opt.adopt(self.state, self.nit, self.nfev, self.failures, (self.best, self.best_x.copy()))
+        counts, *_, test_x, log_x, log_f = self._progress
+        logged = int(counts[shared.LOGGED])
+        best, evaluations = (self.best, self.best_x.copy()), (log_x[:logged], log_f[:logged])
+        drawn = int(counts[shared.DRAWN])
+        tests = opt.adopt(self.state, self.nit, self.nfev, self.failures, drawn, best, evaluations)
+        counts[shared.LOGGED] = 0
+        counts[shared.TEST] = shared.PLANNED if len(tests) else shared.NO_TEST
+        if len(tests):
+            test_x[:] = tests[0]
+        if len(log_f):
+            self._grow_log()
 
     def finish(self, opt: Optimizer) -> None:
         """Copy the state at the end of the run, with the values that determine `mode_fun`.
@@ -182,7 +196,9 @@ class Run:
             The optimizer that this run continues.
         """
         self.update(opt)
-        if opt.deterministic:
+        if opt.algorithm is not self.algorithm:
+            return
+        if opt.run.cache is not None:
             mode = self._family.mode(self.theta)
             value = shared.recall(self._cache, mode)
             known = int(value < math.inf)
@@ -209,6 +225,16 @@ class Run:
         run.go(budget=nfev)
         return stored[1:].view(np.int8)[: nfev * n].reshape(nfev, n)[-RECENT:], values[-RECENT:]
 
+    def _repeat(self, told: list[float]) -> None:
+        """Bring the pyramid to the state of one that was told these values, all of which are in the cache."""
+        counts, idle = self._progress.counts, self._progress.idle
+        known, other = int(counts[shared.KNOWN]), int(idle[LOOP])
+        # None of the conditions that end a run or a turn applies.
+        counts[shared.KNOWN], counts[shared.STALE], idle[LOOP] = 0, -len(told), ABSENT
+        while self.nit < len(told):
+            self._step(shared.Limits(math.inf, len(told), math.nan, math.inf, math.inf))
+        counts[shared.KNOWN], idle[LOOP] = known, other
+
     def _remember(self, values: Mapping[bytes, float]) -> None:
         """Add evaluations to the cache."""
         for key, value in values.items():
@@ -220,6 +246,14 @@ class Run:
         larger = np.zeros(2 * len(self._cache.table), dtype=shared.ENTRY)
         shared.move(self._cache.table, larger)
         self._cache = self._cache._replace(table=larger)
+
+    def _grow_log(self) -> None:
+        """Make room for the evaluations of the next iteration, and a test."""
+        n, rows = self._family.variables, len(self._progress.log_f)
+        lam = 1 if self._igo is None else max(round(self.lam_r), int(self._loop.plan.lam_min))
+        if rows <= lam:
+            log_x, log_f = shared.empty_log(max(2 * (lam + 1), shared.LOG_BYTES // n), n)
+            self._progress = self._progress._replace(log_x=log_x, log_f=log_f)
 
     @property
     def nfev(self) -> int:
@@ -240,6 +274,11 @@ class Run:
     def best_x(self) -> NDArray[np.int8]:
         """The point with that value."""
         return self._progress.best_x
+
+    @property
+    def improved_at(self) -> int:
+        """Evaluations until the last improvement."""
+        return int(self._progress.counts[shared.BEST_AT])
 
     @property
     def failures(self) -> int:
@@ -273,7 +312,7 @@ class Run:
             return engine.loop_state(self._loop)
         if self._igo is None:
             return PyramidView(self.theta)
-        counts, reals, idle, _, leader_x = self._progress
+        counts, reals, idle, _, leader_x = self._progress[:5]
         lead = float(reals[shared.LEADER_FUN])
         m = int(lead < math.inf)
         best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
@@ -281,7 +320,12 @@ class Run:
         return PortfolioState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
 
     def go(
-        self, budget: float = math.inf, iterations: float = math.inf, target: float = math.nan, stall: float = math.inf
+        self,
+        budget: float = math.inf,
+        iterations: float = math.inf,
+        target: float = math.nan,
+        stall: float = math.inf,
+        due: float = math.inf,
     ) -> Status | None:
         """Continue the run.
 
@@ -295,21 +339,23 @@ class Run:
             Objective value that ends the run; NaN for none.
         stall : float
             Evaluations without improvement that end the run.
+        due : float
+            Evaluations after which the next test for noise is due.
 
         Returns
         -------
         Status or None
-            Why the run ended; None if it has only done its iterations.
+            Why the run ended; None if it has only done its iterations, or if `update` must precede the next one.
         """
         until = self.nit + iterations
         while True:
-            why = self._step(budget, min(until, self.nit + SLICE), target, stall)
-            if why in ENDS or (why in (shared.GOING, shared.TURN) and self.nit >= until):
+            why = self._step(shared.Limits(budget, min(until, self.nit + SLICE), target, stall, due))
+            if why in ENDS or why == shared.PAUSE or (why in (shared.GOING, shared.TURN) and self.nit >= until):
                 return ENDS.get(why)
 
-    def _step(self, budget: float, until: float, target: float, stall: float) -> int:
+    def _step(self, limits: shared.Limits) -> int:
         """Call the engine of the member that has the turn; grow arrays that are too small."""
-        limits = shared.Limits(float(budget), float(until), float(target), float(stall))
+        limits = shared.Limits(*map(float, limits))
         on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
         turn = self._turn
         if turn == PYRAMID:

@@ -31,35 +31,47 @@ WORDS = types.uint32[::1]
 LONG_WORDS = types.uint64[::1]
 OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that belong to it
 
-# Why an engine returned: the run has ended, another member has the turn, or an array is too small.
-GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, GROW_CACHE, GROW_TERMS = range(10)
+# Why an engine returned: the run has ended, another member has the turn, an array is too small, or the evaluations are
+# to be handed over (`must_pause`).
+GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, GROW_CACHE, GROW_TERMS, PAUSE = range(11)
 
 # Members of a portfolio.
 PYRAMID, LOOP = range(2)
 ABSENT = 2**62  # idle count of a member that is not in the portfolio
 
 # Indices into the arrays of `Progress`.
-NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER = range(7)
+NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER, DRAWN, LOGGED, TEST = range(10)
 BEST, SIGN, LEADER_FUN = range(3)
+
+# Whether a point is tested for noise: in no iteration, in the next one, or in the last one.
+NO_TEST, PLANNED, MADE = range(3)
+LOG_BYTES = 2**18  # of points, at least as many as an iteration has
 
 
 class Progress(NamedTuple):
-    """Counts and best points of a run; the leader's point is the best of the members' own, as in `portfolio.py`."""
+    """Counts and best points of a run; the leader's point is the best of the members' own, as in `portfolio.py`.
+
+    The log has the evaluations of complete iterations until they are handed over; one of size zero stores nothing.
+    """
 
     counts: NDArray[np.int64]
     reals: Array
     idle: NDArray[np.int64]  # evaluations of each member since it last improved the best value
     best_x: NDArray[np.int8]
     leader_x: NDArray[np.int8]
+    test_x: NDArray[np.int8]  # the point that is tested for noise
+    log_x: NDArray[np.int8]
+    log_f: Array
 
 
 class Limits(NamedTuple):
-    """Limits of a run: evaluations, iterations, target value, and evaluations without improvement."""
+    """Limits of a run: evaluations, iterations, target value, evaluations without improvement, and before a test."""
 
     budget: float
     iterations: float
     target: float  # NaN for none
     stall: float
+    due: float
 
 
 ENTRY = np.dtype([("key", np.uint64), ("value", np.float64), ("seen", np.int64)])
@@ -92,13 +104,19 @@ def empty_cache(n: int) -> CacheTable:
 
 def progress(n: int, sign: float) -> Progress:
     """Return the progress of a run that has not begun."""
-    best_x, leader_x = np.zeros((2, n), dtype=np.int8)
+    best, leader, test = np.zeros((3, n), dtype=np.int8)
     reals = np.array([math.inf, sign, math.inf])
-    return Progress(np.zeros(7, dtype=np.int64), reals, np.array([ABSENT, ABSENT]), best_x, leader_x)
+    idle = np.array([ABSENT, ABSENT])
+    return Progress(np.zeros(10, dtype=np.int64), reals, idle, best, leader, test, *empty_log(0, n))
 
 
-PROGRESS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS), Progress)
-LIMITS = types.NamedUniTuple(types.float64, 4, Limits)
+def empty_log(rows: int, n: int) -> tuple[NDArray[np.int8], Array]:
+    """Return the arrays of a log for this number of evaluations."""
+    return np.empty((rows, n), dtype=np.int8), np.empty(rows)
+
+
+PROGRESS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS, BITS, types.int8[:, ::1], REALS), Progress)
+LIMITS = types.NamedUniTuple(types.float64, 5, Limits)
 TABLE = from_dtype(ENTRY)[::1]
 CACHE = types.NamedTuple((TABLE, LONG_WORDS), CacheTable)
 
@@ -219,8 +237,29 @@ def store(cache, x, value, counts):
 
 
 @njit(error_model="numpy")
+def log_evaluation(log_x, log_f, at, x, value):
+    """Store an evaluation in the log."""
+    row = log_x[at]
+    for i in range(x.size):
+        row[i] = x[i]
+    log_f[at] = value
+
+
+@njit(error_model="numpy")
+def must_pause(counts, log_f, lam, due):
+    """Return whether evaluations must be handed over before an iteration of λ samples begins.
+
+    The log is full with these and a test for noise, or such a test is due, or was made.
+    """
+    if not log_f.size:
+        return False
+    full = counts[LOGGED] + lam >= log_f.size
+    return full or counts[TEST] == MADE or (counts[TEST] == NO_TEST and counts[NFEV] >= due)
+
+
+@njit(error_model="numpy")
 def limit_reached(counts, reals, limits):
-    """Which limit is limit_reached, if any."""
+    """Return which limit is reached, if any."""
     if reals[BEST] <= limits.target:  # with NaN for no target, never
         return TARGET
     if counts[NFEV] - counts[BEST_AT] >= limits.stall:

@@ -5,6 +5,7 @@ A drawn point is new, to be evaluated; or equal to a pending one, whose value it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -107,7 +108,7 @@ class Cache:
             key = self._keys.pop(id)
             if self._both and key in self._values:
                 self._both -= 1
-            if keep and (value == value or key not in self._values):  # a test that fails leaves the value that is known
+            if keep and math.isnan(self._values.get(key, math.nan)):  # a test leaves the value that is known
                 self._values[key] = value
             waiting = self._waiting.pop(key)
             if len(waiting) > 1:

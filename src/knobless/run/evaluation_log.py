@@ -35,12 +35,16 @@ class EvaluationLog:
     def append(self, x: Points, f: Array) -> None:
         """Add evaluations."""
         self.count += len(f)
-        x, f = x[-self._most :], f[-self._most :]
-        if self._length + len(f) > self._most:
-            kept = min(self._most // 2, self._most - len(f))
-            first = self._length - kept
-            self._x[:kept], self._f[:kept] = self._x[first : self._length].copy(), self._f[first : self._length].copy()
+        while self._length + len(f) > self._most:  # so that what is kept does not depend on how they are grouped
+            room, kept = self._most - self._length, self._most // 2
+            self._append(x[:room], f[:room])
+            self._x[:kept], self._f[:kept] = self._x[-kept:].copy(), self._f[-kept:].copy()
             self._length = kept
+            x, f = x[room:], f[room:]
+        self._append(x, f)
+
+    def _append(self, x: Points, f: Array) -> None:
+        """Add evaluations for which there is room."""
         end = self._length + len(f)
         if end > len(self._f):
             room = min(max(2 * end, 64), self._most)

@@ -109,12 +109,16 @@ class Loop:
         status = Status.TARGET if self.reached else None
         try:
             while status is None:
-                # The first iteration is never compiled: it evaluates x0 and raises errors of the objective.
-                if self.compiled is None or run.nit == 0:
+                if self.rules.budget == math.inf and run.deterministic is False:
+                    self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
+                if engine is None and self.compiled is not None and self._can_be_compiled:
+                    engine = self.compiled(self.improved_at)
+                if engine is None:
                     status = self._iterate()
                 else:
-                    engine = engine or self.compiled(self.improved_at)
                     status = self._iterate_compiled(engine)
+                    if run.algorithm is not engine.algorithm:  # the objective was found to be noisy
+                        engine = self.compiled = None
                 if status is Status.TARGET and not self._confirmed():
                     status = Status.BUDGET if self.left <= 0 else None
                 if run.failures == run.nfev >= MAX_FAILURES:
@@ -128,13 +132,22 @@ class Loop:
             engine.finish(self.opt)
         return status
 
+    @property
+    def _can_be_compiled(self) -> bool:
+        """Whether the next iterations can be compiled.
+
+        The first one is not: it evaluates x0 and raises errors of the objective. Neither are those in which a few tests
+        decide whether the objective is noisy, nor those after a value that reached the target was not confirmed.
+        """
+        run, test = self.opt.run, self.opt.run.noise_test
+        decided = test is None or not (test.unsure or test.expected is not None)
+        return run.nit > 0 and decided and not self.refuted
+
     def _iterate(self) -> Status | None:
         """Run one iteration, or as much of it as the budget allows."""
         opt, left = self.opt, self.left
         if left <= 0:
             return Status.BUDGET
-        if self.rules.budget == math.inf and opt.run.deterministic is False:
-            self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
         candidates = opt.ask()
         if len(candidates.ids) > left:
             candidates = candidates[: int(left)]
@@ -146,11 +159,13 @@ class Loop:
         return Status.BUDGET if status is None and self.left <= 0 else status
 
     def _iterate_compiled(self, engine: Run) -> Status | None:
-        """Run compiled iterations, as many as the history has one row for, or one if there is a callback."""
-        nit = self.opt.nit
-        budget, target, _, stall = self.rules
-        status = engine.go(budget, 1 if self.callback else self.history.stride, target, stall)
+        """Run compiled iterations until the history has one more row, or one if there is a callback."""
+        run, nit, stride = self.opt.run, self.opt.nit, self.history.stride
+        due = math.inf if run.noise_test is None else run.noise_test.due
+        iterations = 1 if self.callback else stride - nit % stride
+        status = engine.go(run.nfev + self.left, iterations, self.rules.target, self.rules.stall, due)
         engine.update(self.opt)
+        self.improved_at = engine.improved_at
         if self.opt.nit > nit:
             self._report()
         return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)

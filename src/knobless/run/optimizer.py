@@ -408,19 +408,36 @@ class Optimizer:
 
     # Other engines, and files.
 
-    def adopt(self, state: Any, nit: int, nfev: int, failures: int, best: tuple[float, Points]) -> None:
-        """Continue where another engine has taken the run.
+    def adopt(
+        self,
+        state: Any,
+        nit: int,
+        nfev: int,
+        failures: int,
+        drawn: int,
+        best: tuple[float, Points],
+        evaluations: tuple[Points, Array],
+    ) -> Points:
+        """Continue where another engine has taken the run, between two iterations.
 
         Parameters
         ----------
         state : object
             The state of the algorithm.
-        nit, nfev, failures : int
-            Numbers of iterations, evaluations and failures.
+        nit, nfev, failures, drawn : int
+            Numbers of iterations, evaluations, failures and candidates.
         best : tuple of float and ndarray
             The best value, to be minimized, and the code of its point.
+        evaluations : tuple of two ndarray
+            Codes and values of the evaluations since the last call, in order, if they are of interest. If a point is
+            being tested for noise, they are those of one iteration, and the test is the first of them.
+
+        Returns
+        -------
+        ndarray
+            Codes of the points that are to be tested for noise in the next iteration, before its samples: one or none.
         """
-        self.run.adopt(state, nit, nfev, failures, best)
+        return self.run.adopt(state, nit, nfev, failures, drawn, best, evaluations)
 
     def remember(self, codes: Points, values: Array) -> None:
         """Store evaluations of another engine, from which `mode_fun` follows.

@@ -417,27 +417,21 @@ class RunState:
             while self.n_recent - self.recent[0].drawn > RECENT:
                 self.n_recent -= self.recent.popleft().drawn
         if self.log is not None:
-            self._learn(iteration, self.log)
+            again = float(iteration.f[0]) if iteration.fates[0] == TOLD else math.nan
+            self._learn(*iteration.evaluated(iteration.size), again, self.log)
         self.nit += 1
         self._begin(iteration.first + iteration.drawn)
         if self.on_iteration is not None:
             self.on_iteration()
 
-    def _learn(self, iteration: Iteration, log: EvaluationLog) -> None:
-        """Add the evaluations of a complete iteration to the log, and decide whether they show noise."""
-        x, f = iteration.evaluated(iteration.size)
+    def _learn(self, x: Points, f: Array, again: float, log: EvaluationLog) -> None:
+        """Add evaluations of complete iterations to the log, and decide whether a second value `again` shows noise."""
         test = self.noise_test
-        if test is None:
-            log.append(x, f)
-            return
-        noisy = False
-        if test.expected is not None:
-            told = iteration.fates[0] == TOLD
-            noisy = test.judge(float(iteration.f[0]) if told else math.nan, log.f)
+        noisy = test is not None and test.expected is not None and test.judge(again, log.f)
         log.append(x, f)
         if noisy:
             self._become_noisy(log)
-        elif len(f):
+        elif test is not None and len(f):
             test.observe(x, f)
 
     def _become_noisy(self, log: EvaluationLog) -> None:
@@ -460,15 +454,29 @@ class RunState:
                 self.initial_points, tests = test.begin()[None], 1
         self.iteration = Iteration(first, tests + self.lam, n_initial_points=tests)
 
-    def adopt(self, search: Any, nit: int, nfev: int, failures: int, best: tuple[float, Points]) -> None:
-        """Continue where another engine has taken the run, between two iterations."""
+    def adopt(
+        self,
+        search: Any,
+        nit: int,
+        nfev: int,
+        failures: int,
+        drawn: int,
+        best: tuple[float, Points],
+        evaluations: tuple[Points, Array],
+    ) -> Points:
+        """Continue where another engine has taken the run, between two iterations; return the points to be tested."""
         self.search = search
         self.nit, self.nfev, self.failures = nit, nfev, failures
         if failures and self.failure is None:
             self.failure = FirstFailure(nfev, RETURNED_NAN)
         if best[0] < self.lowest_fun:
             self.best = Best(best[0], nfev, best[1])
-        self.iteration = Iteration(nfev, self.lam)
+        x, f = evaluations
+        if self.log is not None and len(f):
+            self._learn(x, f, float(f[0]), self.log)
+        self._begin(drawn)
+        tests, self.initial_points = self.initial_points, self.initial_points[:0]
+        return tests
 
     def remember(self, codes: Points, f: Array) -> None:
         """Store the last evaluations of another engine."""
