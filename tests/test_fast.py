@@ -20,6 +20,7 @@ numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pi
 
 from knobless import fast  # noqa: E402
 from knobless.fast import engine, pyramid, shared  # noqa: E402
+from knobless.fast.interrupts import deferred_interrupt  # noqa: E402
 
 CONFIGURATIONS = 120
 
@@ -422,3 +423,24 @@ def test_ctrl_c_is_heard_in_a_compiled_run():
         run.go(budget=10**12)
     thread.join()
     assert 1000 <= run.nfev < 10**12
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_an_interrupt_is_handled_when_compiled_code_has_returned(thread):
+    order = []
+
+    def interrupted():
+        with deferred_interrupt():
+            if not thread:
+                signal.raise_signal(signal.SIGINT)
+            order.append("end")
+
+    if thread:
+        other = threading.Thread(target=interrupted)
+        other.start()
+        other.join()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    assert order == ["end"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -24,6 +24,7 @@ from knobless.run.result import Status
 from knobless.run.run_state import RECENT
 
 from . import engine, pyramid, shared
+from .interrupts import deferred_interrupt
 from .shared import ABSENT, LOOP, PYRAMID
 
 if TYPE_CHECKING:
@@ -358,10 +359,9 @@ class Run:
         limits = shared.Limits(*map(float, limits))
         on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
         turn = self._turn
-        if turn == PYRAMID:
-            why: int = pyramid.pyramid_runner()(*on, self._pyramid, limits)
-        else:
-            why = engine.loop_runner()(*on, self._loop, limits)
+        runner = pyramid.pyramid_runner() if turn == PYRAMID else engine.loop_runner()
+        with deferred_interrupt():
+            why: int = runner(*on, self._pyramid if turn == PYRAMID else self._loop, limits)
         if turn == LOOP or why == shared.TURN:
             self._turn = int(self._progress.idle.argmin())
         match why:
