@@ -107,7 +107,7 @@ def test_normal_scores_are_those_of_the_mean_ranks(values):
     for value in clean:
         below, equal = sum(other < value for other in clean), sum(other == value for other in clean)
         expected.append(NormalDist().inv_cdf((below + (equal + 1) / 2 - 0.375) / (len(clean) + 0.25)))
-    assert normal_scores(frozen(values)).tolist() == pytest.approx(expected, abs=1e-14)
+    assert normal_scores(frozen(values)).tolist() == pytest.approx(expected, abs=1e-6)
 
 
 @given(st.lists(st.floats(-100, 100).map(lambda v: round(v, 3)), min_size=1))
@@ -291,10 +291,10 @@ def test_a_variable_that_never_varies_is_sampled_again_and_recommended_as_it_was
 
 
 @given(st.integers(0, 300), st.integers(1, 40))
-def test_an_iteration_has_a_fifth_of_the_evaluations(n, batch):
+def test_an_iteration_has_a_quarter_of_the_evaluations(n, batch):
     algorithm = kl.LinearThompson(kl.Bernoulli(2), batch)
     state = algorithm.tell(algorithm.init(), np.zeros((n, 2), np.int8), np.zeros(n))
-    assert algorithm.lam(state) == max(n // 5, batch, 1 if n else 2)
+    assert algorithm.lam(state) == max(n // 4, batch, 1 if n else 2)
 
 
 def test_observed_evaluations_count_as_its_own():
