@@ -364,12 +364,13 @@ def test_what_is_not_a_state_is_rejected(data):
         state_of(kl.linear_thompson(kl.Binary(3)), data, None)
 
 
-def test_only_the_newest_evaluations_are_kept(monkeypatch):
-    monkeypatch.setattr(linear, "KEPT", 600)
-    algorithm = kl.linear_thompson(kl.Binary(4))
-    state, x = spent(algorithm, lambda x: x.sum(axis=1) + 0.0, 2000)
-    assert 300 <= state.n <= 600
-    assert (state.x == x[-state.n :]).all()
+def test_what_was_learned_outlasts_the_evaluations_that_are_dropped(monkeypatch):
+    monkeypatch.setattr(linear, "KEPT", 20 * 1500)
+    algorithm, noise = kl.linear_thompson(kl.Binary(20)), np.random.default_rng(1)
+    state, x = spent(algorithm, lambda x: x.sum(axis=1) + noise.normal(0, 20**0.5, len(x)), 12_000, seed=1)
+    assert 750 <= state.n <= state.most == 1500
+    assert (state.x[-1] == x[-1]).all()
+    assert algorithm.best_point(state).sum() == 0
     fresh = algorithm.tell(algorithm.init(), state.x, state.f)
     assert (algorithm.ask(fresh, Stream(0)) == algorithm.ask(state, Stream(0))).all()
 
