@@ -3,7 +3,8 @@
 The model is linear in the features of the family, which are its sufficient statistics in standard units, and is fit to
 the normal scores of the ranks of all evaluations (`linear_model.py`). Each point minimizes one draw of the model from
 its posterior distribution: an option is sampled as often as it is likely to be the best. There is no sample size and no
-step length. An iteration has a fifth as many points as there are evaluations, all from one fit.
+step length. An iteration has a fifth as many points as there are evaluations, all from one fit; with many parameters,
+whose fits take longer, a third.
 
 Under pure noise every point is uniformly distributed over bits and choices: renaming the options of a variable in all
 points renames those of the next one, and leaves values that do not depend on the points as they are.
@@ -25,8 +26,8 @@ from .linear_model import LinearModel, normal_scores, words
 from .rng import RNG, uniforms
 from .types import Array, Points
 
-SHARE = 5  # evaluations per point of an iteration
-KEPT = 2**14  # evaluations at most; beyond that the older half is dropped
+SMALL = 50  # parameters up to which a fit takes little time, so that it is repeated more often
+KEPT = 2**22  # numbers in the features of all evaluations, 32 MB; beyond that every second evaluation is dropped
 ROWS = 256  # rows of the features that are added to ΦᵀΦ at once
 TIE = 1e-12  # weight of the mean features, which breaks ties in favor of the more frequent option
 
@@ -45,7 +46,8 @@ class LinearThompson:
     Notes
     -----
     The first two points are drawn from the initial distribution. A fit takes O(dim³ + n dim²) operations for n
-    evaluations, and comes whenever their number has grown by a fifth; the newest 8,192 to 16,384 evaluations are kept.
+    evaluations and comes whenever their number has grown by a fifth, or by a third beyond 50 parameters. The features
+    of the evaluations take at most 32 MB: beyond that every second evaluation is dropped.
 
     Eigenvectors differ between implementations of LAPACK in the last bits, and with them, rarely, the points. `exact`
     is False for this reason: a journal must repeat recorded points, not draw them again.
@@ -64,8 +66,8 @@ class LinearThompson:
         return LinearState(self.family, self.family.initial() if theta is None else np.array(theta, dtype=float))
 
     def lam(self, state: LinearState) -> int:
-        """Return a fifth of the number of evaluations; two points at first, and at least `batch`."""
-        return max(2 - state.n, 1, state.n // SHARE, self.batch)
+        """Return a fifth or a third of the number of evaluations; two points at first, and at least `batch`."""
+        return max(2 - state.n, 1, state.n // (5 if self.family.dim <= SMALL else 3), self.batch)
 
     def ask(self, state: LinearState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """Return the minimizers of independent draws of the model."""
@@ -136,6 +138,11 @@ class LinearState:
         self._theta: Array | None = None
 
     @property
+    def most(self) -> int:
+        """Greatest number of evaluations that are kept."""
+        return max(KEPT // len(self.first), 2 * len(self.first))
+
+    @property
     def x(self) -> Points:
         """Points of the evaluations, one per row."""
         return self._x[: self.n]
@@ -157,10 +164,11 @@ class LinearState:
         self._phi[self.n : end] = self.family.features(x)
         self.n = end
         self._model = self._theta = None
-        if end > KEPT:
-            newest = slice(end - KEPT // 2, end)
-            self._x, self._f, self._phi = self._x[newest].copy(), self._f[newest].copy(), self._phi[newest].copy()
-            self.n, self._blocks, self._gram = KEPT // 2, 0, None
+        while self.n > self.most:
+            # Every second one, not the older half: late points hardly vary, and the model depends on early ones.
+            half = slice((self.n - 1) % 2, self.n, 2)
+            self._x, self._f, self._phi = self._x[half].copy(), self._f[half].copy(), self._phi[half].copy()
+            self.n, self._blocks, self._gram = len(self._f), 0, None
 
     @property
     def model(self) -> LinearModel | None:

@@ -19,7 +19,7 @@ from .data import finite_at, floats, listed, octets, text, whole, whole_at
 from .elitism import Elite
 from .families import Family
 from .igo import IGO, State
-from .linear import KEPT, LinearState, LinearThompson
+from .linear import LinearState, LinearThompson
 from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
 from .p3 import P3, Pyramid
 from .portfolio import Portfolio, PortfolioState
@@ -137,8 +137,8 @@ def _pyramid(fresh: Pyramid, data: dict[str, Any]) -> Pyramid:
 
 def _history(fresh: LinearState, data: dict[str, Any]) -> LinearState:
     x, f = fresh.family.unpack(octets(data, "x")), floats(data, "f")
-    if len(x) != len(f) or len(f) > KEPT:
-        raise ValueError(f"f: expected one value per point and at most {KEPT}, got {len(f)} for {len(x)} points")
+    if len(x) != len(f) or len(f) > fresh.most:
+        raise ValueError(f"f: expected one value per point and at most {fresh.most}, got {len(f)} for {len(x)} points")
     fresh.add(x, f)
     return fresh
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from knobless.core import linear
 from knobless.core.types import Array, Points
+from knobless.recipes import LINEAR_LIMIT
 
 from .cache import row_bytes
 from .evaluation_log import EvaluationLog
@@ -21,7 +22,7 @@ from .run_state import RunState
 
 FINALISTS_SHARE = 20  # one of so many evaluations is spent on finalists
 LEAST_BUDGET = 200  # evaluations of a run below which none is
-LINEAR = 300  # free parameters up to which a linear model is fit, which takes a time of the order of their cube
+MODELED = 2**14  # evaluations that a linear model is fit to, the last ones
 
 
 class Recommended(NamedTuple):
@@ -45,8 +46,8 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
     if not np.isfinite(log.f).any():
         return log.x[:0]
     each = [run.mode, _best_average(run, log)]
-    if run.space.family.dim <= LINEAR and np.isfinite(log.f).sum() > 1:
-        each.insert(0, linear.recommend(run.space.family, log.x[-linear.KEPT :], log.f[-linear.KEPT :]))
+    if run.space.family.dim <= LINEAR_LIMIT and np.isfinite(log.f).sum() > 1:
+        each.insert(0, linear.recommend(run.space.family, log.x[-MODELED:], log.f[-MODELED:]))
     codes = np.array(each)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
     return codes[np.sort(first)]
@@ -62,8 +63,8 @@ def recommended_point(run: RunState) -> Recommended | None:
         return Recommended(run.best.at, run.best.fun, 0.0 if run.deterministic else math.nan)
     code = codes[0]
     mean, std = mean_and_error(_values_of(run, log, code))
-    if math.isnan(std) and family.dim <= LINEAR and np.isfinite(log.f).sum() > 1:
-        means, stds = linear.estimate(family, log.x[-linear.KEPT :], log.f[-linear.KEPT :], code[None])
+    if math.isnan(std) and family.dim <= LINEAR_LIMIT and np.isfinite(log.f).sum() > 1:
+        means, stds = linear.estimate(family, log.x[-MODELED:], log.f[-MODELED:], code[None])
         mean, std = float(means[0]), float(stds[0])
     return Recommended(code, mean, std)
 
