@@ -1,4 +1,4 @@
-"""A noisy objective: the point with the best observed value was lucky; use the most probable point.
+"""A noisy objective: the run finds that out and recommends a point; the one with the best observed value was lucky.
 
 It prints:
 
@@ -27,5 +27,5 @@ def measured(x):
 
 result = kl.maximize(measured, kl.Binary(30), budget=10_000, rng=0)
 print(f"possible:         {EFFECT[EFFECT > 0].sum():.1f}")
-print(f"luckiest:         measured {result.fun:.1f}, in truth {gain(result.x):.1f}")
-print(f"most probable:    {gain(result.mode):.1f}")
+print(f"recommended:      estimated {result.fun:.1f} ± {result.fun_std:.1f}, in truth {gain(result.x):.1f}")
+print(f"luckiest:         measured {result.lowest_fun:.1f}, in truth {gain(result.lowest_x):.1f}")

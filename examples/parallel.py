@@ -21,8 +21,8 @@ def cost(x):
 
 
 if __name__ == "__main__":  # the processes import this file
-    # batch=4 makes every iteration large enough for four workers; the result depends on it, not on the workers.
-    alone = kl.minimize(cost, SPACE, budget=200, batch=4, rng=0)
-    together = kl.minimize(cost, SPACE, budget=200, batch=4, rng=0, workers=4)
+    # By default batch is the number of workers; the result depends on it, not on the workers.
+    together = kl.minimize(cost, SPACE, budget=200, rng=0, workers=4)
+    alone = kl.minimize(cost, SPACE, budget=200, rng=0, batch=4)
     print(f"cost {together.fun:.2f} with {together.x['staff']} staff, lifts: {together.x['lift']}")
     print("the same result:", together.fun == alone.fun and together.nit == alone.nit)

@@ -197,7 +197,8 @@ def test_options_are_those_of_the_library(folder, words, options):
 
 @pytest.mark.slow
 def test_a_time_limit_for_the_run_and_for_an_evaluation(folder):
-    done = shell(*run("--evaluation-timeout", 2, "--json", objective="sim:hangs", budget=6, rng=1))
+    words = ("--evaluation-timeout", 2, "--algorithm", "pbil-lambda", "--json")
+    done = shell(*run(*words, objective="sim:hangs", budget=6, rng=1))
     data = json.loads(done.stdout)
     assert data["failures"] > 0
     assert "evaluation_timeout=2 " in data["failure"]

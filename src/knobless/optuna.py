@@ -68,6 +68,9 @@ class KnoblessSampler(BaseSampler):
     When the joint space is first known, θ starts halfway to the best trial that was enqueued or came from another
     sampler or study. Pruned and failed trials rank worst.
 
+    Unlike `minimize`, the sampler does not test whether the objective is noisy: PBIL-λ is made for noise, and a trial
+    with the parameters of an earlier one is a trial like any other.
+
     The random numbers of a trial follow from the seed and the number of the trial, counted from the first one sampled
     jointly. Processes that share a seed and a study sample different points, except for the first trial if several
     start at once. A resumed study continues as if it had not been interrupted.
