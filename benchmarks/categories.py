@@ -19,7 +19,8 @@ CAP = 100_000
 
 def knobless(target: np.ndarray, options: int, seed: int) -> int:
     space = kl.Choice(*range(options), n=len(target))
-    result = kl.minimize(lambda x: (x != target).sum(axis=1), space, budget=CAP, target=0, rng=seed, vectorized=True)
+    given = {"budget": CAP, "algorithm": kl.pbil_lambda(space), "target": 0, "rng": seed}
+    result = kl.minimize(lambda x: (x != target).sum(axis=1), space, vectorized=True, **given)
     return result.nfev if result.success else CAP
 
 

@@ -150,7 +150,8 @@ Algorithm = Callable[[Objective, int, int], None]  # the objective, n, a seed
 
 
 def pbil_lambda(f: Objective, n: int, seed: int) -> None:
-    opt = kl.Optimizer(kl.Binary(n), rng=seed)
+    space = kl.Binary(n)
+    opt = kl.Optimizer(space, kl.pbil_lambda(space), rng=seed)
     while True:
         with f.clock:
             batch = opt.ask()

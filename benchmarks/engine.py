@@ -42,8 +42,9 @@ def trials(n: int, seed: int) -> int:
 
 
 def interpreted(n: int, seed: int) -> int:
-    problem = OneMax(n)
-    return kl.minimize(lambda x: problem(x), kl.Binary(n), budget=20_000, target=0, rng=seed, vectorized=True).nfev
+    problem, space = OneMax(n), kl.Binary(n)
+    given = {"budget": 20_000, "algorithm": kl.pbil_lambda(space), "target": 0, "rng": seed}
+    return kl.minimize(lambda x: problem(x), space, vectorized=True, **given).nfev
 
 
 def portfolio(n: int, seed: int) -> int:

@@ -30,6 +30,7 @@ from knobless.journal.sqlite import EVENTS, INSERT
 
 N = 100
 SPACE = kl.Binary(N)
+PBIL = kl.pbil_lambda(SPACE)  # whose own overhead is small
 
 
 def objective(x: np.ndarray) -> float:
@@ -38,13 +39,13 @@ def objective(x: np.ndarray) -> float:
 
 def plain(folder: Path, evaluations: int) -> float:
     start = time.perf_counter()
-    kl.minimize(objective, SPACE, budget=evaluations, rng=0)
+    kl.minimize(objective, SPACE, budget=evaluations, algorithm=PBIL, rng=0)
     return (time.perf_counter() - start) / evaluations
 
 
 def journal(folder: Path, evaluations: int) -> float:
     start = time.perf_counter()
-    kl.minimize(objective, SPACE, budget=evaluations, rng=0, journal=folder / "run.sqlite")
+    kl.minimize(objective, SPACE, budget=evaluations, algorithm=PBIL, rng=0, journal=folder / "run.sqlite")
     return (time.perf_counter() - start) / evaluations
 
 
@@ -117,7 +118,8 @@ def quiet(x: np.ndarray) -> np.ndarray:
 def million(evaluations: int, fun: str, path: str, resumed: bool) -> None:
     """Makes a journal, or goes on with it for one evaluation more; in a process of its own."""
     start = time.perf_counter()
-    result = kl.minimize(globals()[fun], SPACE, budget=evaluations + resumed, rng=0, journal=path, vectorized=True)
+    given = {"budget": evaluations + resumed, "algorithm": PBIL, "rng": 0, "journal": path}
+    result = kl.minimize(globals()[fun], SPACE, vectorized=True, **given)
     spent = time.perf_counter() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if resumed:

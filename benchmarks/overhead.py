@@ -32,9 +32,14 @@ PEER_CALLS = {16: 600, 100: 600, 1000: 300, 3000: 200}
 TPE_CALLS = {16: 200, 100: 100, 1000: 12, 3000: 12}
 
 
+def pbil_lambda(n: int, seed: int) -> kl.Optimizer:
+    space = kl.Binary(n)
+    return kl.Optimizer(space, kl.pbil_lambda(space), rng=seed)
+
+
 def knobless(n: int, seed: int) -> tuple[float, list[int]]:
     """Seconds per evaluation in `Optimizer.ask` and `tell`, and the λ of each iteration."""
-    opt = kl.Optimizer(kl.Binary(n), rng=seed)
+    opt = pbil_lambda(n, seed)
     spent, sizes = 0.0, []
     while opt.nfev < CALLS[n] and opt.lowest_fun > 0:
         start = time.perf_counter()
@@ -69,7 +74,7 @@ def portfolio(repeats: int) -> None:
     for problem in problems:
         both = [
             (
-                timed(kl.Optimizer(kl.Binary(100), rng=seed), problem, 5_000),
+                timed(pbil_lambda(100, seed), problem, 5_000),
                 timed(kl.Optimizer(kl.Binary(100), rng=seed, deterministic=True), problem, 5_000),
             )
             for seed in range(repeats)

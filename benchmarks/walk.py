@@ -106,6 +106,7 @@ def measure() -> dict[str, Any]:
                 fun,
                 kl.Binary(30),
                 budget=EVALUATIONS * ITERATIONS,
+                algorithm=kl.pbil_lambda(kl.Binary(30)),
                 rng=0,
                 batch=EVALUATIONS,
                 workers=executor,

@@ -3,7 +3,7 @@
 It prints:
 
     asked for 8, told 6, one failed, one lost
-    after 60 iterations: 2.0 euros, valves 1 and 4 open
+    after 200 evaluations: 2.0 euros, valves 1 and 4 open
 """
 
 import numpy as np
@@ -27,9 +27,9 @@ opt.tell(batch[6], RuntimeError("the pump broke"))  # ranks worst
 opt.cancel(batch[7])  # no value will arrive: the iteration closes without it
 print(f"asked for {len(batch)}, told {opt.nfev - opt.failures}, one failed, one lost")
 
-while opt.nit < 60:
+while opt.nfev < 200:
     batch = opt.ask()
     opt.tell(batch, [laboratory(candidate.x) for candidate in batch])
 
-valves = " and ".join(map(str, np.flatnonzero(opt.best.x)))
-print(f"after {opt.nit} iterations: {opt.best.fun} euros, valves {valves} open")
+valves = " and ".join(map(str, np.flatnonzero(opt.recommended.x)))
+print(f"after {opt.nfev} evaluations: {opt.recommended.fun} euros, valves {valves} open")

@@ -3,8 +3,8 @@
 It prints:
 
     possible:         7.9
-    luckiest:         measured 35.7, in truth 7.6
-    most probable:    7.7
+    recommended:      estimated 7.8 ± 0.5, in truth 7.6
+    luckiest:         measured 35.2, in truth 7.0
 """
 
 import numpy as np

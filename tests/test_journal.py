@@ -517,7 +517,8 @@ def test_every_evaluation_is_there_with_its_failure(tmp_path):
         seen.append(x.tolist())
         return bumpy(x)
 
-    result = kl.minimize(fun, BITS, budget=120, batch=6, journal=kl.Journal(path, {"mine": [1, "two"]}), rng=2)
+    given = {"budget": 120, "algorithm": kl.pbil_lambda(BITS), "batch": 6, "rng": 2}
+    result = kl.minimize(fun, BITS, journal=kl.Journal(path, {"mine": [1, "two"]}), **given)
     with read(path) as record:
         events = list(record)
         assert [record.point(event).tolist() for event in events] == seen
@@ -530,9 +531,7 @@ def test_every_evaluation_is_there_with_its_failure(tmp_path):
         raised = [error for error in errors if error]
         assert all("in bumpy" in e and e.endswith("RuntimeError: bump\n") for e in raised)
         assert 0 < len(raised) < len(errors)  # the others gave NaN
-        ids = [event.id for event in events]  # without those of points that were evaluated before
-        assert len(ids) == 120
-        assert ids == sorted(set(ids))
+        assert [event.id for event in events] == list(range(120))
         assert [event.position for event in events[:7]] == [0, 1, 2, 3, 4, 5, 0]
         assert [event.iteration for event in events[:7]] == [0] * 6 + [1]
         for event in events:
@@ -787,7 +786,7 @@ def test_a_child_that_ends_does_not_let_go_of_its_parents_journal(tmp_path):
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=300)
     assert done.stdout == "1 True\n", done.stderr
     with read(tmp_path / "a") as record:
-        assert record.counts().evaluations == 2
+        assert record.counts().evaluations == 1
 
 
 def test_readers_see_what_is_committed_and_block_nobody(tmp_path):

@@ -13,6 +13,7 @@ import shutil
 import socket
 import threading
 from contextlib import contextmanager
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -21,8 +22,10 @@ from typer.testing import CliRunner
 import knobless as kl
 from knobless import report
 from knobless.journal import records as journal
+from knobless.journal.events import CHECKED
 from knobless.report.page import html_page
-from knobless.report.page_data import FAILED, collect_page_data
+from knobless.report.page_data import FAILED, FATES, collect_page_data
+from knobless.report.summary import summary
 from knobless.report.trace import Trace
 from knobless.report.watch import Follower, server
 
@@ -129,6 +132,42 @@ def test_only_what_is_new_is_sent(recorded):
         np.testing.assert_array_equal(unpacked(a["data"])[200 * a["per"] :], unpacked(b["data"]))
         assert a | {"data": None} == b | {"data": None}
     assert whole | {"columns": None, "since": None} == part | {"columns": None, "since": None}
+
+
+def test_a_noisy_run_is_shown_with_its_recommended_point(tmp_path):
+    path, noise = tmp_path / "run.sqlite", np.random.default_rng(0)
+
+    def measured(x):
+        value = float(x.sum()) + 3.0 * noise.standard_normal()
+        return value if value < 15.0 else math.nan
+
+    trace = None
+    for budget in (300, 400):  # once resumed, the evaluations at the end of the first run count no more
+        result = kl.maximize(measured, kl.Binary(12), budget=budget, rng=0, journal=path)
+        with journal.read(path) as record:
+            trace = trace or Trace(record)
+            assert trace.follow(record)
+            found = summary(record)
+        for name in ("fun", "fun_std", "lowest_fun", "deterministic"):
+            assert getattr(found, name) == getattr(result, name)
+        assert (found.x.tolist(), found.lowest_x.tolist()) == (result.x.tolist(), result.lowest_x.tolist())
+        assert trace.best[0] == result.lowest_fun
+        data = collect_page_data(trace)
+        assert unpacked(data["recommended"]).tolist() == [result.fun, result.fun_std]
+        shown = [FATES[fate] for fate in unpacked(data["columns"][1]["data"])]
+        checks = sum(fate == CHECKED for fate in trace.fates)
+        failed = sum(fate == CHECKED and math.isnan(f) for fate, f in zip(trace.fates, trace.values, strict=True))
+        assert shown.count("check") == checks - failed
+        assert data["calls"] == len(shown) == found.nfev
+        assert (checks, data["calls"]) == ((15, 300) if budget == 300 else (35, 415))
+        assert ["objective", "noisy, found"] in [list(fact) for fact in data["facts"]]
+    assert collect_page_data(Trace.of(path)) == data
+
+
+def test_the_script_counts_failures_as_the_data_do():
+    script = (files("knobless.report") / "page.js").read_text()
+    assert f"const FAILED = {FAILED};" in script
+    assert FATES[FAILED] == "failed"
 
 
 def test_infinite_values_and_no_values_at_all(tmp_path):
