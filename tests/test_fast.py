@@ -176,7 +176,7 @@ def test_minimize_takes_the_engine_by_itself():
     assert result.success
     assert result.fun == 0
     assert result.x.all()
-    assert Watched.calls < 5 < result.nfev  # the first iteration is the interpreter's
+    assert Watched.calls < 100 < result.nfev  # the first iterations, with tests for noise, are the interpreter's
     assert result.history[-1].iteration == result.nit
     assert result.history[-1].nfev <= result.nfev
 
@@ -212,7 +212,9 @@ def test_minimize_compiled_obeys_its_arguments():
     result = kl.minimize(flat, kl.Binary(50), budget=10**12, timeout=0.2, rng=1)
     assert result.status is kl.Status.TIMEOUT
     x0 = np.ones(50, dtype=int)
-    assert kl.minimize(problems.OneMax(50), kl.Binary(50), budget=50, target=0, x0=x0, rng=1).nfev == 1
+    given = {"budget": 50, "target": 0, "x0": x0, "rng": 1}
+    assert kl.minimize(problems.OneMax(50), kl.Binary(50), deterministic=True, **given).nfev == 1
+    assert kl.minimize(problems.OneMax(50), kl.Binary(50), **given).nfev == 2  # it is confirmed
 
 
 def test_maximize_compiled():
@@ -347,7 +349,7 @@ def test_every_problem_runs_compiled(problem):
 
 def test_priors_are_no_reason_to_leave_the_engine():
     Watched.calls = 0
-    kl.minimize(Watched(60), kl.Binary(60, p=0.3), budget=2000, rng=0)
+    kl.minimize(Watched(60), kl.Binary(60, p=0.3), budget=2000, deterministic=True, rng=0)
     assert Watched.calls < 5
 
 

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from knobless import problems
+from knobless.run.evaluation_log import EvaluationLog
 
-pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
+numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
 
-from knobless import fast
+from knobless import fast  # noqa: E402
+from knobless.fast import shared  # noqa: E402
 
 N = 13
 SPACE = kl.Binary(N)
@@ -99,6 +102,109 @@ def test_neither_an_executor_nor_a_journal_makes_it_another_run(case, tmp_path):
     given = {"algorithm": algorithm, "deterministic": deterministic, "rng": 3}
     alone = run(rough, **given)
     with ThreadPoolExecutor(2) as pool:
-        equal(run(rough, workers=pool, **given), alone)
+        equal(run(rough, workers=pool, batch=1, **given), alone)
     equal(run(rough, journal=tmp_path / "run.sqlite", **given), alone)
     equal(run(rough, journal=tmp_path / "run.sqlite", **given), alone)  # all of it is recalled
+
+
+# With nothing declared, tests for noise are part of the run.
+
+
+@numba.njit(shared.OBJECTIVE)
+def unsteady(x, ints, reals):
+    """Noisy from evaluation ints[1] on; each evaluation whose number is a multiple of ints[2] fails."""
+    ints[0] += 1
+    value = 0.0
+    for i in range(x.size):
+        value += (i % 5 + 1) * x[i] - 0.5 * x[i] * x[i - 1]
+    if ints[0] > ints[1]:
+        value += reals[0] * ((7919 * ints[0]) % 101)
+    return np.nan if ints[0] % ints[2] == 0 else value
+
+
+class Unsteady(fast.Objective):
+    """A compiled objective whose noise begins later, and which counts its calls from Python."""
+
+    def __init__(self, begins, noise=0.03, fails=10**9):
+        super().__init__(unsteady, np.array([0, begins, fails]), np.array([noise]))
+        self.calls = 0
+
+    def _one(self, x):
+        self.calls += 1
+        return super()._one(x)
+
+
+def undecided(make, **given):
+    """Return the results of the compiled and of the interpreted run, which are the same."""
+    rows, results = [], []
+    for fun in (make(), make().__call__):
+        infos = []
+        result = kl.minimize(fun, callback=infos.append, **{"rng": 0, **given})
+        facts = [repr(getattr(result, name)) for name in ("nfev", "nit", "failures", "status", "deterministic")]
+        facts += [repr(getattr(result, name)) for name in ("x", "fun", "fun_std", "lowest_fun", "mode", "mode_fun")]
+        rows.append([*facts, *([row[:4] for row in each] for each in (infos, result.history))])
+        results.append(result)
+    assert rows[0] == rows[1]
+    return results[0]
+
+
+SEVERAL = [problems.OneMax(20), problems.LeadingOnes(17), problems.Traps(15), problems.NK(30, 3, 0)]
+
+
+@pytest.mark.parametrize("problem", SEVERAL, ids=lambda problem: type(problem).__name__)
+@pytest.mark.parametrize("budget", [30, 600])
+def test_an_undecided_run_is_the_same_compiled_or_not(problem, budget):
+    for seed in (0, 1):
+        result = undecided(lambda: problem, space=problem.space, budget=budget, rng=seed)
+        assert result.deterministic or budget == 30
+
+
+@pytest.mark.parametrize("n", [3, 9, N])
+def test_a_space_that_is_exhausted_is_the_same_compiled_or_not(n):
+    for fun in (rough, fast.objective(lambda x: 1.0)):
+        result = undecided(lambda fun=fun: fun, space=kl.Binary(n), budget=3000)
+        assert result.nfev >= min(2**n, 3000)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"x0": START}, {"known": [(START, -3.0), (1 - START, 9.0)]}, {"target": -0.3}, {"stall": 120}],
+    ids=["plain", "x0", "known", "target", "stall"],
+)
+@pytest.mark.parametrize("begins", [0, 60, 200, 10**9])
+def test_noise_is_found_at_the_same_evaluation_compiled_or_not(begins, given):
+    for noise, fails in ((0.03, 10**9), (0.03, 7), (1e-9, 10**9)):
+        result = undecided(lambda: Unsteady(begins, noise, fails), space=SPACE, budget=700, **given)
+        if not given and noise > 1e-9:
+            assert result.deterministic is (begins > 700)
+
+
+def test_the_law_is_not_kept_by_leaving_the_engine():
+    steady, late = Unsteady(10**9), Unsteady(1000)
+    result = kl.minimize(steady, kl.Binary(40), budget=3000, rng=0)
+    assert result.deterministic
+    assert steady.calls < 100
+    result = kl.minimize(late, kl.Binary(40), budget=3000, rng=0)
+    assert result.deterministic is False
+    assert steady.calls < late.calls < 2000  # about a thousand before noise is found
+
+
+@pytest.mark.parametrize("budget", [150, 700])
+def test_a_run_declared_noisy_is_the_same_compiled_or_not(budget):
+    for make in (lambda: Unsteady(0), lambda: rough):
+        result = undecided(make, space=SPACE, budget=budget, deterministic=False, algorithm=kl.pbil_lambda(SPACE))
+        assert result.nfev == budget
+
+
+def test_the_log_does_not_depend_on_how_evaluations_are_grouped(monkeypatch):
+    monkeypatch.setattr("knobless.run.evaluation_log.MOST_EVALUATIONS", 10)
+    x, f = np.arange(47)[:, None].astype(np.int8).repeat(3, axis=1), np.arange(47.0)
+    once, often = EvaluationLog(kl.Bernoulli(3)), EvaluationLog(kl.Bernoulli(3))
+    once.append(x, f)
+    for first, last in ((0, 1), (1, 12), (12, 20), (20, 20), (20, 47)):
+        often.append(x[first:last], f[first:last])
+    np.testing.assert_array_equal(once.f, often.f)
+    np.testing.assert_array_equal(once.x, often.x)
+    np.testing.assert_array_equal(once.x[:, 0], once.f)
+    assert once.f[-1] == 46
+    assert len(once.f) >= 5

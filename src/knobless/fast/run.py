@@ -112,6 +112,8 @@ class Run:
         states = state.members if isinstance(state, PortfolioState) else (state, state)
         rng = Stream.of(rng)
         self._turn = LOOP
+        self._logs = False  # whether all evaluations are handed over to an optimizer
+        self._paused = False  # whether that must happen now
         if self._p3 is not None:
             stream = states[0].stream
             key = rng.word() if stream is None else stream.key
@@ -150,8 +152,8 @@ class Run:
             run._remember(opt.run.cache.values)
         if run._p3 is not None:
             run._repeat(state.members[0].told if isinstance(state, PortfolioState) else state.told)
-        if opt.run.log is not None:
-            run._grow_log()
+        run._logs = opt.run.log is not None
+        run._grow_log()
         counts[shared.NFEV], counts[shared.NIT], counts[shared.FAILURES] = opt.nfev, opt.nit, opt.failures
         counts[shared.STALE], counts[shared.BEST_AT] = opt.run.stale, improved_at
         counts[shared.DRAWN] = opt.run.drawn
@@ -177,15 +179,16 @@ class Run:
         if self._igo is not None:
             opt.rng.count = int(self._loop.stream[engine.COUNT])
         counts, *_, test_x, log_x, log_f = self._progress
-        logged = int(counts[shared.LOGGED])
+        hands_over = self._paused or counts[shared.TEST] == shared.MADE  # not always, because that takes time
+        logged = int(counts[shared.LOGGED]) if hands_over else 0
         best, evaluations = (self.best, self.best_x.copy()), (log_x[:logged], log_f[:logged])
         drawn = int(counts[shared.DRAWN])
         tests = opt.adopt(self.state, self.nit, self.nfev, self.failures, drawn, best, evaluations)
-        counts[shared.LOGGED] = 0
-        counts[shared.TEST] = shared.PLANNED if len(tests) else shared.NO_TEST
-        if len(tests):
-            test_x[:] = tests[0]
-        if len(log_f):
+        if hands_over:
+            counts[shared.LOGGED] = 0
+            counts[shared.TEST] = shared.PLANNED if len(tests) else shared.NO_TEST
+            if len(tests):
+                test_x[:] = tests[0]
             self._grow_log()
 
     def finish(self, opt: Optimizer) -> None:
@@ -196,6 +199,7 @@ class Run:
         opt : Optimizer
             The optimizer that this run continues.
         """
+        self._paused = True
         self.update(opt)
         if opt.algorithm is not self.algorithm:
             return
@@ -249,10 +253,10 @@ class Run:
         self._cache = self._cache._replace(table=larger)
 
     def _grow_log(self) -> None:
-        """Make room for the evaluations of the next iteration, and a test."""
+        """Make room for the evaluations of the next iteration and a test, if there is a log."""
         n, rows = self._family.variables, len(self._progress.log_f)
         lam = 1 if self._igo is None else max(round(self.lam_r), int(self._loop.plan.lam_min))
-        if rows <= lam:
+        if self._logs and rows <= lam:
             log_x, log_f = shared.empty_log(max(2 * (lam + 1), shared.LOG_BYTES // n), n)
             self._progress = self._progress._replace(log_x=log_x, log_f=log_f)
 
@@ -351,7 +355,8 @@ class Run:
         until = self.nit + iterations
         while True:
             why = self._step(shared.Limits(budget, min(until, self.nit + SLICE), target, stall, due))
-            if why in ENDS or why == shared.PAUSE or (why in (shared.GOING, shared.TURN) and self.nit >= until):
+            self._paused = why == shared.PAUSE
+            if why in ENDS or self._paused or (why in (shared.GOING, shared.TURN) and self.nit >= until):
                 return ENDS.get(why)
 
     def _step(self, limits: shared.Limits) -> int:
