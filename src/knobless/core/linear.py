@@ -3,8 +3,8 @@
 The model is linear in the features of the family, which are its sufficient statistics in standard units, and is fit to
 the normal scores of the ranks of all evaluations (`linear_model.py`). Each point minimizes one draw of the model from
 its posterior distribution: an option is sampled as often as it is likely to be the best. There is no sample size and no
-step length. An iteration has a fifth as many points as there are evaluations, all from one fit; with many parameters,
-whose fits take longer, a third.
+step length. An iteration has a twentieth as many points as there are evaluations, all from one fit; with many
+parameters, whose fits take longer, a fifth.
 
 Under pure noise every point is uniformly distributed over bits and choices: renaming the options of a variable in all
 points renames those of the next one, and leaves values that do not depend on the points as they are.
@@ -46,7 +46,7 @@ class LinearThompson:
     Notes
     -----
     The first two points are drawn from the initial distribution. A fit takes O(dim³ + n dim²) operations for n
-    evaluations and comes whenever their number has grown by a fifth, or by a third beyond 50 parameters. The features
+    evaluations and comes whenever their number has grown by 5 %, or by 20 % beyond 50 parameters. The features
     of the evaluations take at most 32 MB: beyond that every second evaluation is dropped.
 
     Eigenvectors differ between implementations of LAPACK in the last bits, and with them, rarely, the points. `exact`
@@ -66,8 +66,8 @@ class LinearThompson:
         return LinearState(self.family, self.family.initial() if theta is None else np.array(theta, dtype=float))
 
     def lam(self, state: LinearState) -> int:
-        """Return a fifth or a third of the number of evaluations; two points at first, and at least `batch`."""
-        return max(2 - state.n, 1, state.n // (5 if self.family.dim <= SMALL else 3), self.batch)
+        """Return a twentieth or a fifth of the number of evaluations; two points at first, and at least `batch`."""
+        return max(2 - state.n, 1, state.n // (20 if self.family.dim <= SMALL else 5), self.batch)
 
     def ask(self, state: LinearState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """Return the minimizers of independent draws of the model."""

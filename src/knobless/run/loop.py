@@ -246,7 +246,7 @@ class Loop:
             return None
         self.deadline = self.end
         n = int(min(reserved(budget if status is Status.BUDGET else self.nfev), budget - self.nfev))
-        codes = finalists(run, log)[: n // 2]
+        codes = finalists(run, log)[:n]
         if not len(codes):
             return None
         values = self._evaluate_again(np.resize(codes, (n, codes.shape[1])))

@@ -21,7 +21,7 @@ from .evaluation_log import EvaluationLog
 from .run_state import RunState
 
 FINALISTS_SHARE = 20  # one of so many evaluations is spent on finalists
-LEAST_BUDGET = 200  # evaluations of a run below which none is
+LEAST_BUDGET = 40  # evaluations of a run below which none is
 MODELED = 2**14  # evaluations that a linear model is fit to, the last ones
 
 
