@@ -20,6 +20,8 @@ class AlgorithmName(StrEnum):
     CGA = "cga"
     P3 = "p3"
     PORTFOLIO = "portfolio"
+    LINEAR_THOMPSON = "linear-thompson"
+    NOISY_PORTFOLIO = "noisy-portfolio"
 
 
 # Every command that runs a search.

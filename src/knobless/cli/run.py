@@ -20,7 +20,16 @@ import typer
 from knobless.core.algorithm import Algorithm
 from knobless.core.data import difference
 from knobless.journal.records import Journal, JournalError, Record, read
-from knobless.recipes import cga, p3, pbil_elitist, pbil_epsilon, pbil_lambda, portfolio
+from knobless.recipes import (
+    cga,
+    linear_thompson,
+    noisy_portfolio,
+    p3,
+    pbil_elitist,
+    pbil_epsilon,
+    pbil_lambda,
+    portfolio,
+)
 from knobless.report.summary import summary
 from knobless.run.minimize import maximize, minimize
 from knobless.run.optimizer import Optimizer
@@ -43,6 +52,8 @@ RECIPES: dict[AlgorithmName, Callable[[Any], Algorithm]] = {
     AlgorithmName.CGA: cga,
     AlgorithmName.P3: p3,
     AlgorithmName.PORTFOLIO: portfolio,
+    AlgorithmName.LINEAR_THOMPSON: linear_thompson,
+    AlgorithmName.NOISY_PORTFOLIO: noisy_portfolio,
 }
 
 

@@ -115,7 +115,7 @@ def minimize(
     whether it is one: it evaluates its best point once more after 8 evaluations and then whenever their number has
     grown by a factor of 1.5, or of 4 once it is unlikely that noise has been overlooked. These evaluations count. The
     first difference beyond the rounding of floating-point sums makes the run noisy for good: it changes to the
-    algorithm for noisy objectives, which learns from all evaluations so far. A noisy run of at least 200 evaluations
+    algorithm for noisy objectives, which learns from all evaluations so far. A noisy run of at least 40 evaluations
     spends the last 5 % of them on comparing the points to recommend. With an `algorithm`, nothing is tested: if
     `deterministic` is not given, `x` is the best single observation.
 
