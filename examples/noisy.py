@@ -3,8 +3,8 @@
 It prints:
 
     possible:         7.9
-    recommended:      estimated 7.8 ± 0.5, in truth 7.6
-    luckiest:         measured 35.2, in truth 7.0
+    recommended:      estimated 7.8 ± 0.6, in truth 7.9
+    luckiest:         measured 34.3, in truth 5.8
 """
 
 import numpy as np
