@@ -599,7 +599,7 @@ def test_an_objective_that_writes_into_its_point_harms_itself_alone():
         {"x0": [1] * 10},
         {"deterministic": True},
     ],
-    ids=repr,
+    ids=lambda given: " ".join(given) or "nothing",
 )
 def test_maximize_is_minimize_mirrored(given, vectorized):
     def fun(x):
