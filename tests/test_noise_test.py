@@ -128,7 +128,7 @@ def test_float_noise_is_found_by_the_first_test(name, seed):
     assert result.nfev == 60
     assert objective.repeats()[0] <= 25
     assert "noisy" in result.message
-    assert result.lowest_fun == min(objective.values)
+    assert result.lowest_fun == min(objective.values[:57])  # the last 5 % compare finalists
 
 
 def noise_by_id(id):

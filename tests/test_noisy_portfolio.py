@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import knobless as kl
 from knobless.core.description import algorithm_data, algorithm_of
-from knobless.core.noisy_portfolio import ALONE, SHARE
+from knobless.core.noisy_portfolio import LINEAR_ALONE, SHARE
 from knobless.core.rng import Stream
 from knobless.core.states import state_data, state_of
 from knobless.recipes import LINEAR_LIMIT
@@ -51,7 +51,7 @@ def test_the_loop_starts_after_ten_evaluations_per_parameter_and_keeps_three_of_
     spent = [0, 0]
     for before, now, x, _ in iterations(algorithm, algorithm.init(), 60, seed):
         assert len(x) >= batch
-        assert (before.loop is None) == (before.n < ALONE * 3)
+        assert (before.loop is None) == (before.n < LINEAR_ALONE * 3)
         assert now.n == before.n + len(x)
         if before.loop is None:
             assert len(x) == algorithm.linear.lam(before.linear)
@@ -91,7 +91,7 @@ def test_the_linear_search_learns_from_every_evaluation(space):
 
 def test_evaluations_from_elsewhere_count_towards_the_start_of_the_loop():
     algorithm = kl.noisy_portfolio(BITS)
-    x = algorithm.family.sample(algorithm.family.initial(), ALONE * 3, Stream(5))
+    x = algorithm.family.sample(algorithm.family.initial(), LINEAR_ALONE * 3, Stream(5))
     assert algorithm.observe(algorithm.init(), x[1:], x[1:, 0] * 1.0).loop is None
     assert algorithm.observe(algorithm.init(), x, x[:, 0] * 1.0).loop is not None
 

@@ -20,7 +20,7 @@ from .linear import LinearState, LinearThompson
 from .rng import RNG
 from .types import Array, Points
 
-ALONE = 10  # evaluations per free parameter before the loop starts
+LINEAR_ALONE = 10  # evaluations per free parameter before the loop starts
 SHARE = 3  # evaluations of the loop per evaluation of the linear search
 
 
@@ -130,7 +130,7 @@ class NoisyPortfolio:
     def observe(self, state: NoisyPortfolioState, x: Points, f: Array) -> NoisyPortfolioState:
         """Return the state with further evaluations for the linear search; they count towards the start of the loop."""
         state = state._replace(linear=self.linear.observe(state.linear, x, f), n=state.n + len(f))
-        if state.loop is None and state.n >= ALONE * self.family.dim:
+        if state.loop is None and state.n >= LINEAR_ALONE * self.family.dim:
             return state._replace(loop=self._started(state.linear.theta))
         return state
 

@@ -17,7 +17,7 @@ from knobless.core.types import Array, Points
 
 FIRST_TEST = 8  # evaluations before the first test
 SOONER, LATER = 1.5, 4.0  # growth of the number of evaluations from one test to the next, with doubt and without
-SMALL = 1e-3  # doubt below which an objective is taken to be deterministic
+SMALL_DOUBT = 1e-3  # doubt below which an objective is taken to be deterministic
 JITTER = 1e-6  # of the largest absolute value: differences by which sums of floating-point numbers vary
 MOST_TESTS = 12  # after which a space that is exhausted is not tested any more
 MOST_POINTS = 16  # that share the best value and are tested in turn
@@ -42,7 +42,7 @@ class NoiseTest:
     @property
     def unsure(self) -> bool:
         """Whether there is still doubt that more tests could remove."""
-        return self.doubt >= SMALL and self.tests < MOST_TESTS
+        return self.doubt >= SMALL_DOUBT and self.tests < MOST_TESTS
 
     def begin(self) -> Points:
         """Return the point to be evaluated again."""
@@ -67,7 +67,7 @@ class NoiseTest:
             _, counts = np.unique(f, return_counts=True)
             agreeing = float((counts * (counts - 1.0)).sum()) / (n * (n - 1.0))
             self.doubt *= max(agreeing, 1.0 / n)
-        if self.doubt < SMALL:
+        if self.doubt < SMALL_DOUBT:
             self.due = LATER * (n + 1)
         return False
 

@@ -29,7 +29,7 @@ from .cache import Cache
 from .candidates import RETURNED_NAN
 from .evaluation_log import EvaluationLog
 from .iteration import COPIED, EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
-from .noise_test import SMALL, NoiseTest
+from .noise_test import SMALL_DOUBT, NoiseTest
 from .streams import Streams
 
 MAX_STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
@@ -141,7 +141,7 @@ class RunState:
     def deterministic(self) -> bool | None:
         """Whether equal points have equal values, as stated or found; None if that is not known."""
         if self.noise_test is not None:
-            return True if self.noise_test.doubt < SMALL else None
+            return True if self.noise_test.doubt < SMALL_DOUBT else None
         return True if self.cache is not None else None if self.log is None else False
 
     @property
