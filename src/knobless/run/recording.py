@@ -106,7 +106,8 @@ class Recording:
             writer.close()
             raise
         self._checked: dict[tuple[int, int, bytes], Value] = {}  # by candidates drawn, number and point
-        self._rows: Iterator[Rows] = read_rows(self._except_checked(), self._family, self._sign)
+        told = _except_checked(writer.events(), self._sign, self._checked)
+        self._rows: Iterator[Rows] = read_rows(told, self._family, self._sign)
         self.next_rows: Rows | None = None  # to be recalled next; None at the end of the journal
 
     def _begin(self, writer: Writer, identity: Identity, adopt: bool) -> None:
@@ -180,16 +181,6 @@ class Recording:
         packed, width, drawn = self._family.pack(codes), self._width, self._run.drawn
         keys = ((id, (drawn, id, packed[i * width : (i + 1) * width])) for i, id in enumerate(ids))
         return {id: self._checked[key] for id, key in keys if key in self._checked}
-
-    def _except_checked(self) -> Iterator[Event]:
-        """Yield all events but those that the search does not learn from, which are kept for later."""
-        for event in self._writer.events():
-            if event.fate != CHECKED:
-                yield event
-                continue
-            value = math.nan if event.value is None else self._sign * event.value
-            failed = event.failure is not None
-            self._checked[event.drawn, event.id, event.code] = Failure(event.failure) if failed else value
 
     def _advance(self) -> bool:
         with self.explained():
@@ -266,6 +257,22 @@ class Recording:
 
     def _stored(self, value: float) -> float | None:
         return None if math.isnan(value) else self._sign * value
+
+
+def _except_checked(
+    events: Iterable[Event], sign: float, checked: dict[tuple[int, int, bytes], Value]
+) -> Iterator[Event]:
+    """Yield all events but those that the search does not learn from, which are stored in `checked`.
+
+    Not a method: a generator that refers to its `Recording` would keep the journal open after the last use of it.
+    """
+    for event in events:
+        if event.fate != CHECKED:
+            yield event
+            continue
+        value = math.nan if event.value is None else sign * event.value
+        key = event.drawn, event.id, event.code
+        checked[key] = value if event.failure is None else Failure(event.failure)
 
 
 def _shortened(text: str) -> str:
