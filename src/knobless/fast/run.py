@@ -364,9 +364,9 @@ class Run:
         on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
         turn = self._turn
         if turn == PYRAMID:
-            why: int = pyramid.pyramid_runner()(*on, self._pyramid, limits)
+            why: int = pyramid.pyramid_runner(self._logs)(*on, self._pyramid, limits, self._logs or None)
         else:
-            why = engine.loop_runner()(*on, self._loop, limits)
+            why = engine.loop_runner(self._logs)(*on, self._loop, limits, self._logs or None)
         if turn == LOOP or why == shared.TURN:
             self._turn = int(self._progress.idle.argmin())
         match why:
