@@ -175,7 +175,8 @@ def test_a_space_that_is_exhausted_is_the_same_compiled_or_not(n):
 @pytest.mark.parametrize("begins", [0, 60, 200, 10**9])
 def test_noise_is_found_at_the_same_evaluation_compiled_or_not(begins, given):
     for noise, fails in ((0.03, 10**9), (0.03, 7), (1e-9, 10**9)):
-        result = undecided(partial(Unsteady, begins, noise, fails), space=SPACE, budget=700, **given)
+        make = partial(Unsteady, begins, noise, fails)
+        result = undecided(make, space=SPACE, budget=700, **given)
         if not given and noise > 1e-9:
             assert result.deterministic is (begins > 700)
 

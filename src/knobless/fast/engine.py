@@ -34,7 +34,6 @@ from .shared import (
     BEST_AT,
     BITS,
     BUDGET,
-    DRAWN,
     FAILURES,
     GOING,
     GROW_BUFFERS,
@@ -45,7 +44,6 @@ from .shared import (
     LOGGED,
     LONG_WORDS,
     LOOP,
-    MADE,
     NFEV,
     NIT,
     OBJECTIVE,
@@ -62,8 +60,8 @@ from .shared import (
     TURN,
     WORDS,
     cached,
-    call_objective,
     compile_function,
+    end_logged_iteration,
     find,
     keep,
     key_of,
@@ -72,6 +70,7 @@ from .shared import (
     mixed,
     must_pause,
     search_ended,
+    test_for_noise,
     update_leader,
 )
 
@@ -417,17 +416,17 @@ def _share(progress, scalars, kept, x, f, lam, rule):
         kept[:] = leader_x
 
 
-def _run(f, ints, reals, progress, cache, loop, limits):
+def _run(f, ints, reals, progress, cache, loop, limits, log):
     """Run iterations until a limit is reached or the other member has the turn; return which.
 
     All state is in the arrays, so that a run continues where it stopped between two iterations.
     """
-    counts, shared, idle, best_x, _, test_x, log_x, log_f = progress
+    counts, shared, idle, best_x, _, _, log_x, log_f = progress
     plan, theta, s, scalars, kept, stream = loop[:6]
     saved, saved_kept, saved_nfev, saved_count = loop[6:10]
     words, u, t, gradient, told, x, values, w, order = loop[10:]
     table, codes = cache
-    remembers, together, logs = table.size > 0, plan.elitism or idle[PYRAMID] < ABSENT, log_f.size > 0
+    remembers, together, logs = table.size > 0, plan.elitism or idle[PYRAMID] < ABSENT, log is not None
     key = place = np.uint64(0)
     # Not in the arrays, where each evaluation would wait for the last to be written.
     nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], shared[BEST], shared[SIGN]
@@ -452,12 +451,11 @@ def _run(f, ints, reals, progress, cache, loop, limits):
         _thresholds(t, theta)
         k = drawn = 0
         before, at = nfev, counts[LOGGED]
-        if counts[TEST] == PLANNED:
+        if logs and counts[TEST] == PLANNED:
             counts[BEST_AT], shared[BEST] = best_at, best
-            log_evaluation(log_x, log_f, at, test_x, call_objective(f, ints, reals, test_x, counts, shared, best_x))
+            why = test_for_noise(f, ints, reals, progress, limits)
             nfev, best_at, best = counts[NFEV], counts[BEST_AT], shared[BEST]
             at += 1
-            why = limit_reached(counts, shared, limits)
         while k < lam and (why == GOING or remembers):  # line 3
             if k == drawn:
                 drawn = _draw(x, drawn, lam, t, stream, words, u)
@@ -474,9 +472,9 @@ def _run(f, ints, reals, progress, cache, loop, limits):
             value = sign * f(x[k], ints, reals)
             if remembers:
                 keep(table, place, key, value, counts)
-            if logs:
-                log_evaluation(log_x, log_f, at, x[k], value)
-                at += 1
+                if logs:
+                    log_evaluation(log_x, log_f, at, x[k], value)
+                    at += 1
             if value != value:
                 counts[FAILURES] += 1
                 value = math.inf
@@ -497,15 +495,16 @@ def _run(f, ints, reals, progress, cache, loop, limits):
             since = before - saved_nfev[OLDER]
             for i in range(k):
                 told[since + i] = values[i]
+            if logs:
+                for i in range(k):
+                    log_evaluation(log_x, log_f, at + i, x[i], values[i])
+                at += k
         if k == lam:
             _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
             counts[STALE] = 0 if nfev > before else counts[STALE] + lam
-            counts[DRAWN] += lam
-            counts[LOGGED] = at
-            if counts[TEST] == PLANNED:
-                counts[DRAWN] += 1
-                counts[TEST] = MADE
+            if logs:
+                end_logged_iteration(counts, lam, at)
             if together:  # the paper's loop, alone, needs no best point
                 _share(progress, scalars, kept, x, values, lam, plan.elitism)
                 if why == GOING and idle[LOOP] >= idle[PYRAMID]:
@@ -525,9 +524,9 @@ _LOOP = types.NamedTuple(
 
 
 @cache
-def loop_runner() -> Any:
+def loop_runner(log: bool = False) -> Any:
     """Compiled when it is needed for the first time."""
-    return compile_function(_run, _LOOP)
+    return compile_function(_run, _LOOP, log)
 
 
 def _recorded(x, ints, reals):

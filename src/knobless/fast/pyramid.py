@@ -27,7 +27,6 @@ from .kernels import _population
 from .shared import (
     ASKED,
     BITS,
-    DRAWN,
     GOING,
     GROW_BUFFERS,
     GROW_CACHE,
@@ -37,7 +36,6 @@ from .shared import (
     LOGGED,
     LONG_WORDS,
     LOOP,
-    MADE,
     MEMBER,
     NIT,
     PAUSE,
@@ -50,6 +48,7 @@ from .shared import (
     WORDS,
     call_objective,
     compile_function,
+    end_logged_iteration,
     find,
     keep,
     key_of,
@@ -57,6 +56,7 @@ from .shared import (
     log_evaluation,
     must_pause,
     search_ended,
+    test_for_noise,
     update_leader,
     word,
 )
@@ -449,15 +449,15 @@ def _tell(p, value, codes):
             counts[PHASE] = CLIMBED
 
 
-def _run(f, ints, reals, progress, cache, p, limits):
+def _run(f, ints, reals, progress, cache, p, limits, log):
     """Run iterations of one point each until a limit is reached or the other member has the turn; return which.
 
     A point that P3 has asked for before is told at once, up to `SKIPPED` times in a row. A point that only the other
     member has asked for is not evaluated again either, but counts as an iteration, as in `Optimizer`.
     """
     counts, (table, codes) = p.counts, cache
-    spent, shared, idle, best_x, leader_x, test_x, log_x, log_f = progress
-    answers = 0
+    spent, shared, idle, best_x, leader_x, _, log_x, log_f = progress
+    answers, logs = 0, log is not None
     while True:
         if not counts[PENDING_POINT]:
             if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
@@ -478,7 +478,7 @@ def _run(f, ints, reals, progress, cache, p, limits):
         why = limit_reached(spent, shared, limits)
         if why != GOING or spent[NIT] >= limits.iterations or answers >= MAX_TOLD:
             return why
-        if must_pause(spent, log_f, 1, limits.due):
+        if logs and must_pause(spent, log_f, 1, limits.due):
             return PAUSE
         why = search_ended(spent, p.x.size)
         if why != GOING:
@@ -486,10 +486,9 @@ def _run(f, ints, reals, progress, cache, p, limits):
         if 2 * (spent[KNOWN] + 1) > table.size:
             return GROW_CACHE
         place, at = find(table, p.keys[POINT]), spent[LOGGED]
-        if spent[TEST] == PLANNED:
-            log_evaluation(log_x, log_f, at, test_x, call_objective(f, ints, reals, test_x, spent, shared, best_x))
+        if logs and spent[TEST] == PLANNED:
+            why = test_for_noise(f, ints, reals, progress, limits)
             at += 1
-            why = limit_reached(spent, shared, limits)
             if why != GOING and not table[place].seen:  # if the point is known, the iteration closes
                 return why
         if table[place].seen:
@@ -497,15 +496,11 @@ def _run(f, ints, reals, progress, cache, p, limits):
         else:
             keep(table, place, p.keys[POINT], call_objective(f, ints, reals, p.x, spent, shared, best_x), spent)
             spent[STALE] = 0
-            if log_f.size:
+            if logs:
                 log_evaluation(log_x, log_f, at, p.x, table[place].value)
                 at += 1
-        spent[DRAWN] += 1
-        spent[LOGGED] = at
-        if spent[TEST] == PLANNED:
-            spent[DRAWN] += 1
-            spent[STALE] = 0
-            spent[TEST] = MADE
+        if logs:
+            end_logged_iteration(spent, 1, at)
         table[place].seen |= ASKED
         value = table[place].value
         idle[PYRAMID] += 1
@@ -525,6 +520,6 @@ _PYRAMID = types.NamedTuple(
 
 
 @cache
-def pyramid_runner() -> Any:
+def pyramid_runner(log: bool = False) -> Any:
     """Compiled when it is needed for the first time."""
-    return compile_function(_run, _PYRAMID)
+    return compile_function(_run, _PYRAMID, log)

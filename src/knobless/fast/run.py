@@ -364,9 +364,10 @@ class Run:
         limits = shared.Limits(*map(float, limits))
         on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
         turn = self._turn
-        runner = pyramid.pyramid_runner() if turn == PYRAMID else engine.loop_runner()
+        runner = (pyramid.pyramid_runner if turn == PYRAMID else engine.loop_runner)(self._logs)
+        state = self._pyramid if turn == PYRAMID else self._loop
         with deferred_interrupt():
-            why: int = runner(*on, self._pyramid if turn == PYRAMID else self._loop, limits)
+            why: int = runner(*on, state, limits, self._logs or None)
         if turn == LOOP or why == shared.TURN:
             self._turn = int(self._progress.idle.argmin())
         match why:

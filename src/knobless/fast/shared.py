@@ -104,10 +104,9 @@ def empty_cache(n: int) -> CacheTable:
 
 def progress(n: int, sign: float) -> Progress:
     """Return the progress of a run that has not begun."""
-    best, leader, test = np.zeros((3, n), dtype=np.int8)
-    reals = np.array([math.inf, sign, math.inf])
-    idle = np.array([ABSENT, ABSENT])
-    return Progress(np.zeros(10, dtype=np.int64), reals, idle, best, leader, test, *empty_log(0, n))
+    best_x, leader_x, test_x = np.zeros((3, n), dtype=np.int8)
+    counts, reals, idle = np.zeros(10, dtype=np.int64), np.array([math.inf, sign, math.inf]), np.full(2, ABSENT)
+    return Progress(counts, reals, idle, best_x, leader_x, test_x, *empty_log(0, n))
 
 
 def empty_log(rows: int, n: int) -> tuple[NDArray[np.int8], Array]:
@@ -147,9 +146,11 @@ def cached(signature: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorator
 
 
-def compile_function(function: Callable[..., int], state: Any) -> Any:
-    """Compile an engine with this type of state."""
-    return cached(types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, PROGRESS, CACHE, state, LIMITS))(function)
+def compile_function(function: Callable[..., int], state: Any, log: bool) -> Any:
+    """Compile an engine with this type of state; without a log, whose argument is then None, it is faster."""
+    last = types.boolean if log else types.none
+    signature = types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, PROGRESS, CACHE, state, LIMITS, last)
+    return cached(signature)(function)
 
 
 @njit(error_model="numpy")
@@ -246,13 +247,31 @@ def log_evaluation(log_x, log_f, at, x, value):
 
 
 @njit(error_model="numpy")
+def test_for_noise(f, ints, data, progress, limits):
+    """Evaluate the point to be tested, before the samples of its iteration; return which limit is reached, if any."""
+    counts, reals = progress.counts, progress.reals
+    value = call_objective(f, ints, data, progress.test_x, counts, reals, progress.best_x)
+    log_evaluation(progress.log_x, progress.log_f, counts[LOGGED], progress.test_x, value)
+    return limit_reached(counts, reals, limits)
+
+
+@njit(error_model="numpy")
+def end_logged_iteration(counts, lam, at):
+    """Count the candidates and the evaluations of a complete iteration, and its test."""
+    counts[DRAWN] += lam
+    counts[LOGGED] = at
+    if counts[TEST] == PLANNED:
+        counts[DRAWN] += 1
+        counts[STALE] = 0
+        counts[TEST] = MADE
+
+
+@njit(error_model="numpy")
 def must_pause(counts, log_f, lam, due):
     """Return whether evaluations must be handed over before an iteration of λ samples begins.
 
     The log is full with these and a test for noise, or such a test is due, or was made.
     """
-    if not log_f.size:
-        return False
     full = counts[LOGGED] + lam >= log_f.size
     return full or counts[TEST] == MADE or (counts[TEST] == NO_TEST and counts[NFEV] >= due)
 
