@@ -84,7 +84,7 @@ def test_the_linear_search_learns_from_every_evaluation(space):
     elsewhere = algorithm.family.sample(algorithm.family.initial(), 4, Stream(5))
     state = algorithm.observe(algorithm.init(), elsewhere, np.array([1.0, 2.0, math.nan, 0.0]))
     assert (state.n, state.spent) == (4, (0, 0))
-    state, points = after(algorithm, state, 100)
+    state, points = after(algorithm, state, 300)
     assert state.spent[0] > 0 < state.spent[1]
     assert state.linear.x.tolist() == elsewhere.tolist() + points
 
