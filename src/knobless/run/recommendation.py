@@ -22,7 +22,7 @@ from .run_state import RunState
 
 FINALISTS_SHARE = 20  # one of so many evaluations is spent on finalists
 LEAST_BUDGET = 40  # evaluations of a run below which none is
-MODELED = 2**14  # evaluations that a linear model is fit to, the last ones
+MODELED = 2**14  # evaluations at most that a linear model is fit to
 
 
 class Recommended(NamedTuple):
@@ -47,7 +47,7 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
         return log.x[:0]
     each = [run.mode, _best_average(run, log)]
     if run.space.family.dim <= LINEAR_LIMIT and np.isfinite(log.f).sum() > 1:
-        each.insert(0, linear.recommend(run.space.family, log.x[-MODELED:], log.f[-MODELED:]))
+        each.insert(0, linear.recommend(run.space.family, *_thinned(log)))
     codes = np.array(each)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
     return codes[np.sort(first)]
@@ -64,7 +64,7 @@ def recommended_point(run: RunState) -> Recommended | None:
     code = codes[0]
     mean, std = mean_and_error(_values_of(run, log, code))
     if math.isnan(std) and family.dim <= LINEAR_LIMIT and np.isfinite(log.f).sum() > 1:
-        means, stds = linear.estimate(family, log.x[-MODELED:], log.f[-MODELED:], code[None])
+        means, stds = linear.estimate(family, *_thinned(log), code[None])
         mean, std = float(means[0]), float(stds[0])
     return Recommended(code, mean, std)
 
@@ -84,6 +84,12 @@ def mean_and_error(values: Array) -> tuple[float, float]:
     with np.errstate(over="ignore", invalid="ignore"):  # of the largest numbers, the mean is infinite
         mean = float(finite.mean()) if n else math.nan
         return mean, float(finite.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+
+
+def _thinned(log: EvaluationLog) -> tuple[Points, Array]:
+    """Return evaluations of the whole run, evenly: the first ones are the most diverse, hence the most informative."""
+    step = -(-len(log.f) // MODELED)
+    return log.x[::step], log.f[::step]
 
 
 def _best_average(run: RunState, log: EvaluationLog) -> Points:
