@@ -421,12 +421,12 @@ def _run(f, ints, reals, progress, cache, loop, limits, log):
 
     All state is in the arrays, so that a run continues where it stopped between two iterations.
     """
-    counts, shared, idle, best_x, _, _, log_x, log_f = progress
+    counts, shared, idle, best_x, _ = progress
     plan, theta, s, scalars, kept, stream = loop[:6]
     saved, saved_kept, saved_nfev, saved_count = loop[6:10]
     words, u, t, gradient, told, x, values, w, order = loop[10:]
     table, codes = cache
-    remembers, together, logs = table.size > 0, plan.elitism or idle[PYRAMID] < ABSENT, log is not None
+    remembers, together = table.size > 0, plan.elitism or idle[PYRAMID] < ABSENT
     key = place = np.uint64(0)
     # Not in the arrays, where each evaluation would wait for the last to be written.
     nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], shared[BEST], shared[SIGN]
@@ -437,9 +437,9 @@ def _run(f, ints, reals, progress, cache, loop, limits, log):
         if lam > x.shape[0]:
             why = GROW_BUFFERS
             break
-        if logs:
+        if log is not None:
             counts[NFEV] = nfev
-            if must_pause(counts, log_f, lam, due):
+            if must_pause(counts, log.f, lam, due):
                 why = PAUSE
                 break
         if remembers:
@@ -451,9 +451,9 @@ def _run(f, ints, reals, progress, cache, loop, limits, log):
         _thresholds(t, theta)
         k = drawn = 0
         before, at = nfev, counts[LOGGED]
-        if logs and counts[TEST] == PLANNED:
+        if log is not None and counts[TEST] == PLANNED:
             counts[BEST_AT], shared[BEST] = best_at, best
-            why = test_for_noise(f, ints, reals, progress, limits)
+            why = test_for_noise(f, ints, reals, progress, limits, log)
             nfev, best_at, best = counts[NFEV], counts[BEST_AT], shared[BEST]
             at += 1
         while k < lam and (why == GOING or remembers):  # line 3
@@ -472,8 +472,8 @@ def _run(f, ints, reals, progress, cache, loop, limits, log):
             value = sign * f(x[k], ints, reals)
             if remembers:
                 keep(table, place, key, value, counts)
-                if logs:
-                    log_evaluation(log_x, log_f, at, x[k], value)
+                if log is not None:
+                    log_evaluation(log.x, log.f, at, x[k], value)
                     at += 1
             if value != value:
                 counts[FAILURES] += 1
@@ -495,15 +495,15 @@ def _run(f, ints, reals, progress, cache, loop, limits, log):
             since = before - saved_nfev[OLDER]
             for i in range(k):
                 told[since + i] = values[i]
-            if logs:
+            if log is not None:
                 for i in range(k):
-                    log_evaluation(log_x, log_f, at + i, x[i], values[i])
+                    log_evaluation(log.x, log.f, at + i, x[i], values[i])
                 at += k
         if k == lam:
             _tell(theta, s, scalars, kept, x, values, w, order, gradient, lam, plan)
             counts[NIT] += 1
             counts[STALE] = 0 if nfev > before else counts[STALE] + lam
-            if logs:
+            if log is not None:
                 end_logged_iteration(counts, lam, at)
             if together:  # the paper's loop, alone, needs no best point
                 _share(progress, scalars, kept, x, values, lam, plan.elitism)
@@ -524,9 +524,9 @@ _LOOP = types.NamedTuple(
 
 
 @cache
-def loop_runner(log: bool = False) -> Any:
+def loop_runner(logs: bool = False) -> Any:
     """Compiled when it is needed for the first time."""
-    return compile_function(_run, _LOOP, log)
+    return compile_function(_run, _LOOP, logs)
 
 
 def _recorded(x, ints, reals):

@@ -456,8 +456,8 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
     member has asked for is not evaluated again either, but counts as an iteration, as in `Optimizer`.
     """
     counts, (table, codes) = p.counts, cache
-    spent, shared, idle, best_x, leader_x, _, log_x, log_f = progress
-    answers, logs = 0, log is not None
+    spent, shared, idle, best_x, leader_x = progress
+    answers = 0
     while True:
         if not counts[PENDING_POINT]:
             if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
@@ -478,7 +478,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
         why = limit_reached(spent, shared, limits)
         if why != GOING or spent[NIT] >= limits.iterations or answers >= MAX_TOLD:
             return why
-        if logs and must_pause(spent, log_f, 1, limits.due):
+        if log is not None and must_pause(spent, log.f, 1, limits.due):
             return PAUSE
         why = search_ended(spent, p.x.size)
         if why != GOING:
@@ -486,8 +486,8 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
         if 2 * (spent[KNOWN] + 1) > table.size:
             return GROW_CACHE
         place, at = find(table, p.keys[POINT]), spent[LOGGED]
-        if logs and spent[TEST] == PLANNED:
-            why = test_for_noise(f, ints, reals, progress, limits)
+        if log is not None and spent[TEST] == PLANNED:
+            why = test_for_noise(f, ints, reals, progress, limits, log)
             at += 1
             if why != GOING and not table[place].seen:  # if the point is known, the iteration closes
                 return why
@@ -496,10 +496,10 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
         else:
             keep(table, place, p.keys[POINT], call_objective(f, ints, reals, p.x, spent, shared, best_x), spent)
             spent[STALE] = 0
-            if logs:
-                log_evaluation(log_x, log_f, at, p.x, table[place].value)
+            if log is not None:
+                log_evaluation(log.x, log.f, at, p.x, table[place].value)
                 at += 1
-        if logs:
+        if log is not None:
             end_logged_iteration(spent, 1, at)
         table[place].seen |= ASKED
         value = table[place].value
@@ -520,6 +520,6 @@ _PYRAMID = types.NamedTuple(
 
 
 @cache
-def pyramid_runner(log: bool = False) -> Any:
+def pyramid_runner(logs: bool = False) -> Any:
     """Compiled when it is needed for the first time."""
-    return compile_function(_run, _PYRAMID, log)
+    return compile_function(_run, _PYRAMID, logs)

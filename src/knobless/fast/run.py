@@ -112,8 +112,8 @@ class Run:
         states = state.members if isinstance(state, PortfolioState) else (state, state)
         rng = Stream.of(rng)
         self._turn = LOOP
-        self._logs = False  # whether all evaluations are handed over to an optimizer
-        self._paused = False  # whether that must happen now
+        self._log: shared.Log | None = None  # of all evaluations, if an optimizer needs them
+        self._paused = False  # whether they must be handed over now
         if self._p3 is not None:
             stream = states[0].stream
             key = rng.word() if stream is None else stream.key
@@ -147,13 +147,13 @@ class Run:
         """
         state = opt.run.search
         run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.run.cache is not None)
-        counts, reals, idle, leader_x = run._progress[:3] + run._progress[4:5]
+        counts, reals, idle, _, leader_x = run._progress
         if opt.run.cache is not None:
             run._remember(opt.run.cache.values)
         if run._p3 is not None:
             run._repeat(state.members[0].told if isinstance(state, PortfolioState) else state.told)
-        run._logs = opt.run.log is not None
-        run._grow_log()
+        if opt.run.log is not None:
+            run._log = shared.empty_log(run._lam, len(run.best_x))
         counts[shared.NFEV], counts[shared.NIT], counts[shared.FAILURES] = opt.nfev, opt.nit, opt.failures
         counts[shared.STALE], counts[shared.BEST_AT] = opt.run.stale, improved_at
         counts[shared.DRAWN] = opt.run.drawn
@@ -178,18 +178,20 @@ class Run:
         """
         if self._igo is not None:
             opt.rng.count = int(self._loop.stream[engine.COUNT])
-        counts, *_, test_x, log_x, log_f = self._progress
+        counts, log = self._progress.counts, self._log
         hands_over = self._paused or counts[shared.TEST] == shared.MADE  # not always, because that takes time
         logged = int(counts[shared.LOGGED]) if hands_over else 0
-        best, evaluations = (self.best, self.best_x.copy()), (log_x[:logged], log_f[:logged])
+        best = self.best, self.best_x.copy()
+        evaluations = (self.best_x[None][:0], np.empty(0)) if log is None else (log.x[:logged], log.f[:logged])
         drawn = int(counts[shared.DRAWN])
         tests = opt.adopt(self.state, self.nit, self.nfev, self.failures, drawn, best, evaluations)
-        if hands_over:
+        if hands_over and log is not None:
+            if len(log.f) <= self._lam:
+                self._log = log = shared.empty_log(self._lam, len(self.best_x))
             counts[shared.LOGGED] = 0
             counts[shared.TEST] = shared.PLANNED if len(tests) else shared.NO_TEST
             if len(tests):
-                test_x[:] = tests[0]
-            self._grow_log()
+                log.test_x[:] = tests[0]
 
     def finish(self, opt: Optimizer) -> None:
         """Copy the state at the end of the run, with the values that determine `mode_fun`.
@@ -252,13 +254,10 @@ class Run:
         shared.move(self._cache.table, larger)
         self._cache = self._cache._replace(table=larger)
 
-    def _grow_log(self) -> None:
-        """Make room for the evaluations of the next iteration and a test, if there is a log."""
-        n, rows = self._family.variables, len(self._progress.log_f)
-        lam = 1 if self._igo is None else max(round(self.lam_r), int(self._loop.plan.lam_min))
-        if self._logs and rows <= lam:
-            log_x, log_f = shared.empty_log(max(2 * (lam + 1), shared.LOG_BYTES // n), n)
-            self._progress = self._progress._replace(log_x=log_x, log_f=log_f)
+    @property
+    def _lam(self) -> int:
+        """Samples of the next iteration, at most."""
+        return 1 if self._igo is None else max(round(self.lam_r), int(self._loop.plan.lam_min))
 
     @property
     def nfev(self) -> int:
@@ -317,7 +316,7 @@ class Run:
             return engine.loop_state(self._loop)
         if self._igo is None:
             return PyramidView(self.theta)
-        counts, reals, idle, _, leader_x = self._progress[:5]
+        counts, reals, idle, _, leader_x = self._progress
         lead = float(reals[shared.LEADER_FUN])
         m = int(lead < math.inf)
         best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
@@ -364,10 +363,10 @@ class Run:
         limits = shared.Limits(*map(float, limits))
         on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
         turn = self._turn
-        runner = (pyramid.pyramid_runner if turn == PYRAMID else engine.loop_runner)(self._logs)
+        runner = (pyramid.pyramid_runner if turn == PYRAMID else engine.loop_runner)(self._log is not None)
         state = self._pyramid if turn == PYRAMID else self._loop
         with deferred_interrupt():
-            why: int = runner(*on, state, limits, self._logs or None)
+            why: int = runner(*on, state, limits, self._log)
         if turn == LOOP or why == shared.TURN:
             self._turn = int(self._progress.idle.argmin())
         match why:

@@ -49,19 +49,21 @@ LOG_BYTES = 2**18  # of points, at least as many as an iteration has
 
 
 class Progress(NamedTuple):
-    """Counts and best points of a run; the leader's point is the best of the members' own, as in `portfolio.py`.
-
-    The log has the evaluations of complete iterations until they are handed over; one of size zero stores nothing.
-    """
+    """Counts and best points of a run; the leader's point is the best of the members' own, as in `portfolio.py`."""
 
     counts: NDArray[np.int64]
     reals: Array
     idle: NDArray[np.int64]  # evaluations of each member since it last improved the best value
     best_x: NDArray[np.int8]
     leader_x: NDArray[np.int8]
-    test_x: NDArray[np.int8]  # the point that is tested for noise
-    log_x: NDArray[np.int8]
-    log_f: Array
+
+
+class Log(NamedTuple):
+    """The evaluations of complete iterations until they are handed over, and the point that is tested for noise."""
+
+    x: NDArray[np.int8]
+    f: Array
+    test_x: NDArray[np.int8]
 
 
 class Limits(NamedTuple):
@@ -104,17 +106,19 @@ def empty_cache(n: int) -> CacheTable:
 
 def progress(n: int, sign: float) -> Progress:
     """Return the progress of a run that has not begun."""
-    best_x, leader_x, test_x = np.zeros((3, n), dtype=np.int8)
-    counts, reals, idle = np.zeros(10, dtype=np.int64), np.array([math.inf, sign, math.inf]), np.full(2, ABSENT)
-    return Progress(counts, reals, idle, best_x, leader_x, test_x, *empty_log(0, n))
+    best_x, leader_x = np.zeros((2, n), dtype=np.int8)
+    reals = np.array([math.inf, sign, math.inf])
+    return Progress(np.zeros(10, dtype=np.int64), reals, np.array([ABSENT, ABSENT]), best_x, leader_x)
 
 
-def empty_log(rows: int, n: int) -> tuple[NDArray[np.int8], Array]:
-    """Return the arrays of a log for this number of evaluations."""
-    return np.empty((rows, n), dtype=np.int8), np.empty(rows)
+def empty_log(lam: int, n: int) -> Log:
+    """Return a log with room for an iteration of λ samples and a test, and for many of fewer samples."""
+    rows = max(2 * (lam + 1), LOG_BYTES // n)
+    return Log(np.empty((rows, n), dtype=np.int8), np.empty(rows), np.zeros(n, dtype=np.int8))
 
 
-PROGRESS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS, BITS, types.int8[:, ::1], REALS), Progress)
+PROGRESS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS), Progress)
+LOG = types.NamedTuple((types.int8[:, ::1], REALS, BITS), Log)
 LIMITS = types.NamedUniTuple(types.float64, 5, Limits)
 TABLE = from_dtype(ENTRY)[::1]
 CACHE = types.NamedTuple((TABLE, LONG_WORDS), CacheTable)
@@ -146,10 +150,10 @@ def cached(signature: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorator
 
 
-def compile_function(function: Callable[..., int], state: Any, log: bool) -> Any:
-    """Compile an engine with this type of state; without a log, whose argument is then None, it is faster."""
-    last = types.boolean if log else types.none
-    signature = types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, PROGRESS, CACHE, state, LIMITS, last)
+def compile_function(function: Callable[..., int], state: Any, logs: bool) -> Any:
+    """Compile an engine with this type of state, and with a log or with None for it, which is faster."""
+    log = LOG if logs else types.none
+    signature = types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, PROGRESS, CACHE, state, LIMITS, log)
     return cached(signature)(function)
 
 
@@ -247,11 +251,11 @@ def log_evaluation(log_x, log_f, at, x, value):
 
 
 @njit(error_model="numpy")
-def test_for_noise(f, ints, data, progress, limits):
+def test_for_noise(f, ints, data, progress, limits, log):
     """Evaluate the point to be tested, before the samples of its iteration; return which limit is reached, if any."""
     counts, reals = progress.counts, progress.reals
-    value = call_objective(f, ints, data, progress.test_x, counts, reals, progress.best_x)
-    log_evaluation(progress.log_x, progress.log_f, counts[LOGGED], progress.test_x, value)
+    value = call_objective(f, ints, data, log.test_x, counts, reals, progress.best_x)
+    log_evaluation(log.x, log.f, counts[LOGGED], log.test_x, value)
     return limit_reached(counts, reals, limits)
 
 
