@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -307,3 +308,28 @@ def test_a_limit_of_time_alone_is_enough():
     assert result.status in (kl.Status.TARGET, kl.Status.TIMEOUT)
     with pytest.raises(TypeError, match="budget: expected an integer, or None with a timeout"):
         kl.minimize(lambda x: 0.0, kl.Binary(4))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_after_a_target_that_is_not_confirmed_the_iteration_goes_on(workers, batch, tmp_path):
+    refuted = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        values = []
+
+        def fun(x, values=values, rng=rng):
+            values.append(float(x.sum() + 20.0 * rng.normal()))
+            return values[-1]
+
+        with ThreadPoolExecutor(workers) as pool:
+            given = {"workers": pool, "journal": tmp_path / f"{seed}.sqlite", "target": -15.0, "rng": seed}
+            result = kl.minimize(fun, kl.Binary(10), budget=60, batch=batch, **given)
+            made = len(values)
+            again = kl.minimize(fun, kl.Binary(10), budget=60, batch=batch, **given)
+        assert result.nfev <= 60
+        assert result.success == (result.status is kl.Status.TARGET)
+        assert repr(again) == repr(result)
+        assert len(values) == made
+        refuted += result.lowest_fun <= -15.0 and sum(value <= -15.0 for value in values) > 1
+    assert refuted

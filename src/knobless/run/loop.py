@@ -80,10 +80,12 @@ class Loop:
         self.n_checked_failures = 0
         self.check = (0, 0)  # candidates drawn at the last of them, and the number of the next there
         self.refuted = False  # whether a value that reached the target was not confirmed
+        self.rest: Batch | None = None  # candidates after one that reached the target; evaluated if it is refuted
         self.improved_at = 0  # evaluations until the last improvement
         self.stopped = False  # by the callback
         self.first_id: int | None = None  # the first evaluation of a run
         self.arrived: dict[int, Value] = {}  # values of this iteration that may precede those of earlier candidates
+        self.kept: dict[int, Value] = {}  # those of `rest`
         self.target = rules.target
         opt.on_iteration = self._report
 
@@ -137,10 +139,11 @@ class Loop:
         """Whether the next iterations can be compiled.
 
         The first one is not: it evaluates x0 and raises errors of the objective. Neither are those in which a few tests
-        decide whether the objective is noisy, nor those after a value that reached the target was not confirmed.
+        decide whether the objective is noisy, nor those after noise was found or a value that reached the target was
+        not confirmed.
         """
         run, test = self.opt.run, self.opt.run.noise_test
-        decided = test is None or not (test.unsure or test.expected is not None)
+        decided = run.noisy_algorithm is None if test is None else not test.unsure and test.expected is None
         return run.nit > 0 and decided and not self.refuted
 
     def _iterate(self) -> Status | None:
@@ -148,7 +151,7 @@ class Loop:
         opt, left = self.opt, self.left
         if left <= 0:
             return Status.BUDGET
-        candidates = opt.ask()
+        candidates, self.rest = self.rest or opt.ask(), None
         if len(candidates.ids) > left:
             candidates = candidates[: int(left)]
         if not candidates.ids:
@@ -194,6 +197,9 @@ class Loop:
             evaluations.close()
             if values:
                 self.opt.tell(candidates if len(values) == len(candidates.ids) else candidates[: len(values)], values)
+            if status is Status.TARGET:
+                self.rest = candidates[len(values) :]
+                self.kept = {id: self.arrived[id] for id in self.rest.ids if id in self.arrived}
             if status is None and len(values) < len(candidates.ids) and self.arrived:
                 rest = [i for i in range(len(values), len(candidates.ids)) if candidates.ids[i] in self.arrived]
                 self.opt.tell(candidates.take(rest), [self.arrived[candidates.ids[i]] for i in rest])
@@ -203,6 +209,8 @@ class Loop:
         """Return the values of candidates, in their order: those that the journal has, the others evaluated now."""
         ids = candidates.ids
         recalled = self.journal.recall(ids) if self.journal is not None and self.journal.next_rows is not None else {}
+        if self.kept:
+            recalled, self.kept = self.kept | recalled, {}
         self.arrived = dict(recalled)
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if not missing.ids:
