@@ -61,6 +61,7 @@ def minimized(done: Path, pause: float, workers: int, seed: int, journal: Path |
     result = kl.minimize(
         partial(objective, str(done), pause),
         SPACE,
+        algorithm=kl.pbil_lambda(SPACE),  # without tests for noise, which evaluate points again
         budget=BUDGET[pause],
         batch=6,
         workers=workers,

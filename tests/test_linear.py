@@ -291,12 +291,12 @@ def test_a_variable_that_never_varies_is_sampled_again_and_recommended_as_it_was
 
 
 @given(st.integers(0, 300), st.integers(1, 40))
-def test_an_iteration_has_a_fifth_of_the_evaluations_or_a_third(n, batch):
+def test_an_iteration_has_a_twentieth_of_the_evaluations_or_a_fifth(n, batch):
     large = kl.LinearThompson(kl.Bernoulli(60), batch)
-    assert large.lam(large.tell(large.init(), np.zeros((n, 60), np.int8), np.zeros(n))) == max(n // 3, batch, 2 - n, 1)
+    assert large.lam(large.tell(large.init(), np.zeros((n, 60), np.int8), np.zeros(n))) == max(n // 5, batch, 2 - n, 1)
     algorithm = kl.LinearThompson(kl.Bernoulli(2), batch)
     state = algorithm.tell(algorithm.init(), np.zeros((n, 2), np.int8), np.zeros(n))
-    assert algorithm.lam(state) == max(n // 5, batch, 2 - n, 1)
+    assert algorithm.lam(state) == max(n // 20, batch, 2 - n, 1)
 
 
 def test_observed_evaluations_count_as_its_own():
