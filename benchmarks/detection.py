@@ -1,7 +1,7 @@
 """What it costs that nothing is declared, and which noise is detected.
 
-    python benchmarks/detection.py cost  [--runs 200] [--data ../shared/data] [--out docs/detection]
-    python benchmarks/detection.py noise [--runs 200] [--out docs/detection]
+    python benchmarks/detection.py cost  [--runs 200] [--data ../shared/data] [--out docs/peers/detection]
+    python benchmarks/detection.py noise [--runs 200] [--out docs/peers/detection]
 
 `cost` minimizes deterministic objectives twice, with nothing declared and with `deterministic=True`, from the same
 seeds: evaluations spent on tests among the first 1,000, runs that were taken to be noisy, and the best value after so
