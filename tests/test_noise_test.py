@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
+from knobless.run import evaluation_log
 from knobless.run.noise_test import JITTER, NoiseTest
 
 SPACES = {
@@ -81,7 +82,7 @@ def test_the_doubt_is_the_product_of_the_chances_that_two_values_agree(values, r
     f = np.array(values, dtype=float)
     for _ in range(repeats):
         test.begin()
-        assert not test.judge(float(min(values)), f)
+        assert not test.judge(float(min(values)), f, len(f))
         n = len(f)
         pairs = [a == b for i, a in enumerate(f) for b in f[:i]]
         doubt *= max(sum(pairs) / len(pairs), 1 / n)
@@ -106,7 +107,7 @@ def test_differences_of_rounding_are_no_noise(value, noisy):
     test.observe(np.arange(4)[:, None], f)
     assert test.fun == 1.0
     test.begin()
-    assert test.judge(value, f) is noisy
+    assert test.judge(value, f, len(f)) is noisy
 
 
 def test_a_test_that_fails_decides_nothing():
@@ -114,7 +115,7 @@ def test_a_test_that_fails_decides_nothing():
     f = np.arange(8.0)
     test.observe(np.arange(8)[:, None], f)
     test.begin()
-    assert test.judge(math.nan, f) is False
+    assert test.judge(math.nan, f, len(f)) is False
     assert test.doubt == 1.0
     assert test.due == 13.5
 
@@ -333,3 +334,11 @@ def test_after_a_target_that_is_not_confirmed_the_iteration_goes_on(workers, bat
         assert len(values) == made
         refuted += result.lowest_fun <= -15.0 and sum(value <= -15.0 for value in values) > 1
     assert refuted
+
+
+def test_the_tests_of_a_long_run_stay_rare(monkeypatch):
+    monkeypatch.setattr(evaluation_log, "MOST_EVALUATIONS", 64)
+    objective = Recorded(kl.Binary(40), 0)
+    result = kl.minimize(objective, kl.Binary(40), budget=1500, rng=0)
+    assert result.deterministic is True
+    assert len(objective.repeats()) <= 12

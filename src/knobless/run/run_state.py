@@ -427,7 +427,7 @@ class RunState:
     def _learn(self, x: Points, f: Array, again: float, log: EvaluationLog) -> None:
         """Add evaluations of complete iterations to the log, and decide whether a second value `again` shows noise."""
         test = self.noise_test
-        noisy = test is not None and test.expected is not None and test.judge(again, log.f)
+        noisy = test is not None and test.expected is not None and test.judge(again, log.f, log.count)
         log.append(x, f)
         if noisy:
             self._become_noisy(log)
