@@ -342,3 +342,10 @@ def test_the_tests_of_a_long_run_stay_rare(monkeypatch):
     result = kl.minimize(objective, kl.Binary(40), budget=1500, rng=0)
     assert result.deterministic is True
     assert len(objective.repeats()) <= 12
+
+
+def test_the_batch_of_a_journal_is_the_default(tmp_path):
+    given = {"journal": tmp_path / "run.sqlite", "rng": 0}
+    kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=30, batch=4, **given)
+    resumed = kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=60, **given)
+    assert repr(resumed) == repr(kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=60, batch=4, rng=0))
