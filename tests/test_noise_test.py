@@ -344,6 +344,25 @@ def test_the_tests_of_a_long_run_stay_rare(monkeypatch):
     assert len(objective.repeats()) <= 12
 
 
+def test_a_journal_resumed_with_another_target_is_resumed_again_without_evaluations(tmp_path):
+    confirmations = 0
+    for seed in range(8):
+        rng, values = np.random.default_rng(seed), []
+
+        def fun(x, rng=rng, values=values):
+            values.append(float(x.sum() + 20.0 * rng.normal()))
+            return values[-1]
+
+        given = {"journal": tmp_path / f"{seed}.sqlite", "rng": seed, "budget": 60}
+        kl.minimize(fun, kl.Binary(10), **given)
+        first = kl.minimize(fun, kl.Binary(10), target=-15.0, **given)
+        made = len(values)
+        assert repr(kl.minimize(fun, kl.Binary(10), target=-15.0, **given)) == repr(first)
+        assert len(values) == made
+        confirmations += made - 60
+    assert confirmations
+
+
 def test_the_batch_of_a_journal_is_the_default(tmp_path):
     given = {"journal": tmp_path / "run.sqlite", "rng": 0}
     kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=30, batch=4, **given)
