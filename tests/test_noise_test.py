@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -368,3 +369,23 @@ def test_the_batch_of_a_journal_is_the_default(tmp_path):
     kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=30, batch=4, **given)
     resumed = kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=60, **given)
     assert repr(resumed) == repr(kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=60, batch=4, rng=0))
+
+
+def test_candidates_that_run_while_a_target_is_refuted_are_evaluated_again():
+    release, begun = threading.Event(), []
+
+    def fun(x):
+        begun.append(x)
+        if len(begun) == 1:
+            return -100.0
+        if (x == begun[0]).all():
+            return 5.0
+        if len(begun) > 8:  # the candidates have been submitted again
+            release.set()
+        release.wait(0.2)
+        return float(x.sum())
+
+    with ThreadPoolExecutor(4) as pool:
+        result = kl.minimize(fun, kl.Binary(20), budget=30, rng=0, workers=pool, target=-50.0, batch=8)
+    assert result.status is kl.Status.BUDGET
+    assert result.nfev == 30
