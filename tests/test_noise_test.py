@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -389,3 +390,32 @@ def test_candidates_that_run_while_a_target_is_refuted_are_evaluated_again():
         result = kl.minimize(fun, kl.Binary(20), budget=30, rng=0, workers=pool, target=-50.0, batch=8)
     assert result.status is kl.Status.BUDGET
     assert result.nfev == 30
+
+
+def test_an_interrupt_among_the_finalists_loses_no_evaluation():
+    rng, values = np.random.default_rng(0), []
+
+    def fun(x):
+        if len(values) == 98:
+            raise KeyboardInterrupt
+        values.append(float(x.sum() + rng.normal()))
+        return values[-1]
+
+    result = kl.minimize(fun, kl.Binary(10), budget=100, rng=0)
+    assert result.status is kl.Status.INTERRUPTED
+    assert result.nfev == 98
+    assert result.x is not None
+
+
+def test_no_finalist_is_evaluated_after_the_time_limit(monkeypatch):
+    rng, values = np.random.default_rng(0), []
+    monkeypatch.setattr(time, "monotonic", lambda: float(len(values)))  # an evaluation takes a second
+
+    def fun(x):
+        values.append(float(x.sum() + rng.normal()))
+        return values[-1]
+
+    result = kl.minimize(fun, kl.Binary(10), budget=1000, timeout=60.0, rng=0)
+    assert result.status is kl.Status.TIMEOUT
+    assert result.deterministic is False
+    assert result.nfev == len(values) == 60
