@@ -261,6 +261,16 @@ def test_a_small_space_is_exhausted_only_when_the_doubt_is_gone(k):
     assert noisy.deterministic is False
 
 
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_no_test_of_a_small_space_is_left_undecided(k, noisy):
+    opt = kl.Optimizer(kl.Binary(4), rng=3)
+    while opt.nfev < 60 and (batch := opt.ask(k)):
+        for each in batch:
+            opt.tell(each, float(each.x @ [1, 2, 4, 8]) + noisy * opt.nfev)
+    assert opt.deterministic is (not noisy)
+
+
 def test_candidates_of_an_exhausted_space_are_fewer_than_asked_for():
     opt = kl.Optimizer(kl.Binary(2), rng=0)
     found = 0
