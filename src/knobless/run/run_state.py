@@ -164,8 +164,8 @@ class RunState:
         test, cache = self.noise_test, self.cache
         if test is None or cache is None or not test.unsure or not test.points:
             return False
-        # Either the next test is yet to be handed out, or the rest of this iteration is yet to be drawn, after which the
-        # test is decided and the next one may follow. Neither is possible before pending candidates are told.
+        # Either the next test is yet to be handed out, or the rest of this iteration is yet to be drawn, which decides
+        # the test. The next one may follow, but not before the pending candidates are told.
         return len(self.initial_points) > 0 or not cache.waiting
 
     @property
