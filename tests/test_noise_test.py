@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
+from knobless.run import evaluation_log
 from knobless.run.noise_test import JITTER, NoiseTest
 
 SPACES = {
@@ -81,7 +84,7 @@ def test_the_doubt_is_the_product_of_the_chances_that_two_values_agree(values, r
     f = np.array(values, dtype=float)
     for _ in range(repeats):
         test.begin()
-        assert not test.judge(float(min(values)), f)
+        assert not test.judge(float(min(values)), f, len(f))
         n = len(f)
         pairs = [a == b for i, a in enumerate(f) for b in f[:i]]
         doubt *= max(sum(pairs) / len(pairs), 1 / n)
@@ -106,7 +109,7 @@ def test_differences_of_rounding_are_no_noise(value, noisy):
     test.observe(np.arange(4)[:, None], f)
     assert test.fun == 1.0
     test.begin()
-    assert test.judge(value, f) is noisy
+    assert test.judge(value, f, len(f)) is noisy
 
 
 def test_a_test_that_fails_decides_nothing():
@@ -114,7 +117,7 @@ def test_a_test_that_fails_decides_nothing():
     f = np.arange(8.0)
     test.observe(np.arange(8)[:, None], f)
     test.begin()
-    assert test.judge(math.nan, f) is False
+    assert test.judge(math.nan, f, len(f)) is False
     assert test.doubt == 1.0
     assert test.due == 13.5
 
@@ -258,6 +261,16 @@ def test_a_small_space_is_exhausted_only_when_the_doubt_is_gone(k):
     assert noisy.deterministic is False
 
 
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_no_test_of_a_small_space_is_left_undecided(k, noisy):
+    opt = kl.Optimizer(kl.Binary(4), rng=3)
+    while opt.nfev < 60 and (batch := opt.ask(k)):
+        for each in batch:
+            opt.tell(each, float(each.x @ [1, 2, 4, 8]) + noisy * opt.nfev)
+    assert opt.deterministic is (not noisy)
+
+
 def test_candidates_of_an_exhausted_space_are_fewer_than_asked_for():
     opt = kl.Optimizer(kl.Binary(2), rng=0)
     found = 0
@@ -333,3 +346,86 @@ def test_after_a_target_that_is_not_confirmed_the_iteration_goes_on(workers, bat
         assert len(values) == made
         refuted += result.lowest_fun <= -15.0 and sum(value <= -15.0 for value in values) > 1
     assert refuted
+
+
+def test_the_tests_of_a_long_run_stay_rare(monkeypatch):
+    monkeypatch.setattr(evaluation_log, "MOST_EVALUATIONS", 64)
+    objective = Recorded(kl.Binary(40), 0)
+    result = kl.minimize(objective, kl.Binary(40), budget=1500, rng=0)
+    assert result.deterministic is True
+    assert len(objective.repeats()) <= 12
+
+
+def test_a_journal_resumed_with_another_target_is_resumed_again_without_evaluations(tmp_path):
+    confirmations = 0
+    for seed in range(8):
+        rng, values = np.random.default_rng(seed), []
+
+        def fun(x, rng=rng, values=values):
+            values.append(float(x.sum() + 20.0 * rng.normal()))
+            return values[-1]
+
+        given = {"journal": tmp_path / f"{seed}.sqlite", "rng": seed, "budget": 60}
+        kl.minimize(fun, kl.Binary(10), **given)
+        first = kl.minimize(fun, kl.Binary(10), target=-15.0, **given)
+        made = len(values)
+        assert repr(kl.minimize(fun, kl.Binary(10), target=-15.0, **given)) == repr(first)
+        assert len(values) == made
+        confirmations += made - 60
+    assert confirmations
+
+
+def test_the_batch_of_a_journal_is_the_default(tmp_path):
+    given = {"journal": tmp_path / "run.sqlite", "rng": 0}
+    kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=30, batch=4, **given)
+    resumed = kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=60, **given)
+    assert repr(resumed) == repr(kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=60, batch=4, rng=0))
+
+
+def test_candidates_that_run_while_a_target_is_refuted_are_evaluated_again():
+    release, begun = threading.Event(), []
+
+    def fun(x):
+        begun.append(x)
+        if len(begun) == 1:
+            return -100.0
+        if (x == begun[0]).all():
+            return 5.0
+        if len(begun) > 8:  # the candidates have been submitted again
+            release.set()
+        release.wait(0.2)
+        return float(x.sum())
+
+    with ThreadPoolExecutor(4) as pool:
+        result = kl.minimize(fun, kl.Binary(20), budget=30, rng=0, workers=pool, target=-50.0, batch=8)
+    assert result.status is kl.Status.BUDGET
+    assert result.nfev == 30
+
+
+def test_an_interrupt_among_the_finalists_loses_no_evaluation():
+    rng, values = np.random.default_rng(0), []
+
+    def fun(x):
+        if len(values) == 98:
+            raise KeyboardInterrupt
+        values.append(float(x.sum() + rng.normal()))
+        return values[-1]
+
+    result = kl.minimize(fun, kl.Binary(10), budget=100, rng=0)
+    assert result.status is kl.Status.INTERRUPTED
+    assert result.nfev == 98
+    assert result.x is not None
+
+
+def test_no_finalist_is_evaluated_after_the_time_limit(monkeypatch):
+    rng, values = np.random.default_rng(0), []
+    monkeypatch.setattr(time, "monotonic", lambda: float(len(values)))  # an evaluation takes a second
+
+    def fun(x):
+        values.append(float(x.sum() + rng.normal()))
+        return values[-1]
+
+    result = kl.minimize(fun, kl.Binary(10), budget=1000, timeout=60.0, rng=0)
+    assert result.status is kl.Status.TIMEOUT
+    assert result.deterministic is False
+    assert result.nfev == len(values) == 60

@@ -3,7 +3,7 @@
 The linear search needs the fewest evaluations, but does not get further where a linear model cannot describe the
 objective. After ten evaluations per free parameter the loop therefore starts from where the linear search has arrived,
 and gets three evaluations of four. The linear search learns from all of them. Unlike in a `Portfolio`, turns do not
-depend on who has found the best value, which under noise is a matter of luck.
+depend on which member has found the best value, which under noise depends on chance.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NoisyPortfolioState(NamedTuple):
     loop : State or None
         State of the loop; None until it has started.
     n : int
-        Number of evaluations, whoever asked for them.
+        Number of evaluations, of whichever member.
     spent : tuple of int
         Evaluations by the linear search and by the loop since the loop has started.
     """
@@ -119,7 +119,7 @@ class NoisyPortfolio:
         return self.loop.ask(loop, rng, size, start)
 
     def tell(self, state: NoisyPortfolioState, x: Points, f: Array) -> NoisyPortfolioState:
-        """Return the state after an iteration; the linear search learns from its points, whoever had the turn."""
+        """Return the state after an iteration; the linear search learns from all points."""
         loop, (linear, ours) = _turn_of_loop(state), state.spent
         if loop is not None:
             state = state._replace(loop=self.loop.tell(loop, x, f), spent=(linear, ours + len(f)))

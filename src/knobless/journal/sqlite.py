@@ -120,9 +120,9 @@ class Writer:
         with explained(self.path):
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-    def events(self) -> Iterator[Event]:
-        """Iterate over the rows in the order in which they were written."""
-        return select(self._connection, self.path)
+    def events(self, where: str = "") -> Iterator[Event]:
+        """Iterate over the rows, or those that a condition in SQL selects, in the order in which they were written."""
+        return select(self._connection, self.path, where)
 
     def explained(self) -> AbstractContextManager[None]:
         """Turn errors caused by the contents of this file into a `JournalError`."""

@@ -42,7 +42,7 @@ class Futures:
         self._running: dict[int, _Call] = {}  # all that the executor is busy with
         self._pending: set[int] = set()  # candidates whose outcomes are expected
         self.begun: dict[int, float] = {}  # when running evaluations were first seen to run
-        self._done: SimpleQueue[int] = SimpleQueue()
+        self._done: SimpleQueue[tuple[int, Future[Reply]]] = SimpleQueue()
         self._broken: Exception | None = None
         self.exit = ExitStack()
 
@@ -57,8 +57,8 @@ class Futures:
         arrived: list[Outcome] = []
         while self._pending and not arrived:
             left = 0.0 if self._broken else max(end - time.monotonic(), 0.0)
-            for id in self._finished(min(left, POLL_INTERVAL) if self._limit else left):
-                arrived += self._collect(id)
+            for id, future in self._finished(min(left, POLL_INTERVAL) if self._limit else left):
+                arrived += self._collect(id, future)
             if self._limit:
                 arrived += self._overdue(self._limit)
             self._feed()
@@ -106,15 +106,17 @@ class Futures:
         self._broken = RuntimeError(f"workers: the executor {what}. {LOST}")
         self._broken.__cause__ = error
 
-    def _finished(self, timeout: float) -> Iterator[int]:
+    def _finished(self, timeout: float) -> Iterator[tuple[int, Future[Reply]]]:
         """Yield the evaluations that are done, after waiting for a first one."""
         with suppress(Empty):
             yield self._done.get(timeout=None if timeout == math.inf else timeout)
             while True:
                 yield self._done.get_nowait()
 
-    def _collect(self, id: int) -> Iterator[Outcome]:
-        x, future, (started, clock) = self._running.pop(id)
+    def _collect(self, id: int, future: Future[Reply]) -> Iterator[Outcome]:
+        if id not in self._running or self._running[id].future is not future:  # discarded, then submitted again
+            return
+        x, _, (started, clock) = self._running.pop(id)
         self.begun.pop(id, None)
         if id not in self._pending:
             return
@@ -146,8 +148,8 @@ class Futures:
                 yield Outcome(id, timeout_error(limit), ended - seconds, ended, "unknown")
 
 
-def _put(queue: SimpleQueue[int], id: int, _: object) -> None:
-    queue.put(id)
+def _put(queue: SimpleQueue[tuple[int, Future[Reply]]], id: int, future: Future[Reply]) -> None:
+    queue.put((id, future))
 
 
 def on_executor(executor: Executor, call: Callable[[Any], Reply], limit: float | None) -> Futures:

@@ -1,4 +1,4 @@
-"""The evaluations of a run in the order of their candidates, for what is learnt from all of them."""
+"""The evaluations of a run in the order of their candidates, for models and decisions that use all of them."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ class Loop:
     def _compare(self, status: Status) -> Recommended | None:
         """Return the best of the points to recommend by further evaluations; None if there are too few of these."""
         run, log, budget = self.opt.run, self.opt.run.log, self.rules.budget
-        if log is None or run.deterministic is not False or run.best is None:
+        if log is None or run.deterministic is not False or run.best is None or time.monotonic() >= self.end:
             return None
         self.deadline = self.end
         n = int(min(reserved(budget if status is Status.BUDGET else self.nfev), budget - self.nfev))
@@ -271,11 +271,14 @@ class Loop:
         if missing and self.journal is not None:
             self.journal.expect_checked([batch.ids[i] for i in missing], codes[missing])
         self.arrived, self.first_id, self.target = {}, None, math.nan
-        values = list(chain.from_iterable(_merged(batch.ids, recalled, self.source(batch.take(missing), self))))
+        values: list[Value] = []
+        for value in chain.from_iterable(_merged(batch.ids, recalled, self.source(batch.take(missing), self))):
+            values.append(value)
+            self.n_checked += 1
+            self.n_checked_failures += isinstance(value, Exception) or math.isnan(value)
+            self._show(self.nfev)
         self.target = self.rules.target
         self.check = drawn, first + len(codes)
-        self.n_checked += len(values)
-        self.n_checked_failures += sum(isinstance(value, Exception) or math.isnan(value) for value in values)
         return values
 
     @property

@@ -54,7 +54,7 @@ def minimize(
         (`knobless.recipes.recommended`).
     target : float, optional
         Stop at the first value that is at least as good. As long as it is not known whether the objective is
-        deterministic, that point is evaluated once more, and the run goes on if the second value is worse.
+        deterministic, that point is evaluated once more, and the run continues if the second value does not reach it.
     timeout : float, optional
         Stop after this many seconds, when the evaluations that are running have ended.
     stall : int, optional

@@ -52,10 +52,10 @@ class NoiseTest:
         self.expected = self.fun
         return point
 
-    def judge(self, value: float, f: Array) -> bool:
-        """Return whether a second value, NaN if there is none, shows noise; `f` has all values before."""
+    def judge(self, value: float, f: Array, count: int) -> bool:
+        """Return whether a second value, NaN if there is none, shows noise; `f` has the last of `count` values."""
         expected, self.expected = self.expected, None
-        self.due = SOONER * (len(f) + 1)
+        self.due = SOONER * (count + 1)
         if expected is None or math.isnan(value):
             return False
         finite = f[np.isfinite(f)]
@@ -68,7 +68,7 @@ class NoiseTest:
             agreeing = float((counts * (counts - 1.0)).sum()) / (n * (n - 1.0))
             self.doubt *= max(agreeing, 1.0 / n)
         if self.doubt < SMALL_DOUBT:
-            self.due = LATER * (n + 1)
+            self.due = LATER * (count + 1)
         return False
 
     def observe(self, x: Points, f: Array) -> None:

@@ -58,11 +58,12 @@ def optimize(
         return loop.result(loop.run())
 
 
-def batch_of(batch: int | None, workers: Any, journal: Any) -> int | None:
+def batch_of(batch: int | None, workers: Any, journal: Any) -> int:
     """Return `batch` if it is given; else that of a journal which exists, or the number of workers."""
     if batch is not None:
         return batch
-    return None if journal is not None and recorded_batch(journal) else n_workers(workers)
+    recorded = None if journal is None else recorded_batch(journal)
+    return n_workers(workers) if recorded is None else recorded
 
 
 def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) -> list[tuple[Points, float]]:

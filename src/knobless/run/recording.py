@@ -102,11 +102,16 @@ class Recording:
             self._begin(writer, identity, adopt)
             writer.note(journal.meta)
             writer.checkpoint()
+            # By candidates drawn, number and point. All of them at once: a run that is resumed with another target
+            # adds rows of this kind after those of later candidates.
+            self._checked: dict[tuple[int, int, bytes], Value] = {
+                (event.drawn, event.id, event.code): _value(event, self._sign)
+                for event in writer.events(f"WHERE fate = {CHECKED}")
+            }
         except BaseException:
             writer.close()
             raise
-        self._checked: dict[tuple[int, int, bytes], Value] = {}  # by candidates drawn, number and point
-        told = _except_checked(writer.events(), self._sign, self._checked)
+        told = writer.events(f"WHERE fate != {CHECKED}")
         self._rows: Iterator[Rows] = read_rows(told, self._family, self._sign)
         self.next_rows: Rows | None = None  # to be recalled next; None at the end of the journal
 
@@ -259,20 +264,10 @@ class Recording:
         return None if math.isnan(value) else self._sign * value
 
 
-def _except_checked(
-    events: Iterable[Event], sign: float, checked: dict[tuple[int, int, bytes], Value]
-) -> Iterator[Event]:
-    """Yield all events but those that the search does not learn from, which are stored in `checked`.
-
-    Not a method: a generator that refers to its `Recording` would keep the journal open after the last use of it.
-    """
-    for event in events:
-        if event.fate != CHECKED:
-            yield event
-            continue
-        value = math.nan if event.value is None else sign * event.value
-        key = event.drawn, event.id, event.code
-        checked[key] = value if event.failure is None else Failure(event.failure)
+def _value(event: Event, sign: float) -> Value:
+    if event.failure is not None:
+        return Failure(event.failure)
+    return math.nan if event.value is None else sign * event.value
 
 
 def _shortened(text: str) -> str:

@@ -164,9 +164,9 @@ class RunState:
         test, cache = self.noise_test, self.cache
         if test is None or cache is None or not test.unsure or not test.points:
             return False
-        # Either the next test is yet to be handed out, or it will be in the next iteration, which does not begin before
-        # the pending candidates of this one are told.
-        return bool(len(self.initial_points)) if test.expected is not None else not cache.waiting
+        # Either the next test is yet to be handed out, or the rest of this iteration is yet to be drawn, which decides
+        # the test. The next one may follow, but not before the pending candidates are told.
+        return len(self.initial_points) > 0 or not cache.waiting
 
     @property
     def mode(self) -> Points:
@@ -427,7 +427,7 @@ class RunState:
     def _learn(self, x: Points, f: Array, again: float, log: EvaluationLog) -> None:
         """Add evaluations of complete iterations to the log, and decide whether a second value `again` shows noise."""
         test = self.noise_test
-        noisy = test is not None and test.expected is not None and test.judge(again, log.f)
+        noisy = test is not None and test.expected is not None and test.judge(again, log.f, log.count)
         log.append(x, f)
         if noisy:
             self._become_noisy(log)
