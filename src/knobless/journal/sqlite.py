@@ -28,7 +28,7 @@ _LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it take
 _SECOND = 1.0  # between two syncs, at most, while rows are written
 _LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
 PAGE = 1024  # bytes of a page, a quarter of the default: each commit writes at least one, and rows are short
-LOG = 2**22  # bytes of the write-ahead log before a checkpoint
+LOG_SIZE = 2**22  # bytes of the write-ahead log before a checkpoint
 
 HEADER = "CREATE TABLE header (name TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID"
 # The value has no declared type: a column of type REAL would store −0.0 as 0.
@@ -89,7 +89,7 @@ class Writer:
                     self.header = read_header(self._connection)
                 # A commit then hands its row to the operating system; `append` syncs where that is worth it.
                 self._connection.execute("PRAGMA synchronous = NORMAL")
-                self._connection.execute(f"PRAGMA wal_autocheckpoint = {LOG // PAGE}")
+                self._connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_SIZE // PAGE}")
         except BaseException:
             self.close()
             raise
