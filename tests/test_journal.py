@@ -1348,3 +1348,17 @@ def test_odd_paths_are_journal_errors(tmp_path):
     kl.minimize(ones, BITS, budget=5, journal=odd, rng=0)
     with read(odd) as record:
         assert record.counts().evaluations == 5
+
+
+def test_a_damaged_description_of_the_space_is_a_journal_error(tmp_path):
+    path = tmp_path / "run.sqlite"
+    space = kl.Space(a=kl.Binary(3), b=kl.Choice("x", "y"))
+    kl.minimize(lambda x: float(x["a"].sum()), space, budget=5, rng=0, journal=path)
+    with sqlite3.connect(path) as connection:
+        (text,) = connection.execute("SELECT json FROM header WHERE name = 'identity'").fetchone()
+        identity = json.loads(text)
+        identity["space"] = {"named": 7}
+        connection.execute("UPDATE header SET json = ? WHERE name = 'identity'", (json.dumps(identity),))
+    connection.close()
+    with pytest.raises(kl.JournalError):
+        kl.minimize(lambda x: float(x["a"].sum()), space, budget=9, batch=1, rng=0, journal=path)

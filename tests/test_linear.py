@@ -392,3 +392,11 @@ def test_a_run_is_resumed_from_its_journal(tmp_path):
     ]
     assert runs[0].fun == runs[1].fun
     assert repr(runs[0].x) == repr(runs[1].x)
+
+
+def test_estimates_of_the_largest_values_are_infinite_rather_than_an_error():
+    family = kl.Bernoulli(3)
+    x = family.sample(family.initial(), 8, Stream(0))
+    mean, std = estimate(family, x, np.where(x[:, 0], 1.7e308, -1.7e308), np.array([[1, 1, 1]]))
+    assert mean[0] > 1e307
+    assert not np.isnan(std).any()

@@ -98,7 +98,7 @@ def difference(there: Any, here: Any, name: str, source: str = "journal") -> str
         Where `there` comes from.
     """
     if isinstance(there, dict) and isinstance(here, dict):
-        if there.keys() == here.keys() == {"named"}:
+        if there.keys() == here.keys() == {"named"} and _are_pairs(there["named"]):
             return _named_difference(there["named"], here["named"], name, source)
         if there.keys() == here.keys():
             return next(filter(None, (difference(there[k], here[k], f"{name}: {k}", source) for k in here)), None)
@@ -108,6 +108,10 @@ def difference(there: Any, here: Any, name: str, source: str = "journal") -> str
     if type(there) is type(here) and there == here:
         return None
     return f"{name}: {source} has {shown(there)}, got {shown(here)}"
+
+
+def _are_pairs(data: Any) -> bool:
+    return isinstance(data, list) and all(isinstance(each, list) and len(each) == 2 for each in data)
 
 
 def _named_difference(there: Any, here: Any, name: str, source: str) -> str | None:

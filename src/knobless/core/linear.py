@@ -277,4 +277,5 @@ def estimate(family: Family, x: Points, f: Array, at: Points) -> tuple[Array, Ar
     f = f[finite]
     scale = float(np.abs(f).max()) or 1.0  # large values would overflow when squared
     mean, std = LinearModel.fit(family.features(x[finite]), f / scale, family.dim).predict(family.features(at))
-    return mean * scale, std * scale
+    with np.errstate(over="ignore"):
+        return mean * scale, std * scale
