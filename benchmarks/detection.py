@@ -160,20 +160,10 @@ NOISE: dict[str, Callable[[int, int, np.random.Generator, Any], float]] = {
 def noise(name: str, seed: int) -> dict[str, Any]:
     """After how many evaluations the noise was detected."""
     space, rng, mistakes = kl.Binary(30), np.random.default_rng([seed, 1]), one_max(30, seed)
-    found = []
-
-    def watch(info: kl.Info) -> None:
-        if not found and opt.deterministic is False:
-            found.append(info.nfev)
-
     opt = kl.Optimizer(space, rng=seed)
-    while opt.nfev < MARKS[-1] and not found:
-        batch = opt.ask()
-        if not len(batch):
-            break
+    while opt.nfev < MARKS[-1] and opt.deterministic is not False and len(batch := opt.ask()):
         opt.tell(batch, [NOISE[name](mistakes(each.x), 30, rng, each.x) for each in batch])
-        watch(opt.info)
-    return {"noise": name, "seed": seed, "detected": found[0] if found else None}
+    return {"noise": name, "seed": seed, "detected": opt.nfev if opt.deterministic is False else None}
 
 
 def main() -> None:

@@ -429,3 +429,17 @@ def test_no_finalist_is_evaluated_after_the_time_limit(monkeypatch):
     assert result.status is kl.Status.TIMEOUT
     assert result.deterministic is False
     assert result.nfev == len(values) == 60
+
+
+def test_the_point_that_has_reached_the_target_is_the_one_that_is_confirmed():
+    seen = []
+    values = iter([5.0, -9.0, 4.0, 3.0, -1.0, -1.0])  # the first to reach the target is refuted, the second is not
+
+    def fun(x):
+        seen.append(x.tobytes())
+        return next(values)
+
+    result = kl.minimize(fun, kl.Binary(8), budget=30, target=0.0, rng=0)
+    assert result.status is kl.Status.TARGET
+    assert seen[2] == seen[1]
+    assert seen[5] == seen[4] != seen[1]

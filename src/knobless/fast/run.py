@@ -184,7 +184,7 @@ class Run:
         best = self.best, self.best_x.copy()
         evaluations = (self.best_x[None][:0], np.empty(0)) if log is None else (log.x[:logged], log.f[:logged])
         drawn = int(counts[shared.DRAWN])
-        tests = opt.adopt(self.state, self.nit, self.nfev, self.failures, drawn, best, evaluations)
+        tests = opt.run.adopt(self.state, self.nit, self.nfev, self.failures, drawn, best, evaluations)
         if hands_over and log is not None:
             if len(log.f) <= self._lam:
                 self._log = log = shared.empty_log(self._lam, len(self.best_x))
@@ -209,9 +209,9 @@ class Run:
             mode = self._family.mode(self.theta)
             value = shared.recall(self._cache, mode)
             known = int(value < math.inf)
-            opt.remember(np.tile(mode, (known, 1)), np.full(known, value))
+            opt.run.remember(np.tile(mode, (known, 1)), np.full(known, value))
         else:
-            opt.remember(*self.recent())
+            opt.run.remember(*self.recent())
 
     def recent(self) -> tuple[NDArray[np.int8], Array]:
         """Return points and values of the last evaluations of the loop, by repeating that part of the run.

@@ -471,7 +471,8 @@ function drawTiles(run) {
   if (run.recommended) {
     const [mean, error] = run.recommended;
     const more = [...(Number.isFinite(error) ? [`± ${Number(error.toPrecision(2))}`] : []), `${name} observed ${short(best)}`];
-    tiles.push(tile("recommended point", short(mean), more, "first", exact(mean)));
+    const shown = Number.isFinite(error) ? exact(Number(mean.toPrecision(4))) : short(mean);
+    tiles.push(tile("recommended point", shown, more, "first", exact(mean)));
   } else {
     tiles.push(tile(name, short(best), found, "first", exact(best)));
   }

@@ -80,7 +80,8 @@ class Loop:
         self.n_checked_failures = 0
         self.check = (0, 0)  # candidates drawn at the last of them, and the number of the next there
         self.refuted = False  # whether a value that reached the target was not confirmed
-        self.rest: Batch | None = None  # candidates after one that reached the target; evaluated if it is refuted
+        self.reaching: Points | None = None  # the last point that reached the target in an interpreted iteration
+        self.rest: Batch | None = None  # candidates after it, which are evaluated if it is refuted
         self.improved_at = 0  # evaluations until the last improvement
         self.stopped = False  # by the callback
         self.first_id: int | None = None  # the first evaluation of a run
@@ -195,6 +196,8 @@ class Loop:
                     break
         finally:
             evaluations.close()
+            if status is Status.TARGET:
+                self.reaching = run.codes_of([candidates.ids[len(values) - 1]])
             if values:
                 self.opt.tell(candidates if len(values) == len(candidates.ids) else candidates[: len(values)], values)
             if status is Status.TARGET:
@@ -240,10 +243,10 @@ class Loop:
 
     def _confirmed(self) -> bool:
         """Return whether the target is reached, also by a second value if the objective may be noisy."""
-        test, best, budget = self.opt.run.noise_test, self.opt.run.best, self.rules.budget
-        if test is None or not test.unsure or best is None or best.id < 0 or self.nfev >= budget:
+        test = self.opt.run.noise_test
+        if test is None or not test.unsure or self.reaching is None or self.nfev >= self.rules.budget:
             return True
-        values = self._evaluate_again(best.at[None])
+        values = self._evaluate_again(self.reaching)
         self.refuted = bool(values) and not (isinstance(values[0], float) and values[0] <= self.rules.target)
         return not self.refuted
 

@@ -13,7 +13,7 @@ from knobless._checks import boolean, positive_int
 from knobless.core.algorithm import Algorithm
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.rng import Stream
-from knobless.core.types import Array, Points
+from knobless.core.types import Array
 from knobless.journal.events import CANCELLED, TOLD, JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.records import Record, read
@@ -406,50 +406,7 @@ class Optimizer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # Other engines, and files.
-
-    def adopt(
-        self,
-        state: Any,
-        nit: int,
-        nfev: int,
-        failures: int,
-        drawn: int,
-        best: tuple[float, Points],
-        evaluations: tuple[Points, Array],
-    ) -> Points:
-        """Continue where another engine has taken the run, between two iterations.
-
-        Parameters
-        ----------
-        state : object
-            The state of the algorithm.
-        nit, nfev, failures, drawn : int
-            Numbers of iterations, evaluations, failures and candidates.
-        best : tuple of float and ndarray
-            The best value, to be minimized, and the code of its point.
-        evaluations : tuple of two ndarray
-            Codes and values of the evaluations since the last call, in order, if they are of interest. If a point is
-            being tested for noise, they are those of one iteration, and the test is the first of them.
-
-        Returns
-        -------
-        ndarray
-            Codes of the points that are to be tested for noise in the next iteration, before its samples: one or none.
-        """
-        return self.run.adopt(state, nit, nfev, failures, drawn, best, evaluations)
-
-    def remember(self, codes: Points, values: Array) -> None:
-        """Store evaluations of another engine, from which `mode_fun` follows.
-
-        Parameters
-        ----------
-        codes : ndarray
-            The codes of the points, one row each.
-        values : ndarray
-            Their values, to be minimized.
-        """
-        self.run.remember(codes, values)
+    # Files.
 
     @classmethod
     def from_journal(cls, journal: str | PathLike[str] | Record, algorithm: Algorithm | None = None) -> Self:

@@ -46,7 +46,7 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
     if not np.isfinite(log.f).any():
         return log.x[:0]
     each = [run.mode, _best_average(run, log)]
-    if run.space.family.dim <= LINEAR_LIMIT and np.isfinite(log.f).sum() > 1:
+    if _can_be_modeled(run, log):
         each.insert(0, linear.recommend(run.space.family, *_thinned(log)))
     codes = np.array(each)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
@@ -57,14 +57,14 @@ def recommended_point(run: RunState) -> Recommended | None:
     """Return the point to use without further evaluations; None before there is a finite value."""
     if run.best is None:
         return None
-    log, family = run.log, run.space.family
+    log = run.log
     codes = None if log is None or run.deterministic is not False else finalists(run, log)
     if log is None or codes is None or not len(codes):
         return Recommended(run.best.at, run.best.fun, 0.0 if run.deterministic else math.nan)
     code = codes[0]
     mean, std = mean_and_error(_values_of(run, log, code))
-    if math.isnan(std) and family.dim <= LINEAR_LIMIT and np.isfinite(log.f).sum() > 1:
-        means, stds = linear.estimate(family, *_thinned(log), code[None])
+    if math.isnan(std) and _can_be_modeled(run, log):
+        means, stds = linear.estimate(run.space.family, *_thinned(log), code[None])
         mean, std = float(means[0]), float(stds[0])
     return Recommended(code, mean, std)
 
@@ -84,6 +84,11 @@ def mean_and_error(values: Array) -> tuple[float, float]:
     with np.errstate(over="ignore", invalid="ignore"):  # of the largest numbers, the mean is infinite
         mean = float(finite.mean()) if n else math.nan
         return mean, float(finite.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+
+
+def _can_be_modeled(run: RunState, log: EvaluationLog) -> bool:
+    """Return whether a linear model can be fit in reasonable time."""
+    return run.space.family.dim <= LINEAR_LIMIT and int(np.isfinite(log.f).sum()) > 1
 
 
 def _thinned(log: EvaluationLog) -> tuple[Points, Array]:

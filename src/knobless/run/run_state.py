@@ -464,7 +464,12 @@ class RunState:
         best: tuple[float, Points],
         evaluations: tuple[Points, Array],
     ) -> Points:
-        """Continue where another engine has taken the run, between two iterations; return the points to be tested."""
+        """Continue where another engine has taken the run, between two iterations.
+
+        `best` is the best value and its point, `evaluations` has points and values since the last call, in order, if
+        they are of interest. If a point is being tested for noise, they are those of one iteration, and the test is the
+        first of them. Return the points to be tested in the next iteration, before its samples: one or none.
+        """
         self.search = search
         self.nit, self.nfev, self.failures = nit, nfev, failures
         if failures and self.failure is None:
