@@ -17,6 +17,7 @@ from knobless.cli.app import app
 from knobless.core.conditional import Conditional
 from knobless.core.data import difference
 from knobless.journal.records import read
+from knobless.report.marginals import variable_summaries
 from knobless.report.page_data import collect_page_data
 from knobless.report.trace import Trace
 from knobless.space.codec import space_data, space_of
@@ -574,3 +575,35 @@ def test_show_and_pictures(recorded, tmp_path):
     assert run.invoke(app, ["show", "--json", str(recorded[0])]).exit_code == 0
     plots.panel(recorded[0]).savefig(tmp_path / "run.png")
     report.write(recorded[0], tmp_path / "run.html")
+
+
+def test_marginals_of_an_inactive_variable_are_those_of_theta():
+    theta = SVM.family.move(SVM.family.initial(), 0.0 * SVM.family.initial())
+    theta[:3] = 0.8, 0.1, 0.1  # linear
+    degree = SVM.columns()[0]
+    theta[SVM.family.parameters(degree.where.start)] = 0.125, 0.125**2 + 1e-4
+    found = variable_summaries(SVM, theta)[0]
+    assert (found.value, found.low, found.high) == (2, 2, 2)
+    assert "degree" not in SVM.decode(SVM.family.mode(theta))
+
+
+def test_a_space_file_with_conditions_is_run_and_resumed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "conditional_objective.py").write_text("def cost(x):\n    return len(x['b']) if 'b' in x else 3\n")
+    (tmp_path / "space.toml").write_text(
+        'a = { choice = ["u", "v"] }\n[b]\nwhen = { a = "u" }\nc = { float = [0, 1] }\n'
+    )
+    words = ["run", "conditional_objective:cost", "--space", "space.toml", "--journal", "run.sqlite"]
+    first = CliRunner().invoke(app, [*words, "--budget", "20"])
+    assert first.exit_code == 0, first.output
+    again = CliRunner().invoke(app, ["resume", "run.sqlite", "--budget", "30"])
+    assert again.exit_code == 0, again.output
+
+
+def test_torch_refuses_conditional_variables():
+    pytest.importorskip("torch")
+    from knobless.torch import Search
+
+    with pytest.raises(TypeError, match="none of them conditional, got Conditional"):
+        Search(kl.Space(a=KIND, b=KIND.when(a="b")), rng=0)
