@@ -180,6 +180,7 @@ def test_combinations(family, seed):
             continue  # two conditions that contradict each other: never active
         combination = branches.combine(branch, best, rng.random((len(branches.columns), 2)))
         assert branch in branches.contained(combination)
+        assert branches.has(combination)
         greedy = branches.combine(branch, best, np.ones((len(branches.columns), 2)))
         needs = family.requirements[branches.columns[each.node]]
         for other in branches.contained(greedy):

@@ -133,8 +133,8 @@ class BranchSearch:
     def _parts(self) -> dict[Combination, tuple[Part, Member | None]]:
         return {}
 
-    def _part(self, key: Combination) -> tuple[Part, Member | None]:
-        """Return the part of the space that is active in a combination, and the algorithm for it."""
+    def part(self, key: Combination) -> tuple[Part, Member | None]:
+        """Return the part of the space that is active in a combination, and the algorithm for it, if any."""
         if key not in self._parts:
             part = self.branches.part(key)
             self._parts[key] = part, self.algorithm_of(part)
@@ -173,7 +173,7 @@ class BranchSearch:
         """Return the number of points of the current iteration."""
         if state.turn is None:
             return self.loop.lam(state.loop)
-        _, algorithm = self._part(state.turn[1])
+        _, algorithm = self.part(state.turn[1])
         return self.batch if algorithm is None else algorithm.lam(state.states[state.turn[1]])
 
     def ask(self, state: BranchState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
@@ -181,7 +181,7 @@ class BranchSearch:
         if state.turn is None:
             return self.loop.ask(state.loop, rng, size, start)
         key = state.turn[1]
-        part, algorithm = self._part(key)
+        part, algorithm = self.part(key)
         if algorithm is None:
             return np.tile(part.template, (self.batch if size is None else size, 1))
         return part.embed(algorithm.ask(state.states[key], rng, size, start))
@@ -198,7 +198,7 @@ class BranchSearch:
             return self._next(state) if begins else state
         branch, key = state.turn
         n = (*state.n[:branch], state.n[branch] + len(f), *state.n[branch + 1 :])
-        part, algorithm = self._part(key)
+        part, algorithm = self.part(key)
         if algorithm is None:
             return self._next(state._replace(n=n))
         after = algorithm.tell(state.states[key], x[:, part.columns], f)
@@ -223,7 +223,7 @@ class BranchSearch:
 
     def _size(self, key: Combination) -> float:
         """Return the number of points of a combination; inf with numbers or further conditions."""
-        family = self._part(key)[0].family
+        family = self.part(key)[0].family
         if family is None:
             return 1.0
         discrete = family.options.all() and not isinstance(family, Conditional)
@@ -250,7 +250,7 @@ class BranchSearch:
 
     def _uniforms(self, stream: Stream) -> Array:
         nodes = len(self.branches.columns)
-        return (stream.words(2 * nodes) * 2.0**-64).reshape(nodes, 2)
+        return np.ldexp(stream.words(2 * nodes).astype(float), -64).reshape(nodes, 2)
 
     def _shares(self, state: BranchState) -> list[float]:
         """Return the share of each branch in the evaluations of its column: 1/r for the r-th best, times its prior."""
@@ -268,7 +268,7 @@ class BranchSearch:
 
     def _at(self, state: BranchState, branch: int, key: Combination) -> BranchState:
         """Return the state with this turn; the algorithm of the combination continues with the θ of all."""
-        part, algorithm = self._part(key)
+        part, algorithm = self.part(key)
         state = state._replace(turn=(branch, key))
         if algorithm is None:
             return state
@@ -297,7 +297,7 @@ class BranchSearch:
         """Return what can be observed of the algorithm whose turn it is, with the θ of all."""
         if state.turn is None:
             return self.loop.info(state.loop)
-        algorithm = self._part(state.turn[1])[1]
+        algorithm = self.part(state.turn[1])[1]
         if algorithm is None:
             return AlgorithmInfo(state.theta, self.lam(state), math.nan, math.nan, math.nan)
         return algorithm.info(state.states[state.turn[1]])._replace(theta=state.theta)

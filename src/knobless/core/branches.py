@@ -178,10 +178,22 @@ class Branches:
 
     def contained(self, combination: Combination) -> list[int]:
         """Return the indices of the branches of a combination, those of active columns."""
-        active = [
-            all(inside(combination[p], codes) for p, codes in self._needs[column].items()) for column in self.columns
-        ]
+        active = self._active(combination)
         return [i for i, (node, code, _) in enumerate(self.each) if active[node] and combination[node] == code]
+
+    def _active(self, combination: Combination) -> list[bool]:
+        """Return which branch columns are active."""
+        needs = (self._needs[column].items() for column in self.columns)
+        return [all(inside(combination[p], codes) for p, codes in each) for each in needs]
+
+    def has(self, combination: Combination) -> bool:
+        """Return whether a point may have this combination."""
+        if len(combination) != len(self.columns):
+            return False
+        each = zip(self._active(combination), combination, self._nodes, strict=True)
+        return all(
+            code in codes if active else code == self.family.inactive[column] for active, code, (column, codes) in each
+        )
 
     def part(self, combination: Combination) -> Part:
         """Return the part of the space that is active in a combination."""
