@@ -18,4 +18,4 @@ def test_twenty_kills():
     )
     assert done.stderr == ""
     assert done.returncode == 0
-    assert done.stdout.splitlines()[-1].startswith("20 kills survived")
+    assert done.stdout.splitlines()[-1].startswith("20 kills; seed")
