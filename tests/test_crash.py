@@ -1,4 +1,4 @@
-"""Kills: a run that is ended by SIGKILL at random moments, with one and with four workers, goes on as if it had not."""
+"""Kills: a run that is ended by SIGKILL at random moments, with one and four workers, resumes to the same result."""
 
 import os
 import subprocess
