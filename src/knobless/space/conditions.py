@@ -23,9 +23,6 @@ from .when import When
 _LEVELS = 50  # of variables that depend on variables
 
 
-# Resolution.
-
-
 class Test(NamedTuple):
     """A condition on a variable.
 
