@@ -34,7 +34,7 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 from optuna.trial import TrialState  # noqa: E402
 
 from knobless.core.rng import Stream  # noqa: E402
-from knobless.optuna import TAG, Fold, Joint, KnoblessSampler  # noqa: E402
+from knobless.optuna import TAG, Fold, Joint, KnoblessSampler, values_of  # noqa: E402
 
 MIXED = {
     "act": CategoricalDistribution(["relu", "tanh", None]),
@@ -124,7 +124,7 @@ def check(study, seed, recipe=kl.pbil_lambda):
                 learnt = [trials[n] for n in tag["learnt"]]
                 assert all(t.system_attrs[TAG]["opened"] == tag["after"] for t in learnt)
                 x = np.array([t.system_attrs[TAG]["code"] for t in learnt])
-                f = sign * np.array([t.value if t.state == TrialState.COMPLETE else math.nan for t in learnt])
+                f = values_of(learnt, sign)
                 states[number], roots[number] = algorithm.tell(before, x, f), roots[tag["after"]]
         return states[number]
 
@@ -203,7 +203,7 @@ def test_a_state_that_is_no_longer_kept_is_folded_again(monkeypatch):
     assert params(study) == points(60, rng=5)
 
 
-def test_pruned_and_failed_trials_rank_worst():
+def test_failed_trials_and_pruned_trials_without_a_report_rank_worst():
     def spoilt(trial):
         value = objective(trial)
         if trial.params["act"] is None:
@@ -219,17 +219,63 @@ def test_pruned_and_failed_trials_rank_worst():
     assert params(study) == points(100, lambda x: math.nan if x["act"] is None or x["bias"] else cost(x), rng=2)
 
 
-def test_a_pruned_trial_that_has_reported_the_best_value_still_ranks_worst():
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_pruned_trials_are_ranked_by_their_last_value_behind_completed_ones(direction):
+    sign = 1 if direction == "minimize" else -1
+
     def spoilt(trial):
         value = objective(trial)
         if trial.params["bias"]:
-            trial.report(-1e9, 1)
+            trial.report(sign * (value - 1e6), 1)
             raise optuna.TrialPruned
-        return value
+        return sign * value
 
-    study = study_of(KnoblessSampler(MIXED, seed=2))
+    study = study_of(KnoblessSampler(MIXED, seed=2), direction=direction)
     study.optimize(spoilt, n_trials=60)
-    assert params(study) == points(60, lambda x: math.nan if x["bias"] else cost(x), rng=2)
+    assert params(study) == points(60, lambda x: cost(x) + 1e6 * x["bias"], rng=2)
+
+
+def pruned(reports):
+    return optuna.create_trial(state=TrialState.PRUNED, intermediate_values=reports)
+
+
+def complete(value):
+    return optuna.create_trial(value=value)
+
+
+FAILED = optuna.create_trial(state=TrialState.FAIL)
+
+
+@pytest.mark.parametrize(
+    "best_first",
+    [
+        [[complete(1.0)], [pruned({0: 0.0})], [FAILED, pruned({}), pruned({0: 0.0, 1: math.nan}), complete(math.inf)]],
+        [[complete(-math.inf)], [complete(2.0)], [pruned({3: 1.0})], [pruned({3: 2.0}), pruned({2: 9.0, 3: 2.0})]],
+        # They are compared at the last step that both have reached.
+        [[pruned({1: 2.0, 5: 7.0})], [pruned({1: 3.0})], [pruned({1: 4.0, 5: 8.0})], [pruned({1: 5.0})]],
+        [[pruned({1: 2.0, 5: 7.0})], [pruned({2: 2.0})]],
+        [[pruned({4: 7.0})], [pruned({2: 2.0})]],
+        [[pruned({0: math.inf, 1: 1.0})], [pruned({0: math.inf})]],
+        # What was pruned at one step is ordered by the values of this step, whatever they were before.
+        [[pruned({1: 6.0, 2: 1.0})], [pruned({1: 5.5})], [pruned({1: 4.0, 2: 2.0})]],
+    ],
+    ids=str,
+)
+def test_order_of_pruned_trials(best_first):
+    trials = [trial for group in best_first for trial in group]
+    expected = [place for place, group in enumerate(best_first) for _ in group]
+    for order in (range(len(trials)), reversed(range(len(trials)))):
+        chosen = list(order)
+        found = values_of([trials[i] for i in chosen], 1.0)
+        _, ranks = np.unique(np.where(np.isnan(found), math.inf, found), return_inverse=True)
+        assert ranks.tolist() == [expected[i] for i in chosen]
+
+
+def test_pruned_trials_are_hardly_worse_than_the_worst_completed_one():
+    found = values_of([complete(-3.0), pruned({0: 1e9}), complete(4.0), pruned({0: 2e9}), FAILED], -1.0)
+    assert found[:4] == pytest.approx([3.0, 3.0, -4.0, 3.0])  # the preference may depend on the values themselves
+    assert found[0] < found[3] < found[1]
+    assert math.isnan(found[4])
 
 
 def test_a_trial_that_fails_before_it_has_asked_for_all_is_still_learnt_from():

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +67,10 @@ class KnoblessSampler(BaseSampler):
     Notes
     -----
     When the joint space is first known, θ starts halfway to the best trial that was enqueued or came from another
-    sampler or study. Pruned and failed trials rank worst.
+    sampler or study.
+
+    Pruned trials rank behind completed ones, by their last report among the trials pruned at that step or later. Failed
+    trials, and pruned ones without a report, rank worst.
 
     Unlike `minimize`, the sampler does not test whether the objective is noisy: PBIL-λ is made for noise, and a trial
     with the parameters of an earlier one is a trial like any other.
@@ -338,7 +342,53 @@ def _is_finite(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-# The state that follows from them.
+# The values that the algorithm learns from.
+
+
+def values_of(trials: Sequence[FrozenTrial], sign: float) -> Array:
+    """Return values to minimize.
+
+    A failed trial, and a pruned one without a report, has the value NaN, which ranks worst. Other pruned trials rank
+    behind the completed ones, each one unit in the last place after the one before: a preference for values rather than
+    ranks treats them as the worst completed trial.
+    """
+    complete = [t.value if t.state == TrialState.COMPLETE else None for t in trials]
+    values = sign * np.array([math.nan if value is None else value for value in complete])
+    finite = values[np.isfinite(values)]
+    value = finite.max() if len(finite) else 0.0
+    reports = [
+        {step: sign * report for step, report in t.intermediate_values.items()} if t.state == TrialState.PRUNED else {}
+        for t in trials
+    ]
+    ranks = ranks_of(reports)
+    for rank in sorted(set(ranks.values())):
+        value = np.nextafter(value, math.inf)
+        values[[i for i, each in ranks.items() if each == rank]] = value
+    return values
+
+
+def ranks_of(reports: Sequence[Mapping[int, float]]) -> dict[int, int]:
+    """Return the ranks of pruned trials by their reports, less those whose last report is missing, NaN or infinite.
+
+    A trial ranks by its last report among the trials pruned at that step or later, whose own order does not depend on
+    it. Of these, a trial without a report up to that step, or with an equal one, is better.
+    """
+    last = {i: max(each) for i, each in enumerate(reports) if each and each[max(each)] < math.inf}
+    ranks: dict[int, int] = {}
+    for step in sorted(set(last.values()), reverse=True):
+        then = [max((s for s in reports[i] if s <= step), default=None) for i in ranks]
+        later = [-math.inf if s is None else reports[i][s] for i, s in zip(ranks, then, strict=True)]
+        order = {i: (rank, 1, 0.0) for i, rank in ranks.items()}
+        for i in last:
+            if last[i] == step:
+                report = reports[i][step]
+                order[i] = sum(each <= report for each in later), 0, report
+        ordered = sorted(order.values())
+        ranks = {i: bisect_left(ordered, each) for i, each in order.items()}
+    return ranks
+
+
+# The state that follows from the trials.
 
 
 @dataclass(frozen=True, eq=False)
@@ -462,7 +512,7 @@ class Fold:
             state = self._keep(first, self._start(joint, trials, first))
         for each in reversed(path):
             learnt = [trials[n] for n in each.learnt if tag_of(trials, n) is not None and joint.drew(trials[n])]
-            state = self._keep(each, joint.algorithm.tell(state, joint.codes(learnt), self._values(learnt)))
+            state = self._keep(each, joint.algorithm.tell(state, joint.codes(learnt), values_of(learnt, self._sign)))
         return state
 
     def _keep(self, opening: Opening, state: State) -> State:
@@ -479,11 +529,6 @@ class Fold:
         if code is not None:
             theta = family.move(theta, 0.5 * (family.statistics(code[None])[0] - theta))
         return joint.algorithm.init(theta)
-
-    def _values(self, trials: Sequence[FrozenTrial]) -> Array:
-        """Return values to minimize; NaN, which ranks worst, for pruned and failed trials."""
-        values = [t.value if t.state == TrialState.COMPLETE else None for t in trials]
-        return self._sign * np.array([math.nan if value is None else value for value in values])
 
     def _point(self, joint: Joint, state: State, index: int, key: int) -> Points:
         """Return the point that an optimizer of this seed would draw at this index."""
