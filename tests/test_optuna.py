@@ -34,7 +34,11 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
 from optuna.trial import TrialState  # noqa: E402
 
 from knobless.core.rng import Stream  # noqa: E402
-from knobless.optuna import TAG, Fold, Joint, KnoblessSampler, values_of  # noqa: E402
+from knobless.optuna import KnoblessSampler  # noqa: E402
+from knobless.optuna.fold import Fold  # noqa: E402
+from knobless.optuna.joint import Joint  # noqa: E402
+from knobless.optuna.ranking import trial_values  # noqa: E402
+from knobless.optuna.tags import TAG  # noqa: E402
 
 MIXED = {
     "act": CategoricalDistribution(["relu", "tanh", None]),
@@ -124,7 +128,7 @@ def check(study, seed, recipe=kl.pbil_lambda):
                 learnt = [trials[n] for n in tag["learnt"]]
                 assert all(t.system_attrs[TAG]["opened"] == tag["after"] for t in learnt)
                 x = np.array([t.system_attrs[TAG]["code"] for t in learnt])
-                f = values_of(learnt, sign)
+                f = trial_values(learnt, sign)
                 states[number], roots[number] = algorithm.tell(before, x, f), roots[tag["after"]]
         return states[number]
 
@@ -197,7 +201,7 @@ def test_a_study_that_is_resumed_goes_on_as_if_it_had_not_stopped(tmp_path):
 
 
 def test_a_state_that_is_no_longer_kept_is_folded_again(monkeypatch):
-    monkeypatch.setattr("knobless.optuna.STATES", 1)
+    monkeypatch.setattr("knobless.optuna.fold.STATES", 1)
     study = study_of(KnoblessSampler(MIXED, seed=5))
     study.optimize(objective, n_trials=60)
     assert params(study) == points(60, rng=5)
@@ -266,13 +270,13 @@ def test_order_of_pruned_trials(best_first):
     expected = [place for place, group in enumerate(best_first) for _ in group]
     for order in (range(len(trials)), reversed(range(len(trials)))):
         chosen = list(order)
-        found = values_of([trials[i] for i in chosen], 1.0)
+        found = trial_values([trials[i] for i in chosen], 1.0)
         _, ranks = np.unique(np.where(np.isnan(found), math.inf, found), return_inverse=True)
         assert ranks.tolist() == [expected[i] for i in chosen]
 
 
 def test_pruned_trials_are_hardly_worse_than_the_worst_completed_one():
-    found = values_of([complete(-3.0), pruned({0: 1e9}), complete(4.0), pruned({0: 2e9}), FAILED], -1.0)
+    found = trial_values([complete(-3.0), pruned({0: 1e9}), complete(4.0), pruned({0: 2e9}), FAILED], -1.0)
     assert found[:4] == pytest.approx([3.0, 3.0, -4.0, 3.0])  # the preference may depend on the values themselves
     assert found[0] < found[3] < found[1]
     assert math.isnan(found[4])
