@@ -558,7 +558,7 @@ def test_late_results_change_nothing(shared):
 
 
 def test_of_two_that_open_an_iteration_at_once_the_furthest_is_followed():
-    joint = Joint.of(MIXED, kl.pbil_lambda)
+    joint = Joint.of(MIXED, {}, kl.pbil_lambda)
     key = 0
 
     def trial(number, tag, state=TrialState.RUNNING):
@@ -593,7 +593,7 @@ def test_an_opening_is_taken_in_once_all_it_speaks_of_is_seen():
     study = study_of(KnoblessSampler(MIXED, seed=0))
     study.optimize(objective, n_trials=12)
     trials = study.get_trials()
-    joint, key = Joint.of(MIXED, kl.pbil_lambda), 0
+    joint, key = Joint.of(MIXED, {}, kl.pbil_lambda), 0
     opener = next(n for n, tag in enumerate(tags(study)) if tag["iteration"] == 2)
     late = tags(study)[opener]["learnt"][-1]
     torn = copy.deepcopy(trials[: opener + 1])

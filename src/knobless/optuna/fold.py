@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -30,7 +31,7 @@ class Opening:
     iteration: int
     size: int  # number of candidates that must have finished before the next iteration is opened
     root: int  # the trial that opened iteration 0
-    identity: dict[str, Any]
+    identity: Mapping[str, Any]  # of the space and the algorithm; equal ones are the same object
     x0: int | None  # the trial whose point iteration 0 starts from
     after: Opening | None
     learnt: tuple[int, ...]  # the trials that the previous iteration has learned from
@@ -51,21 +52,23 @@ class Fold:
         self._openings: dict[int, Opening] = {}
         self._tips: list[Opening] = []  # the last of the longest branch of each identity
         self._finished: defaultdict[int, list[int]] = defaultdict(list)  # candidates by opening trial
-        self._back: defaultdict[int, list[int]] = defaultdict(list)  # those of them that are samples from θ
+        self._joint: Joint | None = None  # of the states and of these:
+        self._usable: dict[int, bool] = {}  # whether a finished candidate of the current iteration has a code
         self._states: dict[tuple[int, tuple[int, ...]], State] = {}
 
     def draw(
         self, joint: Joint, trials: Sequence[FrozenTrial], number: int, key: int
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the tag and the parameters of the trial of this number."""
+        if joint is not self._joint:
+            self._joint, self._usable, self._states = joint, {}, {}
         self._look(trials)
         tip = self._tip(joint.identity)
-        if tip is not None:
-            self._back[tip.number] += [n for n in self._finished.pop(tip.number, ()) if joint.drew(trials[n])]
-        if tip is None:
+        last = tip or max(self._tips, key=_length, default=None)
+        if last is None:
             tip, tag = self._begin(joint, trials, number)
-        elif len(self._back[tip.number]) >= tip.size:
-            tip, tag = self._open(joint, trials, number, tip)
+        elif tip is None or len(self._candidates(joint, trials, tip)) >= tip.size:
+            tip, tag = self._open(joint, trials, number, last)
         else:
             tag = {"iteration": tip.iteration, "number": number, "opened": tip.number}
         code = self._point(joint, self._state(joint, trials, tip), number - tip.root, key)
@@ -87,22 +90,52 @@ class Fold:
     def _take_in(self, tag: Mapping[str, Any], number: int, trials: Sequence[FrozenTrial]) -> bool:
         """Add an opening; return False while a trial it depends on is not yet visible as its process has seen it."""
         if tag["iteration"] == 0:
-            opening = Opening(number, 0, tag["size"], number, tag["identity"], tag["x0"], None, ())
+            identity = self._same(tag["identity"])
+            opening = Opening(number, 0, tag["size"], number, identity, tag["x0"], None, ())
         else:
             after = self._openings.get(tag["after"])
             if after is None or not all(n < len(trials) and trials[n].state.is_finished() for n in tag["learnt"]):
                 return False
-            opening = _next(after, number, tag["size"], tag["learnt"])
+            identity = self._same(tag["identity"]) if "identity" in tag else after.identity
+            opening = _next(after, number, tag["size"], tag["learnt"], identity)
         self._openings[number] = opening
         tip = self._tip(opening.identity)
         if tip is None:
             self._tips.append(opening)
-        elif (opening.iteration, -opening.number) > (tip.iteration, -tip.number):
+        elif _length(opening) > _length(tip):
             self._tips[self._tips.index(tip)] = opening
         return True
 
+    def _same(self, identity: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the object that is equal to an identity, if there is one: they are compared often."""
+        tip = self._tip(identity)
+        return identity if tip is None else tip.identity
+
     def _tip(self, identity: Mapping[str, Any]) -> Opening | None:
-        return next((tip for tip in self._tips if tip.identity == identity), None)
+        return next((tip for tip in self._tips if tip.identity is identity or tip.identity == identity), None)
+
+    def _candidates(self, joint: Joint, trials: Sequence[FrozenTrial], tip: Opening) -> list[int]:
+        """Return the finished candidates of an iteration that have a code in the joint space.
+
+        Where a change of the space has opened an iteration that learned nothing, they include those of the one before.
+        """
+        found = list(self._finished[tip.number])
+        while not tip.learnt and tip.after is not None:
+            tip = tip.after
+            found += self._finished[tip.number]
+        for n in found:
+            if n not in self._usable:
+                self._usable[n] = self._code(joint, trials, n) is not None
+        return sorted(n for n in found if self._usable[n])
+
+    def _code(self, joint: Joint, trials: Sequence[FrozenTrial], number: int) -> Points | None:
+        """Return the code of a finished candidate; that of its parameters if it was drawn from another space."""
+        tag = tag_of(trials, number)
+        opening = self._openings.get(tag["opened"]) if tag is not None and "opened" in tag else None
+        if opening is None:
+            return None
+        drawn = opening.identity == joint.identity
+        return joint.drawn(trials[number]) if drawn else joint.code(trials[number].params)
 
     def _begin(self, joint: Joint, trials: Sequence[FrozenTrial], number: int) -> tuple[Opening, dict[str, Any]]:
         known = [
@@ -118,22 +151,29 @@ class Fold:
         return opening, tag | {"identity": opening.identity, "x0": opening.x0}
 
     def _open(
-        self, joint: Joint, trials: Sequence[FrozenTrial], number: int, tip: Opening
+        self, joint: Joint, trials: Sequence[FrozenTrial], number: int, last: Opening
     ) -> tuple[Opening, dict[str, Any]]:
         """Learn from all finished candidates; λ is at least the number of trials that run at once.
 
         This number is that of the previous iteration's pending candidates, so a candidate of a dead worker is counted
-        for one iteration only.
+        for one iteration only. After a change of the space, too few candidates are left to the next iteration.
         """
-        learnt = sorted(self._back[tip.number])
-        pending = sum((tag_of(trials, n) or {}).get("opened") == tip.number for n in self._unsettled)
-        state = self._state(joint, trials, _next(tip, number, 0, learnt))
+        finished = self._candidates(joint, trials, last)
+        learnt = finished if len(finished) >= last.size else []
+        pending = sum((tag_of(trials, n) or {}).get("opened") == last.number for n in self._unsettled)
+        state = self._state(joint, trials, _next(last, number, 0, learnt, joint.identity))
         size = max(joint.algorithm.lam(state), pending + 1)
-        tag = {"iteration": tip.iteration + 1, "number": number, "opened": number, "size": size}
-        return _next(tip, number, size, learnt), tag | {"after": tip.number, "learnt": learnt}
+        self._usable = {} if learnt else self._usable
+        tag = {"iteration": last.iteration + 1, "number": number, "opened": number, "size": size}
+        tag |= {"after": last.number, "learnt": learnt}
+        changed = {} if last.identity == joint.identity else {"identity": joint.identity}
+        return _next(last, number, size, learnt, joint.identity), tag | changed
 
     def _state(self, joint: Joint, trials: Sequence[FrozenTrial], opening: Opening) -> State:
-        """Return the state of an iteration, computed from the last one that is cached."""
+        """Return the state of an iteration, computed from the last one that is cached.
+
+        All iterations before a change of the space are computed again, in the new space.
+        """
         path = [opening]
         while path[-1].key not in self._states and path[-1].after is not None:
             path.append(path[-1].after)
@@ -142,8 +182,11 @@ class Fold:
         if state is None:
             state = self._keep(first, self._start(joint, trials, first))
         for each in reversed(path):
-            learnt = [trials[n] for n in each.learnt if tag_of(trials, n) is not None and joint.drew(trials[n])]
-            state = self._keep(each, joint.algorithm.tell(state, joint.codes(learnt), trial_values(learnt, self._sign)))
+            codes = {n: code for n in each.learnt if (code := self._code(joint, trials, n)) is not None}
+            if codes:
+                values = trial_values([trials[n] for n in codes], self._sign)
+                state = joint.algorithm.tell(state, np.array(list(codes.values())), values)
+            self._keep(each, state)
         return state
 
     def _keep(self, opening: Opening, state: State) -> State:
@@ -167,8 +210,13 @@ class Fold:
         return joint.algorithm.ask(state, Stream(key, index * words), 1)[0]
 
 
-def _next(after: Opening, number: int, size: int, learnt: Sequence[int]) -> Opening:
-    return Opening(number, after.iteration + 1, size, after.root, after.identity, after.x0, after, tuple(learnt))
+def _next(after: Opening, number: int, size: int, learnt: Sequence[int], identity: Mapping[str, Any]) -> Opening:
+    return Opening(number, after.iteration + 1, size, after.root, identity, after.x0, after, tuple(learnt))
+
+
+def _length(opening: Opening) -> tuple[int, int]:
+    """Return what decides which branch is followed: its length, then the lower trial number."""
+    return opening.iteration, -opening.number
 
 
 def _is_blind(trials: Sequence[FrozenTrial], number: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,64 +17,78 @@ from knobless.core.types import Points
 from knobless.space.space import Space
 from knobless.space.variables import Choice, Float, Integer
 
+from .conditions import Conditions, plain
 from .tags import TAG
 
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Distributions sorted by name, and the algorithm over them."""
+    """Distributions sorted by name, their conditions, and the algorithm over them."""
 
     distributions: dict[str, BaseDistribution]
+    conditions: Conditions
     space: Space
     algorithm: IGO
 
     @classmethod
-    def of(cls, distributions: Mapping[str, BaseDistribution], recipe: Callable[[Space], IGO]) -> Joint:
+    def of(
+        cls, distributions: Mapping[str, BaseDistribution], conditions: Conditions, recipe: Callable[[Space], IGO]
+    ) -> Joint:
         found = {name: variable_of(distributions[name]) for name in sorted(distributions)}
         variables = {name: variable for name, variable in found.items() if variable is not None}
-        space = Space.of(variables or Choice(0, 1))  # never sampled if there are no variables
+        # A condition on a parameter that is not sampled here, such as a fixed one, is assumed to hold.
+        kept = {
+            name: {parent: values for parent, values in conditions.get(name, {}).items() if parent in variables}
+            for name in variables
+        }
+        conditions = {name: needs for name, needs in kept.items() if needs}
+        tree = {name: each.when(**conditions[name]) if name in conditions else each for name, each in variables.items()}
+        space = Space.of(tree or Choice(0, 1))  # never sampled if there are no variables
         algorithm = recipe(space)
         if not isinstance(algorithm, IGO):  # the state must be a value: branches share the states before them
             raise TypeError(f"algorithm: expected a recipe that returns an IGO, got {algorithm!r:.200}")
-        return cls({name: distributions[name] for name in variables}, space, algorithm)
+        return cls({name: distributions[name] for name in variables}, conditions, space, algorithm)
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What must be equal for trials to belong to one run."""
-        space = {name: repr(each) for name, each in self.distributions.items()}
+        """What must be equal for the codes of trials to be comparable."""
+        space: dict[str, Any] = {name: repr(each) for name, each in self.distributions.items()}
+        for name, needs in self.conditions.items():
+            space[name] = [space[name], {parent: list(values) for parent, values in needs.items()}]
         return {"space": space, "algorithm": algorithm_data(self.algorithm)}
 
     def params(self, code: Points) -> dict[str, Any]:
-        """Return the parameters of a code."""
-        each = zip(self.distributions.items(), self.space.decode(code).values(), strict=True)
-        return {name: d.choices[v] if isinstance(d, CategoricalDistribution) else v for (name, d), v in each}
+        """Return the parameters of a code, the active ones only."""
+        each = ((name, self.distributions[name], value) for name, value in self.space.decode(code).items())
+        return {name: d.choices[v] if isinstance(d, CategoricalDistribution) else v for name, d, v in each}
 
     def code(self, params: Mapping[str, Any]) -> Points | None:
         """Return the code of parameters, or None if they are not in this space."""
-        if not params.keys() >= self.distributions.keys():
-            return None
         try:
-            return self.space.encode({name: _plain(d, params[name]) for name, d in self.distributions.items()})
+            given = {name: plain(d, params[name]) for name, d in self.distributions.items() if name in params}
+            return self.space.encode({name: value for name, value in given.items() if self._is_active(name, given)})
         except (TypeError, ValueError):
             return None
+
+    def _is_active(self, name: str, given: Mapping[str, Any]) -> bool:
+        needs = self.conditions.get(name, {})
+        return all(given.get(p) in values and self._is_active(p, given) for p, values in needs.items())
 
     @cached_property
     def _options(self) -> list[int]:
         """The numbers of options of the first columns of a code; the other columns are numbers."""
         return sorted(len(d.choices) for d in self.distributions.values() if isinstance(d, CategoricalDistribution))
 
-    def codes(self, trials: Sequence[FrozenTrial]) -> Points:
-        kind = self.algorithm.family.dtype
-        return np.array([trial.system_attrs[TAG]["code"] for trial in trials], dtype=kind)
-
-    def drew(self, trial: FrozenTrial) -> bool:
-        """Return whether the trial was evaluated at its code: an objective may have asked for another range."""
+    def drawn(self, trial: FrozenTrial) -> Points | None:
+        """Return the code of a tagged trial, or None if it was evaluated elsewhere: the ranges may be other ones."""
         code = trial.system_attrs[TAG]["code"]
         options = zip(code, self._options, strict=False)
         if len(code) != len(self.distributions) or not all(index in range(k) for index, k in options):
-            return False
-        drawn = self.params(self.codes([trial])[0])
-        return all(_same(d, drawn[n], trial.params[n]) for n, d in self.distributions.items() if n in trial.params)
+            return None
+        point = np.array(code, dtype=self.algorithm.family.dtype)
+        drawn = self.params(point)
+        same = (_same(self.distributions[n], drawn[n], value) for n, value in trial.params.items() if n in drawn)
+        return point if all(same) else None
 
 
 def variable_of(distribution: BaseDistribution) -> Choice | Integer | Float | None:
@@ -92,11 +106,6 @@ def variable_of(distribution: BaseDistribution) -> Choice | Integer | Float | No
     except ValueError:
         pass
     return None
-
-
-def _plain(distribution: BaseDistribution, value: Any) -> Any:
-    """Return the value of the variable: an option's index, any other value itself."""
-    return int(distribution.to_internal_repr(value)) if isinstance(distribution, CategoricalDistribution) else value
 
 
 def _same(distribution: BaseDistribution, drawn: Any, value: Any) -> bool:

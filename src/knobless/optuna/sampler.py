@@ -9,7 +9,6 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -18,8 +17,9 @@ from knobless.core.rng import keys
 from knobless.recipes import pbil_lambda
 from knobless.space.space import Space
 
+from .conditions import Presence
 from .fold import Fold
-from .joint import Joint
+from .joint import Joint, variable_of
 from .tags import TAG
 
 log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
@@ -110,8 +110,10 @@ class KnoblessSampler(BaseSampler):
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         with self._lock:
             view = self._view_of(study)
-            space = view.common.calculate(study, use_cache=True) if self._given is None else self._given
-            return dict(view.joint(space, self._algorithm).distributions)
+            view.look(_trials(study))
+            return dict(
+                view.joint(view.explained if self._given is None else self._given, self._algorithm).distributions
+            )
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -125,9 +127,7 @@ class KnoblessSampler(BaseSampler):
             tag: dict[str, Any] = {"iteration": 0, "number": trial.number}
             params: dict[str, Any] = {}
             if joint.distributions:
-                # The list of the study may be outdated, or have the trials of one bracket of a pruner only.
-                trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
-                tag, params = view.fold.draw(joint, trials, trial.number, self._key)
+                tag, params = view.fold.draw(joint, _trials(study), trial.number, self._key)
             if "fixed_params" not in trial.system_attrs:  # a partly fixed point is no sample from θ
                 study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
         return params
@@ -152,33 +152,62 @@ class KnoblessSampler(BaseSampler):
         return self._view
 
 
+def _trials(study: Study) -> list[FrozenTrial]:
+    """Return all trials: the list of the study may be outdated, or have those of one bracket of a pruner only."""
+    return study._storage.get_all_trials(study._study_id, deepcopy=False)
+
+
 class _View:
     """A cache of what follows from a study's trials."""
 
     def __init__(self, study: Study) -> None:
         self._study = study._storage, study._study_id
-        self.common = IntersectionSearchSpace()
         self.fold = Fold(study.direction if len(study.directions) == 1 else StudyDirection.MINIMIZE)
-        self._joint: tuple[dict[str, BaseDistribution], Joint] | None = None
+        self._presence = Presence()
+        self._seen = 0  # trials below this number were processed before
+        self._unfinished: set[int] = set()  # those of them that are to be processed again
+        self._joint: tuple[Any, Joint] | None = None
         self._warned: set[str] = set()
 
     def shows(self, study: Study) -> bool:
         return self._study == (study._storage, study._study_id)
 
-    def joint(self, space: Mapping[str, BaseDistribution], recipe: Callable[[Space], IGO]) -> Joint:
+    def look(self, trials: Sequence[FrozenTrial]) -> None:
+        """Add the completed trials to what the conditions are inferred from."""
+        self._unfinished.update(range(self._seen, len(trials)))
+        self._seen = len(trials)
+        for number in [n for n in self._unfinished if trials[n].state.is_finished()]:
+            self._unfinished.remove(number)
+            if trials[number].state == TrialState.COMPLETE:
+                self._presence.add(trials[number])
+
+    @property
+    def explained(self) -> dict[str, BaseDistribution]:
+        """The parameters that all completed trials have, or whose condition is inferred."""
+        each = ((name, self._presence.distributions[name]) for name in self._presence.conditions)
+        return {name: distribution for name, distribution in each if distribution is not None}
+
+    def joint(self, distributions: Mapping[str, BaseDistribution], recipe: Callable[[Space], IGO]) -> Joint:
         """Return the part of the space that can be sampled jointly; the last one is cached."""
-        space = dict(space)
-        if self._joint is None or space not in (self._joint[0], self._joint[1].distributions):
-            self._joint = space, Joint.of(space, recipe)
+        seen = self._presence.distributions
+        same = {name for name, each in distributions.items() if seen.get(name) == each}
+        conditions = {
+            name: needs for name, needs in self._presence.conditions.items() if name in same and needs.keys() <= same
+        }
+        key = {name: (each, conditions.get(name)) for name, each in distributions.items() if variable_of(each)}
+        if self._joint is None or self._joint[0] != key:
+            self._joint = key, Joint.of(distributions, conditions, recipe)
         return self._joint[1]
 
     def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler) -> None:
-        """Warn once for every parameter that is sampled independently while others are sampled jointly."""
-        if self._joint is not None and self._joint[1].distributions and name not in self._warned:
+        """Warn once for every parameter of completed trials that is not sampled jointly while others are."""
+        joint = {} if self._joint is None else self._joint[1].distributions
+        if joint and name in self._presence.distributions and name not in joint and name not in self._warned:
             self._warned.add(name)
             log.warning(
-                "Trial %d: the parameter %r is sampled by %s, because not all completed trials have it with the same "
-                "distribution; pass search_space to KnoblessSampler to sample it jointly with the others.",
+                "Trial %d: the parameter %r is sampled by %s, because its distribution varies, or because no "
+                "categorical or integer parameter determines which trials have it; pass search_space to "
+                "KnoblessSampler to sample it jointly with the others.",
                 trial.number,
                 name,
                 type(sampler).__name__,

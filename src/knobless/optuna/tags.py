@@ -39,8 +39,10 @@ def _is_tag(tag: Any) -> TypeGuard[dict[str, Any]]:
     if tag["iteration"] == 0:
         x0 = tag.get("x0")
         return isinstance(tag.get("identity"), dict) and (x0 is None or (_are_counts(x0) and x0 < tag["number"]))
-    learnt = tag.get("learnt")
-    return _are_counts(tag.get("after")) and isinstance(learnt, list) and _are_counts(*learnt)
+    learnt, identity = tag.get("learnt"), tag.get("identity", {})
+    return (
+        _are_counts(tag.get("after")) and isinstance(learnt, list) and _are_counts(*learnt) and type(identity) is dict
+    )
 
 
 def _are_counts(*values: Any) -> bool:
