@@ -35,6 +35,7 @@ from optuna.trial import TrialState  # noqa: E402
 
 from knobless.core.rng import Stream  # noqa: E402
 from knobless.optuna import KnoblessSampler  # noqa: E402
+from knobless.optuna.conditions import Presence  # noqa: E402
 from knobless.optuna.fold import Fold  # noqa: E402
 from knobless.optuna.joint import Joint  # noqa: E402
 from knobless.optuna.ranking import trial_values  # noqa: E402
@@ -411,6 +412,94 @@ def test_a_malformed_tag_is_ignored(tag):
     assert max(iteration for n, iteration in enumerate(iterations(study)) if n != 5) > 5
     own = [tag for n, tag in enumerate(tags(study)) if n != 5]
     assert 5 not in {n for tag in own for n in tag.get("learnt", ())}
+
+
+# Conditional parameters.
+
+KERNEL = CategoricalDistribution(["linear", "rbf", "poly"])
+LAYERS = IntDistribution(1, 4)
+UNIT = FloatDistribution(0, 1)
+
+
+def trial_of(**given):
+    """A completed trial: an option's name, a number of layers, or a float."""
+    kinds = {
+        name: KERNEL if value in KERNEL.choices else LAYERS if type(value) is int else UNIT
+        for name, value in given.items()
+    }
+    return optuna.create_trial(params=given, distributions=kinds, value=0.0)
+
+
+@pytest.mark.parametrize(
+    ("trials", "expected"),
+    [
+        ([], {}),
+        ([{"x": 0.5, "y": 0.5}], {"x": {}, "y": {}}),
+        ([{"x": 0.5, "y": 0.5}, {"y": 0.5}], {"y": {}}),
+        ([{"k": "rbf", "gamma": 0.1}, {"k": "linear"}], {"k": {}, "gamma": {"k": (1,)}}),
+        (
+            [{"k": "rbf", "gamma": 0.1}, {"k": "poly", "gamma": 0.1, "degree": 1}, {"k": "linear"}],
+            {"k": {}, "gamma": {"k": (1, 2)}, "degree": {"k": (2,)}},
+        ),
+        # An integer, and a parent that is conditional itself.
+        (
+            [{"n": 1}, {"n": 2, "a": "rbf", "x": 0.1}, {"n": 3, "a": "rbf", "x": 0.1}, {"n": 2, "a": "poly"}, {"n": 4}],
+            {"n": {}, "a": {"n": (2, 3)}, "x": {"a": (1,)}},
+        ),
+        # Two parameters that occur together have the same parent, not one another.
+        (
+            [{"k": "rbf", "a": "rbf", "b": "rbf"}, {"k": "rbf", "a": "poly", "b": "poly"}, {"k": "linear"}],
+            {"k": {}, "a": {"k": (1,)}, "b": {"k": (1,)}},
+        ),
+        # Of two possible parents, the one with fewer values needs fewer assumptions; otherwise the first name.
+        (
+            [{"k": "rbf", "n": 1, "x": 0.1}, {"k": "rbf", "n": 2, "x": 0.1}, {"k": "poly", "n": 3}],
+            {"k": {}, "n": {}, "x": {"k": (1,)}},
+        ),
+        ([{"k": "rbf", "a": "poly", "x": 0.1}, {"k": "poly", "a": "rbf"}], {"k": {}, "a": {}, "x": {"a": (2,)}}),
+        # A float is no parent, nor is a parameter that trials with the other one lack.
+        ([{"u": 0.1, "x": 0.1}, {"u": 0.2}], {"u": {}}),
+        ([{"u": 0.1, "x": 0.1}, {"u": 0.1, "a": "rbf"}], {"u": {}}),
+        # Contradictions.
+        ([{"k": "rbf", "x": 0.1}, {"k": "rbf"}, {"k": "poly"}], {"k": {}}),
+        ([{"k": "rbf", "x": 0.1}, {"k": "poly", "x": "rbf"}, {"k": "linear"}], {"k": {}}),
+    ],
+    ids=str,
+)
+def test_conditions_inferred_from_trials(trials, expected):
+    made = [trial_of(**each) for each in trials]
+    assert Presence(made).conditions == expected
+    assert Presence(reversed(made)).conditions == expected
+
+
+def test_a_parent_has_few_values():
+    wide = CategoricalDistribution(range(17))
+    first = optuna.create_trial(params={"w": 0, "x": 0.1}, distributions={"w": wide, "x": UNIT}, value=0.0)
+    second = optuna.create_trial(params={"w": 1}, distributions={"w": wide}, value=0.0)
+    assert Presence([first, second]).conditions == {"w": {}}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_parameters_of_a_random_tree_are_those_that_its_conditions_predict(seed):
+    rng = np.random.default_rng(seed)
+    tree = {"n00": {}}  # each parameter with the values of at most one earlier parameter
+    for i in range(1, 12):
+        parent = f"n{rng.integers(i):02}"
+        tree[f"n{i:02}"] = {parent: rng.choice(3, rng.integers(1, 3), replace=False)} if rng.random() < 0.7 else {}
+
+    def draw():
+        found = {}
+        for name, needs in tree.items():
+            if all(p in found and KERNEL.choices.index(found[p]) in values for p, values in needs.items()):
+                found[name] = str(rng.choice(KERNEL.choices))
+        return found
+
+    trials = [draw() for _ in range(1000)]
+    conditions = Presence(trial_of(**each) for each in trials).conditions
+    assert conditions.keys() == set().union(*trials)
+    joint = Joint.of(dict.fromkeys(conditions, KERNEL), conditions, kl.pbil_lambda)
+    for found in (draw() for _ in range(200)):
+        assert joint.params(joint.code(found)) == found
 
 
 # Spaces that change.
