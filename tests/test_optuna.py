@@ -505,32 +505,111 @@ def test_the_parameters_of_a_random_tree_are_those_that_its_conditions_predict(s
 # Spaces that change.
 
 
-def test_what_not_all_trials_have_is_left_to_the_independent_sampler(caplog):
-    asked = []
+class ByNumber(optuna.samplers.RandomSampler):
+    """An independent sampler without a state: draws by the trial's number. Keeps what it was asked for."""
 
-    class Spy(optuna.samplers.RandomSampler):
-        def sample_independent(self, study, trial, name, distribution):
-            asked.append((trial.number, name))
-            return super().sample_independent(study, trial, name, distribution)
+    def __init__(self):
+        super().__init__()
+        self.asked = []
 
-    def tree(trial):
-        kind = trial.suggest_categorical("kind", ["a", "b"])
-        return trial.suggest_int("n", 1, 5) + trial.suggest_float(kind, 0, 1)
+    def sample_independent(self, study, trial, name, distribution):
+        self.asked.append((trial.number, name))
+        rng = optuna.samplers.RandomSampler(seed=trial.number)
+        return rng.sample_independent(study, trial, name, distribution)
 
-    study = study_of(KnoblessSampler(independent_sampler=Spy(seed=0), seed=0))
+
+@contextlib.contextmanager
+def warnings_of_the_sampler(caplog):
+    """The parameters that the sampler warns about."""
+    said = []
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     optuna.logging.enable_propagation()
     with caplog.at_level(logging.WARNING):
-        study.optimize(tree, n_trials=40)
+        yield said
     optuna.logging.disable_propagation()
-    kinds = [trial.params["kind"] for trial in study.trials]
-    other = next(number for number, kind in enumerate(kinds) if kind != kinds[0])
-    assert all((number, kinds[number]) in asked for number in range(other, 40))
-    assert not [name for number, name in asked if name == "n" and number > 0]
-    said = {record.getMessage() for record in caplog.records if "is sampled by Spy" in record.getMessage()}
-    assert sorted("the parameter 'a'" in text for text in said) == [False, True]  # once for each of them
-    # The space shrinks once, and its trials after that are one run that goes on.
-    assert max(iterations(study)[other + 1 :]) > 5
+    said += [record.args[1] for record in caplog.records if "is sampled by ByNumber" in record.getMessage()]
+
+
+def models(trial):
+    """Three branches, one of them with a branch inside."""
+    n = trial.suggest_int("n", 1, 5) / 50
+    match trial.suggest_categorical("model", ["linear", "forest", "net"]):
+        case "linear":
+            return 1 + n
+        case "forest":
+            return 0.5 + n + trial.suggest_float("share", 0, 1) ** 2
+        case "net":
+            rate = trial.suggest_float("rate", 1e-4, 1, log=True)
+            momentum = trial.suggest_float("momentum", 0, 1) if trial.suggest_categorical("sgd", [False, True]) else 0.5
+            return n + abs(math.log10(rate) + 2) + abs(momentum - 0.9)
+
+
+def test_conditional_parameters_are_sampled_jointly_once_their_condition_is_inferred(caplog):
+    independent = ByNumber()
+    study = study_of(KnoblessSampler(independent_sampler=independent, seed=0))
+    with warnings_of_the_sampler(caplog) as warned:
+        study.optimize(models, n_trials=150)
+    asked = independent.asked
+    first = {name: next(t.number for t in study.trials if name in t.params) for name in ("share", "rate", "momentum")}
+    assert {name: min(n for n, each in asked if each == name) for name in first} == first
+    assert max(n for n, _ in asked) < 40
+    assert warned == []
+    assert study.best_value < 0.2
+    assert study.best_params["sgd"]
+
+
+def test_a_parameter_without_an_explanation_is_left_to_the_independent_sampler(caplog):
+    def unexplained(trial):
+        x = trial.suggest_float("x", 0, 1) + trial.suggest_int("n", 1, 5)
+        return x + (trial.suggest_float("y", 0, 1) if x % 1 < 0.9 else 0)
+
+    independent = ByNumber()
+    study = study_of(KnoblessSampler(independent_sampler=independent, seed=0))
+    with warnings_of_the_sampler(caplog) as warned:
+        study.optimize(unexplained, n_trials=60)
+    without = next(t.number for t in study.trials if "y" not in t.params)
+    asked = {n for n, name in independent.asked if name == "y"}
+    assert {t.number for t in study.trials if t.number > without + 20 and "y" in t.params} <= asked
+    assert warned == ["y"]  # once
+    assert max(iterations(study)) > 5
+
+
+def test_the_state_follows_from_the_trials_when_the_space_grows(shared):
+    def study_again():
+        sampler = KnoblessSampler(independent_sampler=ByNumber(), seed=0)
+        return optuna.load_study(study_name="s", storage=shared, sampler=sampler)
+
+    for _ in range(60):
+        study_again().optimize(models, n_trials=1)  # another process each time
+    one = study_of(KnoblessSampler(independent_sampler=ByNumber(), seed=0))
+    one.optimize(models, n_trials=60)
+    assert params(one) == params(study_again())
+    assert tags(one) == tags(study_again())
+
+
+def test_a_change_of_the_space_continues_the_run():
+    study = study_of(KnoblessSampler(independent_sampler=ByNumber(), seed=0))
+    study.optimize(models, n_trials=100)
+    assert sum("x0" in tag for tag in tags(study)) == 1
+    assert 1 < sum("identity" in tag for tag in tags(study)) < 15
+    # All candidates are learned from once, those of the last iteration excepted.
+    learnt = sorted(n for tag in tags(study) for n in tag.get("learnt", ()))
+    last = [n for n, tag in enumerate(tags(study)) if tag["iteration"] == max(iterations(study))]
+    assert learnt == list(range(1, last[0]))
+    # In the last space, the state is that of an algorithm that was told of all iterations.
+    presence = Presence(study.trials[: last[0]])
+    joint = Joint.of(presence.distributions, presence.conditions, kl.pbil_lambda)
+    state = joint.algorithm.init()
+    for tag in tags(study):
+        if tag.get("learnt"):
+            told = [study.trials[n] for n in tag["learnt"]]
+            own = [t for t in told if joint.drawn(t) is not None]
+            codes = [joint.drawn(t) if t in own else joint.code(t.params) for t in told]
+            state = joint.algorithm.tell(state, np.array(codes), trial_values(told, 1.0))
+    index = last[0] - next(n for n, tag in enumerate(tags(study)) if "x0" in tag)
+    words = (joint.algorithm.family.words + 1) // 2
+    point = joint.algorithm.ask(state, Stream(Stream.of(0).key, index * words), 1)[0]
+    assert joint.params(point).items() >= study.trials[last[0]].params.items()
 
 
 def test_a_conditional_parameter_is_sampled_jointly_if_the_space_is_given():

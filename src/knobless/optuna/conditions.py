@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 
 PARENT_VALUES = 16  # at most: a parent with as many values as there are trials would explain everything
 
-Conditions = Mapping[str, Mapping[str, tuple[int, ...]]]  # of each parameter, the values required of other ones
+Needs = Mapping[str, Mapping[str, tuple[int, ...]]]  # of each parameter, the values required of other ones
 
 
 class Presence:
@@ -25,7 +25,7 @@ class Presence:
     def __init__(self, trials: Iterable[FrozenTrial] = ()) -> None:
         self.distributions: dict[str, BaseDistribution | None] = {}  # None if trials have different ones
         self._values: dict[frozenset[str], dict[str, set[int]]] = {}  # by the names of a trial's parameters
-        self._conditions: Conditions | None = None
+        self._conditions: Needs | None = None
         for trial in trials:
             self.add(trial)
 
@@ -45,7 +45,7 @@ class Presence:
                     self._conditions = None
 
     @property
-    def conditions(self) -> Conditions:
+    def conditions(self) -> Needs:
         """The conditions of the parameters that have an explanation; none of those that all trials have.
 
         The explanation with the fewest assumptions is chosen, ties by name. Each value of the parent that was seen is
@@ -55,7 +55,7 @@ class Presence:
             self._conditions = self._infer()
         return self._conditions
 
-    def _infer(self) -> Conditions:
+    def _infer(self) -> Needs:
         names = sorted(name for name, each in self.distributions.items() if each is not None)
         assumptions = {name: 0 for name in names if all(name in each for each in self._values)}
         found: dict[str, dict[str, tuple[int, ...]]] = {name: {} for name in assumptions}

@@ -17,7 +17,7 @@ from knobless.core.types import Points
 from knobless.space.space import Space
 from knobless.space.variables import Choice, Float, Integer
 
-from .conditions import Conditions, plain
+from .conditions import Needs, plain
 from .tags import TAG
 
 
@@ -26,13 +26,13 @@ class Joint:
     """Distributions sorted by name, their conditions, and the algorithm over them."""
 
     distributions: dict[str, BaseDistribution]
-    conditions: Conditions
+    conditions: Needs
     space: Space
     algorithm: IGO
 
     @classmethod
     def of(
-        cls, distributions: Mapping[str, BaseDistribution], conditions: Conditions, recipe: Callable[[Space], IGO]
+        cls, distributions: Mapping[str, BaseDistribution], conditions: Needs, recipe: Callable[[Space], IGO]
     ) -> Joint:
         found = {name: variable_of(distributions[name]) for name in sorted(distributions)}
         variables = {name: variable for name, variable in found.items() if variable is not None}
