@@ -39,7 +39,7 @@ class Presence:
             self._values[names], self._conditions = {}, None
         for name, value in trial.params.items():
             if _may_be_parent(distribution := trial.distributions[name]):
-                values, value = self._values[names].setdefault(name, set()), plain(distribution, value)
+                values, value = self._values[names].setdefault(name, set()), variable_value(distribution, value)
                 if value not in values:
                     values.add(value)
                     self._conditions = None
@@ -89,6 +89,6 @@ def _may_be_parent(distribution: BaseDistribution | None) -> bool:
     return False
 
 
-def plain(distribution: BaseDistribution, value: Any) -> Any:
+def variable_value(distribution: BaseDistribution, value: Any) -> Any:
     """Return the value of the variable: an option's index, any other value itself."""
     return int(distribution.to_internal_repr(value)) if isinstance(distribution, CategoricalDistribution) else value

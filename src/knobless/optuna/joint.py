@@ -17,7 +17,7 @@ from knobless.core.types import Points
 from knobless.space.space import Space
 from knobless.space.variables import Choice, Float, Integer
 
-from .conditions import Needs, plain
+from .conditions import Needs, variable_value
 from .tags import TAG
 
 
@@ -65,7 +65,7 @@ class Joint:
     def code(self, params: Mapping[str, Any]) -> Points | None:
         """Return the code of parameters, or None if they are not in this space."""
         try:
-            given = {name: plain(d, params[name]) for name, d in self.distributions.items() if name in params}
+            given = {name: variable_value(d, params[name]) for name, d in self.distributions.items() if name in params}
             return self.space.encode({name: value for name, value in given.items() if self._is_active(name, given)})
         except (TypeError, ValueError):
             return None
