@@ -7,6 +7,7 @@ name is looked up among the keys of the dict that contains the conditional varia
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,14 +99,15 @@ class Conditions:
             if i in trail:
                 cycle = [self.guards[j].path for j in (*trail[trail.index(i) :], i)]
                 raise ValueError(f"space: expected conditions without a cycle, got {' → '.join(cycle)}")
-            if len(trail) > _LEVELS:
-                raise ValueError(f"space.{self.guards[i].path}: expected at most {_LEVELS} levels of conditions")
             if i not in known:
                 guard = self.guards[i]
-                below = [self.inside[test.parent] for test in guard.tests]
-                of_parents = (0 if j is None else level(j, (*trail, i)) for j in below)
-                outer = 0 if guard.outer is None else level(guard.outer, (*trail, i))
-                known[i] = max(outer, 1 + max(of_parents, default=0))
+                inside = [self.inside[test.parent] for test in guard.tests]
+                if len(trail) < _LEVELS:
+                    of_parents = [0 if j is None else level(j, (*trail, i)) for j in inside]
+                    outer = 0 if guard.outer is None else level(guard.outer, (*trail, i))
+                    known[i] = max(outer, 1 + max(of_parents, default=0))
+                if known.get(i, math.inf) > _LEVELS:
+                    raise ValueError(f"space.{guard.path}: expected at most {_LEVELS} levels of conditions")
             return known[i]
 
         return tuple(level(i, ()) for i in range(len(self.guards)))

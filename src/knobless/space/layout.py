@@ -76,11 +76,8 @@ class Layout:
 
     # From codes to points.
 
-    def points(self, family: Family, codes: Points, columns: Sequence[Sequence[Any]]) -> list[Any]:
-        """Return the points of codes, given the values of each variable in all of them."""
-        active = np.ones((len(codes), len(self.where)), dtype=bool)
-        if isinstance(family, Conditional):
-            active = family.active(codes)[:, [where.start for where in self.where]]
+    def points(self, codes: Points, active: NDArray[np.bool_], columns: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the points of codes, given which variables are active and the values of each in all of them."""
         shapes: dict[bytes, Any] = {}  # one for all points with the same active variables
         found = []
         for row, values in zip(self._holding(codes, active), zip(*columns, strict=True), strict=True):
