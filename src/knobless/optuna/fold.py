@@ -12,7 +12,7 @@ import numpy as np
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from knobless.core.igo import State
+from knobless.core.algorithm import AnyState
 from knobless.core.rng import Stream
 from knobless.core.types import Points
 
@@ -54,7 +54,7 @@ class Fold:
         self._finished: defaultdict[int, list[int]] = defaultdict(list)  # candidates by opening trial
         self._joint: Joint | None = None  # of the states and of these:
         self._usable: dict[int, bool] = {}  # whether a finished candidate of the current iteration has a code
-        self._states: dict[tuple[int, tuple[int, ...]], State] = {}
+        self._states: dict[tuple[int, tuple[int, ...]], AnyState] = {}
 
     def draw(
         self, joint: Joint, trials: Sequence[FrozenTrial], number: int, key: int
@@ -169,7 +169,7 @@ class Fold:
         changed = {} if last.identity == joint.identity else {"identity": joint.identity}
         return _next(last, number, size, learnt, joint.identity), tag | changed
 
-    def _state(self, joint: Joint, trials: Sequence[FrozenTrial], opening: Opening) -> State:
+    def _state(self, joint: Joint, trials: Sequence[FrozenTrial], opening: Opening) -> AnyState:
         """Return the state of an iteration, computed from the last one that is cached.
 
         All iterations before a change of the space are computed again, in the new space.
@@ -189,13 +189,13 @@ class Fold:
             self._keep(each, state)
         return state
 
-    def _keep(self, opening: Opening, state: State) -> State:
+    def _keep(self, opening: Opening, state: AnyState) -> AnyState:
         while len(self._states) >= STATES:
             del self._states[next(iter(self._states))]
         self._states[opening.key] = state
         return state
 
-    def _start(self, joint: Joint, trials: Sequence[FrozenTrial], root: Opening) -> State:
+    def _start(self, joint: Joint, trials: Sequence[FrozenTrial], root: Opening) -> AnyState:
         """Return the initial state, with θ halfway to the best known point if there is one."""
         family = joint.algorithm.family
         theta = family.initial()
@@ -204,7 +204,7 @@ class Fold:
             theta = family.move(theta, 0.5 * (family.statistics(code[None])[0] - theta))
         return joint.algorithm.init(theta)
 
-    def _point(self, joint: Joint, state: State, index: int, key: int) -> Points:
+    def _point(self, joint: Joint, state: AnyState, index: int, key: int) -> Points:
         """Return the point that an optimizer of this seed would draw at this index."""
         words = (joint.algorithm.family.words + 1) // 2  # a point takes whole 64-bit words
         return joint.algorithm.ask(state, Stream(key, index * words), 1)[0]

@@ -11,14 +11,23 @@ import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial
 
+from knobless.core.algorithm import Algorithm
+from knobless.core.branch_search import BranchSearch
+from knobless.core.conditional import Conditional
 from knobless.core.description import algorithm_data
 from knobless.core.igo import IGO
 from knobless.core.types import Points
+from knobless.recipes import pbil_elitist, pbil_lambda
 from knobless.space.space import Space
 from knobless.space.variables import Choice, Float, Integer
 
 from .conditions import Needs, variable_value
 from .tags import TAG
+
+
+def pbil_in_branches(space: Space) -> Algorithm:
+    """Return PBIL-λ; with conditional parameters elitist PBIL-λ, later in turns among the branches."""
+    return BranchSearch(pbil_elitist(space)) if isinstance(space.family, Conditional) else pbil_lambda(space)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +37,11 @@ class Joint:
     distributions: dict[str, BaseDistribution]
     conditions: Needs
     space: Space
-    algorithm: IGO
+    algorithm: Algorithm
 
     @classmethod
     def of(
-        cls, distributions: Mapping[str, BaseDistribution], conditions: Needs, recipe: Callable[[Space], IGO]
+        cls, distributions: Mapping[str, BaseDistribution], conditions: Needs, recipe: Callable[[Space], Algorithm]
     ) -> Joint:
         found = {name: variable_of(distributions[name]) for name in sorted(distributions)}
         variables = {name: variable for name, variable in found.items() if variable is not None}
@@ -45,8 +54,10 @@ class Joint:
         tree = {name: each.when(**conditions[name]) if name in conditions else each for name, each in variables.items()}
         space = Space.of(tree or Choice(0, 1))  # never sampled if there are no variables
         algorithm = recipe(space)
-        if not isinstance(algorithm, IGO):  # the state must be a value: branches share the states before them
-            raise TypeError(f"algorithm: expected a recipe that returns an IGO, got {algorithm!r:.200}")
+        # The state must be a value: two branches of a run share the states before them.
+        if not (isinstance(algorithm, IGO) or (isinstance(algorithm, BranchSearch) and not algorithm.pyramid)):
+            expected = "a recipe that returns an IGO, or a BranchSearch without P3"
+            raise TypeError(f"algorithm: expected {expected}, got {algorithm!r:.200}")
         return cls({name: distributions[name] for name in variables}, conditions, space, algorithm)
 
     @cached_property

@@ -12,14 +12,13 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from knobless.core.igo import IGO
+from knobless.core.algorithm import Algorithm
 from knobless.core.rng import keys
-from knobless.recipes import pbil_lambda
 from knobless.space.space import Space
 
 from .conditions import Presence
 from .fold import Fold
-from .joint import Joint, variable_of
+from .joint import Joint, pbil_in_branches, variable_of
 from .tags import TAG
 
 log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
@@ -35,7 +34,7 @@ class KnoblessSampler(BaseSampler):
     search_space : Mapping[str, optuna.distributions.BaseDistribution], optional
         Parameters to sample jointly from the first trial on. By default, those that all completed trials have in
         common, as in the samplers of Optuna.
-    algorithm : Callable[[Space], IGO], default=pbil_lambda
+    algorithm : Callable[[Space], Algorithm], default=pbil_lambda
         Recipe, such as `pbil_epsilon`.
     seed : int, optional
         Seed of the random numbers.
@@ -71,7 +70,7 @@ class KnoblessSampler(BaseSampler):
         self,
         search_space: Mapping[str, BaseDistribution] | None = None,
         *,
-        algorithm: Callable[[Space], IGO] = pbil_lambda,
+        algorithm: Callable[[Space], Algorithm] = pbil_in_branches,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
@@ -187,7 +186,7 @@ class _View:
         each = ((name, self._presence.distributions[name]) for name in self._presence.conditions)
         return {name: distribution for name, distribution in each if distribution is not None}
 
-    def joint(self, distributions: Mapping[str, BaseDistribution], recipe: Callable[[Space], IGO]) -> Joint:
+    def joint(self, distributions: Mapping[str, BaseDistribution], recipe: Callable[[Space], Algorithm]) -> Joint:
         """Return the part of the space that can be sampled jointly; the last one is cached."""
         seen = self._presence.distributions
         same = {name for name, each in distributions.items() if seen.get(name) == each}
