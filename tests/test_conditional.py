@@ -11,7 +11,20 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from conftest import frozen
-from knobless import Axis, Bernoulli, Categorical, Gaussian, Product, p3, pbil_elitist, pbil_lambda
+from knobless import (
+    Axis,
+    Bernoulli,
+    Categorical,
+    Choice,
+    Float,
+    Gaussian,
+    Integer,
+    Product,
+    Space,
+    p3,
+    pbil_elitist,
+    pbil_lambda,
+)
 from knobless.core.branch_search import PER_BRANCH, BranchSearch
 from knobless.core.branches import Branches
 from knobless.core.conditional import Condition, Conditional
@@ -265,3 +278,28 @@ def test_bad_loops(loop, message):
     else:
         with pytest.raises(TypeError, match=message):
             BranchSearch(loop(family))
+
+
+def test_branches_of_an_integer_have_the_best_values_of_the_loop():
+    space = Space(n=Integer(1, 3), x=Float(0, 1).when(n=2), y=Float(0, 1).when(n=(2, 3)))
+    algorithm, rng = BranchSearch(pbil_elitist(space)), np.random.default_rng(0)
+    x = algorithm.ask(algorithm.init(), rng, 100)
+    f = np.array([float(each["n"]) for each in space.decode_each(x)])
+    assert algorithm.tell(algorithm.init(), x, f).best == (1.0, 2.0, 3.0)
+
+
+def test_points_of_other_combinations_are_learned_from_in_their_own():
+    space = Space(a=Choice(0, 1, 2), x=Float(0, 1).when(a=0), y=Float(0, 1).when(a=1))
+    algorithm, rng = BranchSearch(pbil_elitist(space)), np.random.default_rng(0)
+    state = algorithm.init()
+    while state.turn is None:
+        x = algorithm.ask(state, rng)
+        state = algorithm.tell(state, x, x[:, 0] + 1.0)
+    x = np.array([space.encode({"a": 1, "y": y}) for y in (0.1, 0.2, 0.8, 0.9)] + [space.encode({"a": 2})])
+    after = algorithm.tell(state, x, np.array([4.0, 3.0, 2.0, 1.0, 0.5]))
+    columns = {name: i for i, name in enumerate(space.names)}
+    assert (np.array(after.n) - state.n).tolist() == [0, 4, 1]
+    assert after.best[1:] == (1.0, 0.5)
+    before, now = (algorithm.family.marginal(each.theta, columns["y"]).mean for each in (state, after))
+    assert now > before
+    assert algorithm.family.marginal(after.theta, columns["x"]) == algorithm.family.marginal(state.theta, columns["x"])

@@ -196,15 +196,27 @@ class BranchSearch:
             state = state._replace(loop=loop, theta=loop.theta)
             begins = state.n and state.spent >= PER_BRANCH * len(state.n)
             return self._next(state) if begins else state
-        branch, key = state.turn
+        rows: dict[Combination, list[int]] = {}
+        for i, row in enumerate(x):
+            rows.setdefault(self.branches.combination_of(row), []).append(i)
+        for key, own in rows.items():
+            state = self._learn(state, key, x[own], f[own])
+        return self._next(state)
+
+    def _learn(self, state: BranchState, key: Combination, x: Points, f: Array) -> BranchState:
+        """Return the state after evaluations of one combination: the one whose turn it is, or of points replayed."""
+        branch, turn = state.turn or (0, ())
+        if key != turn:
+            branch = min(self.branches.contained(key), key=state.n.__getitem__)
+            state = self._at(state, branch, key)
         n = (*state.n[:branch], state.n[branch] + len(f), *state.n[branch + 1 :])
         part, algorithm = self.part(key)
         if algorithm is None:
-            return self._next(state._replace(n=n))
+            return state._replace(n=n)
         after = algorithm.tell(state.states[key], x[:, part.columns], f)
         theta = state.theta.copy()
         theta[part.parameters] = after.theta
-        return self._next(state._replace(n=n, theta=theta, states={**state.states, key: after}))
+        return state._replace(n=n, theta=theta, states={**state.states, key: after})
 
     def _count(self, state: BranchState, x: Points, f: Array) -> BranchState:
         """Return the state with the best values of the branches, the best point, and the points that were seen."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .conditional import Conditional, Intervals, inside
-from .families import Discrete, Family
+from .families import Discrete, Family, Normal
 from .types import Array, Points
 
 Combination = tuple[float, ...]  # code of each branch column; a fixed one if it is inactive
@@ -128,12 +128,15 @@ class Branches:
         theta = theta.copy()
         for own, column in zip(self.of_node, self.columns, strict=True):
             weights = np.array([shares[b] for b in own])
-            if not self.family.options[column]:
-                weights = np.eye(len(own))[weights.argmax()]
-            x = np.tile(self.family.inactive, (len(own), 1))
-            x[:, column] = [self.each[b].code for b in own]
-            at = self.family.parameters(column)
-            theta[at] = weights @ self.family.flat.statistics(x)[:, at]
+            codes = np.array([self.each[b].code for b in own])
+            at, marginal = self.family.parameters(column), self.family.marginal(theta, column)
+            if isinstance(marginal, Normal):
+                mean = codes[weights.argmax()]
+                theta[at] = mean, mean**2 + marginal.sigma**2
+            else:
+                x = np.tile(self.family.inactive, (len(own), 1))
+                x[:, column] = codes
+                theta[at] = weights @ self.family.flat.statistics(x)[:, at]
         return self.family.move(theta, np.zeros(len(theta)))
 
     def combine(self, branch: int, best: Sequence[float], u: Array) -> Combination:
@@ -173,8 +176,21 @@ class Branches:
         return tuple(chosen)
 
     def combination_of(self, x: Points) -> Combination:
-        """Return the combination of a point."""
-        return tuple(x[self.columns].tolist())
+        """Return the combination of a point; the code of a number is replaced by that of the nearest value."""
+        found: list[float] = x[self.columns].tolist()
+        if self._numbers:
+            active = self._active(tuple(found))
+            for node, codes in self._numbers.items():
+                if active[node]:
+                    code = found[node]
+                    found[node] = min(codes, key=lambda each: abs(each - code))
+        return tuple(found)
+
+    @cached_property
+    def _numbers(self) -> dict[int, tuple[float, ...]]:
+        """The branch columns that are numbers, by index, with the codes of their values."""
+        options = self.family.options
+        return {node: codes for node, (column, codes) in enumerate(self._nodes) if options[column] == 0}
 
     def contained(self, combination: Combination) -> list[int]:
         """Return the indices of the branches of a combination, those of active columns."""
