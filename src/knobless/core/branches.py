@@ -125,16 +125,21 @@ class Branches:
             A new array: the weights are the probabilities of the values of a choice, and a number has its most
             probable value at the branch with the greatest weight.
         """
-        theta = theta.copy()
+        theta, step = theta.copy(), np.zeros(len(theta))
         for own, column in zip(self.of_node, self.columns, strict=True):
             weights = np.array([shares[b] for b in own])
-            if not self.family.options[column]:
+            is_number = not self.family.options[column]
+            if is_number:
                 weights = np.eye(len(own))[weights.argmax()]
             x = np.tile(self.family.inactive, (len(own), 1))
             x[:, column] = [self.each[b].code for b in own]
             at = self.family.parameters(column)
-            theta[at] = weights @ self.family.flat.statistics(x)[:, at]
-        return self.family.move(theta, np.zeros(len(theta)))
+            moments = weights @ self.family.flat.statistics(x)[:, at]
+            if is_number:
+                step[at] = moments - theta[at]  # a step, because the variance of a single value is zero
+            else:
+                theta[at] = moments
+        return self.family.move(theta, step)
 
     def combine(self, branch: int, best: Sequence[float], u: Array) -> Combination:
         """Return a combination that contains a branch.
