@@ -607,3 +607,18 @@ def test_torch_refuses_conditional_variables():
 
     with pytest.raises(TypeError, match="none of them conditional, got Conditional"):
         Search(kl.Space(a=KIND, b=KIND.when(a="b")), rng=0)
+
+
+@pytest.mark.parametrize("deterministic", [None, True, False])
+def test_the_default_search_of_branches_of_an_integer(deterministic):
+    seen = []
+
+    def loss(x):
+        seen.append(shown(x))
+        return sum(x["widths"]) - 3 * int(x["sgd"][0]) + len(x.get("momentum", ()))
+
+    result = kl.minimize(loss, NET, budget=350, rng=1, deterministic=deterministic)
+    assert np.isfinite(result.history[-1].entropy)
+    assert result.fun == -1  # one narrow layer, with momentum
+    if deterministic:
+        assert len(seen) == len(set(seen)) == result.nfev <= NET.cardinality
