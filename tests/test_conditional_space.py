@@ -39,6 +39,9 @@ NET = kl.Space(
     ).when(sgd=1),
 )
 
+KIND = kl.Choice("a", "b")
+X = kl.Float(0, 1)
+
 # Random trees.
 
 parents = (
@@ -298,6 +301,13 @@ def test_lists_and_groups_leave_out_what_is_inactive():
     assert group.cardinality == 2 + (1 + 4)
 
 
+def test_a_group_is_inactive_with_the_variable_that_it_depends_on():
+    space = kl.Space(k=KIND, j=kl.Choice("c", "d").when(k="a"), g=kl.Space(x=X).when(j="c"))
+    assert space.decode(np.array([1.0, 0.0, 0.5])) == {"k": "b"}  # though the code of j is that of c
+    with pytest.raises(ValueError, match="expected no key 'g', which needs j='c'"):
+        space.encode({"k": "b", "g": {"x": 0.5}})
+
+
 def test_values_of_a_condition_are_a_set_and_a_tuple_option_is_written_in_a_list():
     parent = kl.Choice("a", "b", (1, 2))
     same = [
@@ -363,8 +373,6 @@ def test_many_conditions_are_counted_fast():
 
 # Errors.
 
-KIND = kl.Choice("a", "b")
-X = kl.Float(0, 1)
 CHAIN = {"x0": kl.Binary(1)} | {f"x{i}": kl.Binary(1).when(**{f"x{i - 1}": 1}) for i in range(1, 60)}
 
 
