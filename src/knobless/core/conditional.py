@@ -53,8 +53,8 @@ class Conditional:
     flat : Family
         Family of all columns, whether active or not.
     conditions : tuple of Condition
-        A column is active if all its conditions hold and the columns that they depend on are active. The conditions of a
-        column must be able to hold together.
+        A column is active if all its conditions hold and the columns that they depend on are active. It must be
+        possible that they all hold.
     branches : tuple of pairs
         Columns on which others depend and which have few values, each with the code of every value.
 
