@@ -272,7 +272,11 @@ def report(options: argparse.Namespace) -> None:
         parts.append(f"{ours} significantly worse on a table: {', '.join(worse) or 'none'}.")
     text = "\n\n".join(parts) + "\n"
     (options.out / "table.md").write_text(text, encoding="utf-8")
-    described = machine() | {name: version(name) for name in ("optuna", "scikit-learn", "scipy")} | {"commit": commit()}
+    what = {
+        "command": "python benchmarks/conditional.py run; python benchmarks/conditional.py table",
+        "commit": commit(),
+    }
+    described = what | machine() | {name: version(name) for name in ("optuna", "scikit-learn", "scipy")}
     (options.out / "meta.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
     print(text)
 
