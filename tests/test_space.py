@@ -567,7 +567,7 @@ def test_columns_are_in_the_order_of_declaration_and_cover_a_code():
     covered = [i for column in space.columns() for i in range(100)[column.where]]
     assert sorted(covered) == list(range(space.family.variables))
     code = space.family.sample(space.family.initial(), 1, np.random.default_rng(0))
-    for (_, variable, where), value in zip(space.columns(), space.flatten(space.decode(code[0])), strict=True):
+    for (_, variable, where, _), value in zip(space.columns(), space.flatten(space.decode(code[0])), strict=True):
         assert np.array_equal(np.ravel(value), variable.values(code[:, where])[0])
 
 

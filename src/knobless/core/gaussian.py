@@ -7,6 +7,7 @@ Points hold the latent z. The value that the user sees is z rounded and bounded 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -17,8 +18,7 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
-from .families import Normal, margin, packed_rows
-from .rng import RNG, uniforms
+from .families import Normal, Unconditional, margin, packed_rows
 from .types import Array, Points, Words
 
 RESOLUTION = 1e-6  # finest resolution of a number, relative to its range (σ² must not vanish in m² + σ²)
@@ -49,7 +49,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Unconditional):
     """Family of numbers: a latent normal z each on the range scaled to [0, 1], T(z) = (z, z²), θ = (m, m² + σ²).
 
     Parameters
@@ -117,9 +117,6 @@ class Gaussian:
         radius = np.sqrt(-2.0 * np.log(half[:, ::2]))
         return m + np.sqrt(variance) * radius * np.cos(2.0 * np.pi * half[:, 1::2])
 
-    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
-
     def statistics(self, x: Points) -> NDArray[Any]:
         return np.concatenate([x, x * x], axis=1)
 
@@ -172,6 +169,9 @@ class Gaussian:
 
     def parameters(self, i: int) -> range:
         return range(i, self.dim, self.variables)
+
+    def select(self, columns: Sequence[int]) -> Gaussian:
+        return Gaussian(tuple(self.axes[i] for i in columns))
 
     def pack(self, x: Points) -> bytes:
         return np.ascontiguousarray(x, dtype="<f8").tobytes()

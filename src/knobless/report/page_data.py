@@ -136,7 +136,7 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
     best, recommended, mode, theta, left = trace.best, trace.recommended, trace.mode, trace.theta, ENTRIES
     code = recommended.code if recommended is not None else None if best is None else best[2]
     found = []
-    for name, variable, where in trace.space.columns():
+    for name, variable, where, _ in trace.space.columns():
         shown = slice(where.start, min(where.stop, where.start + left))
         left -= shown.stop - shown.start
         entry = {
@@ -200,7 +200,7 @@ def _column(name: str, data: NDArray[Any], per: int = 1, **more: Any) -> dict[st
 def _shown(trace: Trace) -> list[tuple[str, Variable, slice]]:
     """Return the variables that fit into the table."""
     found, room = [], WIDTH
-    for name, variable, where in trace.space.columns():
+    for name, variable, where, _ in trace.space.columns():
         n = variable.n or 1
         width = -(-n // 8) if isinstance(variable, Binary) else n * (4 if isinstance(variable, Choice) else 8)
         if width <= room:

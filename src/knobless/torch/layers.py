@@ -468,7 +468,7 @@ def codes(name: str, row: Any, space: Space) -> list[int]:
     if numbers.shape != (n,):
         raise ValueError(f"{name}: expected a row of {n} choices, got the shape {list(numbers.shape)}")
     found = numbers.tolist()
-    for _, variable, columns in space.columns():
+    for _, variable, columns, _ in space.columns():
         for i in range(n)[columns]:
             if found[i] not in range(int(variable.count)):
                 raise ValueError(f"{name}[{i}]: expected an integer from 0 to {variable.count - 1}, got {found[i]}")
