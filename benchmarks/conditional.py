@@ -15,7 +15,8 @@ whose inactive ones the objective ignores, and `deterministic=True` (flat); defi
 options `multivariate` and `group` up to 100 evaluations (tpe_group); uniform draws (random).
 
 A value is (best − optimum) / (mean best of random − optimum), of the same tree and number of evaluations, its cell. Two
-methods are compared in each cell by a one-sided Mann-Whitney test.
+methods are compared in each cell by a one-sided Mann-Whitney test. Each has 10 seeds on a tree (TPE 5, random 30) and 20
+on a table (random 30).
 """
 
 from __future__ import annotations
@@ -217,9 +218,9 @@ def mean_of(cells: Sequence[Cell], kind: str, budget: int, method: str) -> float
     return float(np.mean(found)) if found else None
 
 
-def counts(cells: Sequence[Cell], kind: str, ours: str, other: str, budgets: Sequence[int] = BUDGETS) -> list[str]:
+def counts(cells: Sequence[Cell], kind: str, ours: str, other: str) -> list[str]:
     """Return the number of cells, those significantly better and worse, and those with a lower and a higher mean."""
-    both = [c for c in cells if c.kind in kind.split(" and ") and c.budget in budgets and {ours, other} <= {*c.regrets}]
+    both = [c for c in cells if c.kind in kind.split(" and ") and {ours, other} <= {*c.regrets}]
     better = sum(cell.better(ours, other) for cell in both)
     worse = sum(cell.better(other, ours) for cell in both)
     differences = np.array([np.mean(cell.regrets[ours]) - np.mean(cell.regrets[other]) for cell in both])
