@@ -15,8 +15,8 @@ whose inactive ones the objective ignores, and `deterministic=True` (flat); defi
 options `multivariate` and `group` up to 100 evaluations (tpe_group); uniform draws (random).
 
 A value is (best − optimum) / (mean best of random − optimum), of the same tree and number of evaluations, its cell. Two
-methods are compared in each cell by a one-sided Mann-Whitney test. Each has 10 seeds on a tree (TPE 5, random 30) and 20
-on a table (random 30).
+methods are compared in each cell by a one-sided Mann-Whitney test. Each has 10 seeds on a tree (TPE 5, random 30)
+and 20 on a table (random 30).
 """
 
 from __future__ import annotations
