@@ -419,8 +419,8 @@ class Parameter(NamedTuple):
 class Grid:
     """The space of `param_distributions`. Of several dicts, a candidate has the parameters of one.
 
-    A candidate is identified by the index of its dict, followed by the values of the variables of that dict: the
-    variables of the other dicts are inactive.
+    The index of the dict is a variable, on which the variables of the dicts are conditional. A candidate is identified
+    by this index, followed by the values of the variables of that dict.
     """
 
     def __init__(self, given: Any) -> None:
@@ -429,7 +429,7 @@ class Grid:
             raise TypeError(f"param_distributions: expected a dict or a list of dicts, got {given!r}")
         self.dicts = [{name: _parameter(name, value) for name, value in each.items()} for each in dicts]
         tree: dict[Any, Any] = {
-            (i, name): parameter.variable
+            (i, name): parameter.variable if len(dicts) == 1 else parameter.variable.when(dict=i)
             for i, each in enumerate(self.dicts)
             for name, parameter in each.items()
             if parameter.variable is not None

@@ -95,7 +95,8 @@ class Conditional:
         """All different requirements, and which column has which of them."""
         each = [list(needs.items()) for needs in self.requirements]
         tests = list(dict.fromkeys(test for needs in each for test in needs))
-        return tests, np.array([[test in needs for needs in each] for test in tests], dtype=bool)
+        needed = [[test in needs for needs in each] for test in tests]
+        return tests, np.array(needed, dtype=bool).reshape(len(tests), self.variables)
 
     def active(self, x: Points) -> NDArray[np.bool_]:
         """Return which columns are active.
@@ -156,7 +157,9 @@ class Conditional:
     def _probabilities(self, theta: Array) -> Array:
         """Return the probability of each column to be active."""
         tests, needed = self._tests
-        each = np.array([_probability(self.flat.marginal(theta, parent), codes) for parent, codes in tests])
+        each = np.array(
+            [_probability(self.flat.marginal(theta, parent), codes) for parent, codes in tests], dtype=float
+        )
         return np.where(needed, each[:, None], 1.0).prod(axis=0)
 
     # The family.

@@ -7,6 +7,7 @@ name is looked up among the keys of the dict that contains the conditional varia
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +21,6 @@ from .variables import Binary, Choice, Integer, Variable
 from .when import When
 
 _LEVELS = 50  # of variables that depend on variables
-
-
-# Resolution.
 
 
 class Test(NamedTuple):
@@ -56,12 +54,15 @@ class Guard(NamedTuple):
         The conditions on known variables.
     outer : int or None
         Index of the `when` that contains this one.
+    variable : int or None
+        Index of the variable that is conditional; None for a group of variables.
     """
 
     path: str
     given: tuple[tuple[str, tuple[Any, ...]], ...]
     tests: tuple[Test, ...]
     outer: int | None
+    variable: int | None
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,15 @@ class Conditions:
             if i in trail:
                 cycle = [self.guards[j].path for j in (*trail[trail.index(i) :], i)]
                 raise ValueError(f"space: expected conditions without a cycle, got {' → '.join(cycle)}")
-            if len(trail) > _LEVELS:
-                raise ValueError(f"space.{self.guards[i].path}: expected at most {_LEVELS} levels of conditions")
             if i not in known:
                 guard = self.guards[i]
-                below = [self.inside[test.parent] for test in guard.tests]
-                of_parents = (0 if j is None else level(j, (*trail, i)) for j in below)
-                outer = 0 if guard.outer is None else level(guard.outer, (*trail, i))
-                known[i] = max(outer, 1 + max(of_parents, default=0))
+                inside = [self.inside[test.parent] for test in guard.tests]
+                if len(trail) < _LEVELS:
+                    of_parents = [0 if j is None else level(j, (*trail, i)) for j in inside]
+                    outer = 0 if guard.outer is None else level(guard.outer, (*trail, i))
+                    known[i] = max(outer, 1 + max(of_parents, default=0))
+                if known.get(i, math.inf) > _LEVELS:
+                    raise ValueError(f"space.{guard.path}: expected at most {_LEVELS} levels of conditions")
             return known[i]
 
         return tuple(level(i, ()) for i in range(len(self.guards)))
@@ -169,13 +171,17 @@ def resolve(tree: Any) -> Conditions:
     """
     variables: list[tuple[str, Variable]] = []
     inside: list[int | None] = []
+    alone: dict[int, int] = {}  # variables by the `when` that is theirs alone
     found: list[tuple[str, When, int | None, tuple[dict[Any, Any], ...]]] = []
 
     def item(node: Any, path: str, outer: int | None, scopes: tuple[dict[Any, Any], ...]) -> tuple[int | None, Any]:
         if isinstance(node, When):
             found.append((path, node, outer, scopes))
             own = len(found) - 1
-            return own, below(node.of, path, own, scopes)
+            inner = below(node.of, path, own, scopes)
+            if isinstance(inner, int):
+                alone[own] = inner
+            return own, inner
         return None, below(node, path, outer, scopes)
 
     def below(node: Any, path: str, outer: int | None, scopes: tuple[dict[Any, Any], ...]) -> Any:
@@ -210,7 +216,7 @@ def resolve(tree: Any) -> Conditions:
             indices = frozenset(value_index(variable, value, where) for value in values)
             given.append((name, tuple(value_at(variable, index) for index in sorted(indices))))
             tests.append(Test(name, of[1], indices))
-        guards.append(Guard(path, tuple(given), tuple(tests), outer))
+        guards.append(Guard(path, tuple(given), tuple(tests), outer, alone.get(i)))
     conditions = Conditions(tuple(variables), tuple(inside), tuple(guards), shape, unknown)
     _ = conditions.needs  # its checks
     return conditions

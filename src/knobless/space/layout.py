@@ -76,11 +76,8 @@ class Layout:
 
     # From codes to points.
 
-    def points(self, family: Family, codes: Points, columns: Sequence[Sequence[Any]]) -> list[Any]:
-        """Return the points of codes, given the values of each variable in all of them."""
-        active = np.ones((len(codes), len(self.where)), dtype=bool)
-        if isinstance(family, Conditional):
-            active = family.active(codes)[:, [where.start for where in self.where]]
+    def points(self, codes: Points, active: NDArray[np.bool_], columns: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the points of codes, given which variables are active and the values of each in all of them."""
         shapes: dict[bytes, Any] = {}  # one for all points with the same active variables
         found = []
         for row, values in zip(self._holding(codes, active), zip(*columns, strict=True), strict=True):
@@ -94,11 +91,14 @@ class Layout:
         """Return which guards hold, one row per point."""
         found: list[NDArray[np.bool_]] = []
         for guard in self.conditions.guards:
-            holds = np.ones(len(codes), dtype=bool) if guard.outer is None else found[guard.outer].copy()
+            if guard.variable is not None:
+                found.append(active[:, guard.variable])
+                continue
+            holds = np.ones(len(codes), dtype=bool) if guard.outer is None else found[guard.outer]
             for _, parent, indices in guard.tests:
                 edges = np.ravel(self._intervals[parent, indices])
                 inside = np.searchsorted(edges, codes[:, self.where[parent].start], side="right") % 2 == 1
-                holds &= active[:, parent] & inside
+                holds = holds & active[:, parent] & inside
             found.append(holds)
         return np.column_stack(found)
 

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from knobless.core.conditional import Conditional
 from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
@@ -224,8 +225,25 @@ class Space:
         """
         columns = [_listed(variable, codes[:, where]) for _, variable, where, _ in self._columns]
         if self._layout is not None:
-            return self._layout.points(self.family, codes, columns)
+            return self._layout.points(codes, self.active(codes), columns)
         return [_filled(self._tree, values) for values in zip(*columns, strict=True)]
+
+    def active(self, codes: Points) -> NDArray[np.bool_]:
+        """Return which variables are active.
+
+        Parameters
+        ----------
+        codes : array of shape (m, columns)
+            Codes, one per row.
+
+        Returns
+        -------
+        array of bool of shape (m, variables)
+            One row per code, in the order of `columns()`.
+        """
+        if not isinstance(self.family, Conditional):
+            return np.ones((len(codes), len(self._columns)), dtype=bool)
+        return self.family.active(codes)[:, [column.where.start for column in self._columns]]
 
     def decode_batch(self, codes: Points) -> Any:
         """Return the codes as a vectorized objective gets them.

@@ -59,7 +59,7 @@ class When:
         for name, _ in self.conditions:
             if name in conditions:
                 raise ValueError(f"when: {name}: expected one condition, got two: {self!r} and {conditions[name]!r}")
-        return When(self.of, self.conditions + _pairs(conditions))
+        return When(self.of, self.conditions + conditions_of(conditions))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, When) or len(self.conditions) != len(other.conditions) or self.of != other.of:
@@ -106,12 +106,13 @@ def when(self: Any, /, **conditions: Any) -> When:
     >>> kl.Integer(2, 5).when(kernel="poly")
     Integer(2, 5).when(kernel='poly')
     """
+    return When(self, conditions_of(conditions))
+
+
+def conditions_of(conditions: dict[str, Any]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Return names and values of conditions, given by name as `when` takes them."""
     if not conditions:
         raise ValueError("when: expected at least one condition, such as when(kernel='rbf'), got none")
-    return When(self, _pairs(conditions))
-
-
-def _pairs(conditions: dict[str, Any]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     return tuple((name, _values(name, given)) for name, given in conditions.items())
 
 
