@@ -260,17 +260,20 @@ def report(options: argparse.Namespace) -> None:
         f"Cells by one-sided Mann-Whitney tests at {LEVEL:.0%}:",
         grid([head, *(counts(cells, each, name, "random") for name in methods[:-1] for each in (both, *KINDS))]),
     ]
-    if ours in methods:
-        parts.append(grid([head, *(counts(cells, each, ours, name) for name in others for each in (*KINDS, "table"))]))
     if any(cell.kind == "table" for cell in cells):
         parts += ["Medians on the tables:", grid(table_rows(cells, methods))]
-        worse = [
+    if ours in methods:
+        lost = [
             f"{cell.problem} at {cell.budget} against {name}"
             for cell in cells
             for name in others
             if cell.kind == "table" and {ours, name} <= {*cell.regrets} and cell.better(name, ours)
         ]
-        parts.append(f"{ours} significantly worse on a table: {', '.join(worse) or 'none'}.")
+        parts += [
+            f"{ours} against each other method:",
+            grid([head, *(counts(cells, each, ours, name) for name in others for each in (*KINDS, "table"))]),
+            f"{ours} significantly worse on a table: {', '.join(lost) or 'none'}.",
+        ]
     text = "\n\n".join(parts) + "\n"
     (options.out / "table.md").write_text(text, encoding="utf-8")
     what = {
