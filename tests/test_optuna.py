@@ -963,7 +963,7 @@ def test_what_it_refuses():
     with pytest.raises(TypeError, match="algorithm: expected a recipe such as pbil_lambda, got 'cga'"):
         KnoblessSampler(algorithm="cga")
     study = study_of(KnoblessSampler(MIXED, algorithm=lambda space: kl.portfolio(kl.Binary(2))))
-    with pytest.raises(TypeError, match="algorithm: expected a recipe that returns an IGO, .* got Portfolio"):
+    with pytest.raises(TypeError, match=r"algorithm: expected a recipe that returns an IGO, .* got Portfolio"):
         study.optimize(objective, n_trials=1)
     with pytest.raises(TypeError, match="independent_sampler: expected a sampler of Optuna, got 1"):
         KnoblessSampler(independent_sampler=1)
