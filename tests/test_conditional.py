@@ -25,7 +25,7 @@ from knobless import (
     pbil_elitist,
     pbil_lambda,
 )
-from knobless.core.branch_search import FIRST, BranchSearch
+from knobless.core.branch_search import PER_BRANCH, BranchSearch
 from knobless.core.branches import Branches
 from knobless.core.conditional import Condition, Conditional
 from knobless.core.rng import Stream
@@ -261,7 +261,7 @@ def test_shares_of_the_turns():
 def test_the_loop_ends_after_a_number_of_evaluations_per_branch():
     family = Conditional(Bernoulli(3), (Condition(1, 0, ((0.5, 1.5),)),), ((0, (0.0, 1.0)),))
     counts = [state.spent for _, state, *_ in searched(family, value, 30) if state.turn is None]
-    assert max(counts) < 2 * FIRST
+    assert max(counts) < 2 * PER_BRANCH
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from .portfolio import Portfolio
 from .rng import RNG, Stream
 from .types import Array, Points
 
-FIRST = 5  # evaluations per branch before the turns
+PER_BRANCH = 5  # evaluations per branch before the turns
 COUNTED = 2**12  # points of a part of the space up to which it is noticed when all of them were evaluated
 TRIED = 100  # combinations that are drawn in search of one that is not exhausted
 
@@ -194,7 +194,7 @@ class BranchSearch:
         if state.turn is None:
             loop = self.loop.tell(state.loop, x, f)
             state = state._replace(loop=loop, theta=loop.theta)
-            begins = state.n and state.spent >= FIRST * len(state.n)
+            begins = state.n and state.spent >= PER_BRANCH * len(state.n)
             return self._next(state) if begins else state
         rows: dict[Combination, list[int]] = {}
         for i, row in enumerate(x):

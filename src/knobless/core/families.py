@@ -567,7 +567,7 @@ class Categorical(Unconditional):
         return below.sum(axis=0, dtype=self.dtype)
 
     def statistics(self, x: Points) -> NDArray[Any]:
-        return (x[:, :, None] == np.arange(self.k)).reshape(len(x), -1)
+        return (x[:, :, None] == np.arange(self.k)).reshape(len(x), self.n * self.k)
 
     def features(self, x: Points) -> Array:
         # √k (T(x) − 1/k). Scalar products are k − 1 for equal options and −1 for others: for k = 2 those of bits.
