@@ -54,7 +54,7 @@ class Joint:
         tree = {name: each.when(**conditions[name]) if name in conditions else each for name, each in variables.items()}
         space = Space.of(tree or Choice(0, 1))  # never sampled if there are no variables
         algorithm = recipe(space)
-        # The state must be a value: two branches of a run share the states before them.
+        # The state must be a value: two ends of a run share the states before them.
         if not (isinstance(algorithm, IGO) or (isinstance(algorithm, BranchSearch) and not algorithm.pyramid)):
             expected = "a recipe that returns an IGO, or a BranchSearch without P3"
             raise TypeError(f"algorithm: expected {expected}, got {algorithm!r:.200}")

@@ -27,15 +27,16 @@ log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose 
 class KnoblessSampler(BaseSampler):
     """Sample trials by PBIL-λ, for studies with one objective.
 
-    Binary, categorical, integer and float parameters are sampled jointly.
+    Binary, categorical, integer and float parameters are sampled jointly, conditional ones included.
 
     Parameters
     ----------
     search_space : Mapping[str, optuna.distributions.BaseDistribution], optional
-        Parameters to sample jointly from the first trial on. By default, those that all completed trials have in
-        common, as in the samplers of Optuna.
-    algorithm : Callable[[Space], Algorithm], default=pbil_lambda
-        Recipe, such as `pbil_epsilon`.
+        Parameters to sample jointly from the first trial on. By default, those that all completed trials have, and
+        those whose condition is inferred from the completed trials.
+    algorithm : Callable[[Space], Algorithm], optional
+        Recipe, such as `pbil_epsilon`, of an `IGO`, or of a `BranchSearch` without P3. By default `pbil_lambda`; with
+        conditional parameters a `BranchSearch` with `pbil_elitist`.
     seed : int, optional
         Seed of the random numbers.
     independent_sampler : optuna.samplers.BaseSampler, optional
@@ -43,6 +44,9 @@ class KnoblessSampler(BaseSampler):
 
     Notes
     -----
+    A parameter that some completed trials lack is conditional on a categorical or integer parameter if the value of the
+    latter determines which trials have it. When the conditions change, the state is computed again from all trials.
+
     When the joint space is first known, θ starts halfway to the best trial that was enqueued or came from another
     sampler or study.
 
