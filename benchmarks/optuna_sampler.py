@@ -1,4 +1,4 @@
-"""Calls to the optimum through Optuna, and time of the sampler itself: KnoblessSampler beside Optuna's own.
+"""Compare KnoblessSampler with the samplers of Optuna: calls to the optimum, and time of the sampler.
 
     python benchmarks/optuna_sampler.py [--calls 500] [--seeds 10] [--jobs 2] [--out out/optuna]
     python benchmarks/optuna_sampler.py --branches [--trials 100] [--branch-seeds 8] [--jobs 2]
@@ -9,13 +9,13 @@ the floats the square of that, in log scale where the variable has one. It is so
 and depth are right then, and the others within a tenth of their range.
 
 CmaEsSampler has no categories and leaves them to its independent sampler, which is its default, RandomSampler. "CmaEs,
-bits as integers" is the same sampler on OneMax written with integers from 0 to 1 and its margin, as its users would
-write it. All samplers are used as they come. A finished run is a row of `runs.csv` at once; the same command goes on
-where it was stopped.
+bits as integers" is the same sampler on OneMax written with integers from 0 to 1 and its margin, as users would
+write it. All samplers are used with their defaults. Finished runs are added to `runs.csv` at once; the same command
+resumes from there.
 
 Time is CPU time in a study in memory, per trial, over the 50 trials after the first 1,000: all that Optuna does for
-a trial, so that RandomSampler is the floor. The trials are the sampler's own, but for TPE's, whose first 1,000 come
-from RandomSampler: its cost depends on their number alone.
+a trial, so that RandomSampler is the floor. The trials are the sampler's own, except for TPE, whose first 1,000 come
+from RandomSampler: its time depends only on their number.
 
 `--branches` runs a study with conditional parameters instead: a model is one of three, each with two parameters of its
 own. Its cost is a least value plus weighted squared distances of its parameters to an optimum drawn by seed, scaled to
@@ -230,7 +230,7 @@ def compare_branches(options: argparse.Namespace) -> None:
         print(f"| {name} | {statistics.median(mine):.4f} | {min(mine):.4f} | {max(mine):.4f} | {p or ' | '} |")
 
 
-# What is told.
+# Report.
 
 
 def lines_of(rows: list[dict[str, str]], times: dict[tuple[str, str], float]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from knobless.cli.app import app
 from knobless.core.conditional import Conditional
 from knobless.core.data import difference
 from knobless.journal.records import read
+from knobless.report.marginals import variable_summaries
 from knobless.report.page_data import collect_page_data
 from knobless.report.trace import Trace
 from knobless.space.codec import space_data, space_of
@@ -37,6 +38,9 @@ NET = kl.Space(
         kind=kl.Choice("heavy ball", "nesterov"), deep=kl.Choice(False, True).when(kind="nesterov", n_layers=3)
     ).when(sgd=1),
 )
+
+KIND = kl.Choice("a", "b")
+X = kl.Float(0, 1)
 
 # Random trees.
 
@@ -297,6 +301,13 @@ def test_lists_and_groups_leave_out_what_is_inactive():
     assert group.cardinality == 2 + (1 + 4)
 
 
+def test_a_group_is_inactive_with_the_variable_that_it_depends_on():
+    space = kl.Space(k=KIND, j=kl.Choice("c", "d").when(k="a"), g=kl.Space(x=X).when(j="c"))
+    assert space.decode(np.array([1.0, 0.0, 0.5])) == {"k": "b"}  # though the code of j is that of c
+    with pytest.raises(ValueError, match="expected no key 'g', which needs j='c'"):
+        space.encode({"k": "b", "g": {"x": 0.5}})
+
+
 def test_values_of_a_condition_are_a_set_and_a_tuple_option_is_written_in_a_list():
     parent = kl.Choice("a", "b", (1, 2))
     same = [
@@ -362,8 +373,6 @@ def test_many_conditions_are_counted_fast():
 
 # Errors.
 
-KIND = kl.Choice("a", "b")
-X = kl.Float(0, 1)
 CHAIN = {"x0": kl.Binary(1)} | {f"x{i}": kl.Binary(1).when(**{f"x{i - 1}": 1}) for i in range(1, 60)}
 
 
@@ -574,3 +583,50 @@ def test_show_and_pictures(recorded, tmp_path):
     assert run.invoke(app, ["show", "--json", str(recorded[0])]).exit_code == 0
     plots.panel(recorded[0]).savefig(tmp_path / "run.png")
     report.write(recorded[0], tmp_path / "run.html")
+
+
+def test_marginals_of_an_inactive_variable_are_those_of_theta():
+    theta = SVM.family.move(SVM.family.initial(), 0.0 * SVM.family.initial())
+    theta[:3] = 0.8, 0.1, 0.1  # linear
+    degree = SVM.columns()[0]
+    theta[SVM.family.parameters(degree.where.start)] = 0.125, 0.125**2 + 1e-4
+    found = variable_summaries(SVM, theta)[0]
+    assert (found.value, found.low, found.high) == (2, 2, 2)
+    assert "degree" not in SVM.decode(SVM.family.mode(theta))
+
+
+def test_a_space_file_with_conditions_is_run_and_resumed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "conditional_objective.py").write_text("def cost(x):\n    return len(x['b']) if 'b' in x else 3\n")
+    (tmp_path / "space.toml").write_text(
+        'a = { choice = ["u", "v"] }\n[b]\nwhen = { a = "u" }\nc = { float = [0, 1] }\n'
+    )
+    words = ["run", "conditional_objective:cost", "--space", "space.toml", "--journal", "run.sqlite"]
+    first = CliRunner().invoke(app, [*words, "--budget", "20"])
+    assert first.exit_code == 0, first.output
+    again = CliRunner().invoke(app, ["resume", "run.sqlite", "--budget", "30"])
+    assert again.exit_code == 0, again.output
+
+
+def test_torch_refuses_conditional_variables():
+    pytest.importorskip("torch")
+    from knobless.torch import Search
+
+    with pytest.raises(TypeError, match="none of them conditional, got Conditional"):
+        Search(kl.Space(a=KIND, b=KIND.when(a="b")), rng=0)
+
+
+@pytest.mark.parametrize("deterministic", [None, True, False])
+def test_the_default_search_of_branches_of_an_integer(deterministic):
+    seen = []
+
+    def loss(x):
+        seen.append(shown(x))
+        return sum(x["widths"]) - 3 * int(x["sgd"][0]) + len(x.get("momentum", ()))
+
+    result = kl.minimize(loss, NET, budget=350, rng=1, deterministic=deterministic)
+    assert np.isfinite(result.history[-1].entropy)
+    assert result.fun == -1  # one narrow layer, with momentum
+    if deterministic:
+        assert len(seen) == len(set(seen)) == result.nfev <= NET.cardinality

@@ -49,7 +49,7 @@ START = 1.0 / 12.0
 
 
 def scores(family, theta, x):
-    """∇ ln p_θ(x) in the free coordinates, one row a point, by a complex step: exact to rounding."""
+    """∇ ln p_θ(x) in the free coordinates, one row per point, by a complex step: exact to rounding."""
     step = 1e-30
     return np.array([[log_density(family, theta + 1j * step * e, xi).imag / step for e in free(family).T] for xi in x])
 
@@ -411,7 +411,7 @@ def test_nothing_handed_out_is_a_view_of_theta(family):
     np.testing.assert_array_equal(theta, kept)
 
 
-# What is the same thing said twice
+# Equivalent families
 
 
 def trajectory(algorithm, seed, objective, iterations=60):

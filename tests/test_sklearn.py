@@ -419,7 +419,7 @@ def test_where_all_candidates_fail_the_search_says_so():
 
 
 class Loaded:
-    """Draws, but does not say from where."""
+    """A distribution of unknown range."""
 
     def rvs(self, random_state=None):
         return 4

@@ -1,4 +1,4 @@
-"""Snapshots: an optimizer that was saved and loaded goes on as the one that was not, whatever is out."""
+"""Snapshots: a saved and loaded optimizer continues as the original, with any pending candidates."""
 
 import json
 import math

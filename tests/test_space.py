@@ -390,6 +390,14 @@ def test_options_of_any_type_come_back_as_they_are():
         assert space.encode(option).tolist() == [i]
 
 
+def test_nan_is_an_option_that_equals_itself():
+    space = kl.Space(a=kl.Choice(math.nan, 0.0))
+    assert space.encode({"a": float("nan")}) == 0.0
+    assert space == kl.Space(a=kl.Choice(float("nan"), 0.0))
+    with pytest.raises(ValueError, match="expected options that differ, got nan twice"):
+        kl.Choice(math.nan, float("nan"))
+
+
 def test_an_equal_option_of_another_type_is_taken_where_there_is_no_better():
     space = kl.Space.of(kl.Choice(1, "a"))
     assert space.decode(space.encode(True)) == 1

@@ -54,7 +54,7 @@ def shown(data: Any) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value as JSON has it, or else its name."""
+    """Return a value if JSON can represent it, else its name."""
     if value is None or type(value) in (bool, str) or (type(value) is int and abs(value) < 2**1024):
         return value
     if type(value) is float:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from knobless.core.conditional import Conditional
 from knobless.core.families import Discrete, Family, Normal
 from knobless.core.types import Array, Points
 from knobless.space.space import Space
@@ -118,7 +119,8 @@ class VariableSummary(NamedTuple):
 
 def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
     """Return the mode of θ and its spread, variable by variable."""
-    family, mode, found = space.family, space.family.mode(theta), []
+    family, found = space.family, []
+    mode = (family.flat if isinstance(family, Conditional) else family).mode(theta)  # of inactive variables too
     for name, variable, where, _ in space.columns():
         each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
         value = _value(variable, mode[where])

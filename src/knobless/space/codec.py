@@ -12,7 +12,7 @@ from typing import Any
 
 from knobless.core.data import from_plain, shown, to_plain
 
-from .conditions import Conditions, Guard, resolve, value_at
+from .conditions import Conditions, is_conditional, resolve, value_at
 from .space import Space
 from .variables import Binary, Choice, Float, Integer
 from .when import MOST_VALUES, When
@@ -24,19 +24,19 @@ _DEPTH = 50  # of a space in a space
 def space_data(space: Space) -> Any:
     """Return a space as plain data: its variables by name, in order of declaration."""
     space.columns()  # raises if a condition names a variable that the space does not have
-    conditions = resolve(space.tree)
-    return _tree_data(space.tree, conditions, iter(conditions.guards))
+    tree = space.tree
+    return _tree_data(tree, _conditions_data(resolve(tree)) if is_conditional(tree) else iter(()))
 
 
-def _tree_data(tree: Any, conditions: Conditions, guards: Iterator[Guard]) -> Any:
+def _tree_data(tree: Any, conditions: Iterator[Any]) -> Any:
     match tree:
         case When(of=of):
-            guard = next(guards)
-            return _tree_data(of, conditions, guards) | {"when": _guard_data(guard, conditions)}
+            own = next(conditions)
+            return _tree_data(of, conditions) | {"when": own}
         case dict():
-            return {"named": [[to_plain(key), _tree_data(below, conditions, guards)] for key, below in tree.items()]}
+            return {"named": [[to_plain(key), _tree_data(below, conditions)] for key, below in tree.items()]}
         case list():
-            return {"listed": [_tree_data(below, conditions, guards) for below in tree]}
+            return {"listed": [_tree_data(below, conditions) for below in tree]}
         case Choice(options=options, p=p, n=n):
             return {"type": "Choice", "options": _options_data(options), "p": list(p), "n": n}
         case Binary(n=n, p=p):
@@ -45,17 +45,16 @@ def _tree_data(tree: Any, conditions: Conditions, guards: Iterator[Guard]) -> An
     return {"type": type(tree).__name__, **data, "log": bool(tree.log)}
 
 
-def _guard_data(guard: Guard, conditions: Conditions) -> Any:
-    """Return names and values of conditions; options as those of their choice are stored."""
-    pairs = []
-    for name, parent, indices in guard.tests:
-        variable: Any = conditions.variables[parent][1]
-        if isinstance(variable, Choice):
-            options = _options_data(variable.options)
-            pairs.append([name, [options[i] for i in sorted(indices)]])
-        else:
-            pairs.append([name, [value_at(variable, i) for i in sorted(indices)]])
-    return {"named": pairs}
+def _conditions_data(conditions: Conditions) -> Iterator[Any]:
+    """Yield names and values of the conditions of each `when`; options as those of their choice are stored."""
+    for guard in conditions.guards:
+        pairs = []
+        for name, parent, indices in guard.tests:
+            variable: Any = conditions.variables[parent][1]
+            options = _options_data(variable.options) if isinstance(variable, Choice) else None
+            values = [value_at(variable, i) if options is None else options[i] for i in sorted(indices)]
+            pairs.append([name, values])
+        yield {"named": pairs}
 
 
 def _options_data(options: Sequence[Any]) -> list[Any]:

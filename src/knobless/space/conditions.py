@@ -23,9 +23,6 @@ from .when import When
 _LEVELS = 50  # of variables that depend on variables
 
 
-# Resolution.
-
-
 class Test(NamedTuple):
     """A condition on a variable.
 
@@ -57,12 +54,15 @@ class Guard(NamedTuple):
         The conditions on known variables.
     outer : int or None
         Index of the `when` that contains this one.
+    variable : int or None
+        Index of the variable that is conditional; None for a group of variables.
     """
 
     path: str
     given: tuple[tuple[str, tuple[Any, ...]], ...]
     tests: tuple[Test, ...]
     outer: int | None
+    variable: int | None
 
 
 @dataclass(frozen=True)
@@ -171,13 +171,17 @@ def resolve(tree: Any) -> Conditions:
     """
     variables: list[tuple[str, Variable]] = []
     inside: list[int | None] = []
+    alone: dict[int, int] = {}  # variables by the `when` that is theirs alone
     found: list[tuple[str, When, int | None, tuple[dict[Any, Any], ...]]] = []
 
     def item(node: Any, path: str, outer: int | None, scopes: tuple[dict[Any, Any], ...]) -> tuple[int | None, Any]:
         if isinstance(node, When):
             found.append((path, node, outer, scopes))
             own = len(found) - 1
-            return own, below(node.of, path, own, scopes)
+            inner = below(node.of, path, own, scopes)
+            if isinstance(inner, int):
+                alone[own] = inner
+            return own, inner
         return None, below(node, path, outer, scopes)
 
     def below(node: Any, path: str, outer: int | None, scopes: tuple[dict[Any, Any], ...]) -> Any:
@@ -212,7 +216,7 @@ def resolve(tree: Any) -> Conditions:
             indices = frozenset(value_index(variable, value, where) for value in values)
             given.append((name, tuple(value_at(variable, index) for index in sorted(indices))))
             tests.append(Test(name, of[1], indices))
-        guards.append(Guard(path, tuple(given), tuple(tests), outer))
+        guards.append(Guard(path, tuple(given), tuple(tests), outer, alone.get(i)))
     conditions = Conditions(tuple(variables), tuple(inside), tuple(guards), shape, unknown)
     _ = conditions.needs  # its checks
     return conditions

@@ -91,11 +91,14 @@ class Layout:
         """Return which guards hold, one row per point."""
         found: list[NDArray[np.bool_]] = []
         for guard in self.conditions.guards:
-            holds = np.ones(len(codes), dtype=bool) if guard.outer is None else found[guard.outer].copy()
+            if guard.variable is not None:
+                found.append(active[:, guard.variable])
+                continue
+            holds = np.ones(len(codes), dtype=bool) if guard.outer is None else found[guard.outer]
             for _, parent, indices in guard.tests:
                 edges = np.ravel(self._intervals[parent, indices])
                 inside = np.searchsorted(edges, codes[:, self.where[parent].start], side="right") % 2 == 1
-                holds &= active[:, parent] & inside
+                holds = holds & active[:, parent] & inside
             found.append(holds)
         return np.column_stack(found)
 
