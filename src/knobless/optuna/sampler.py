@@ -114,9 +114,8 @@ class KnoblessSampler(BaseSampler):
         with self._lock:
             view = self._view_of(study)
             view.look(_trials(study))
-            return dict(
-                view.joint(view.explained if self._given is None else self._given, self._algorithm).distributions
-            )
+            space = view.explained if self._given is None else self._given
+            return dict(view.joint(space, self._algorithm).distributions)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -170,6 +169,7 @@ class _View:
         self._seen = 0  # trials below this number were processed before
         self._unfinished: set[int] = set()  # those of them that are to be processed again
         self._joint: tuple[Any, Joint] | None = None
+        self._variables: dict[str, tuple[BaseDistribution, bool]] = {}  # whether a distribution has a variable
         self._warned: set[str] = set()
 
     def shows(self, study: Study) -> bool:
@@ -193,14 +193,19 @@ class _View:
     def joint(self, distributions: Mapping[str, BaseDistribution], recipe: Callable[[Space], Algorithm]) -> Joint:
         """Return the part of the space that can be sampled jointly; the last one is cached."""
         seen = self._presence.distributions
-        same = {name for name, each in distributions.items() if seen.get(name) == each}
+        same = {n for n, each in distributions.items() if n in seen and (seen[n] is each or seen[n] == each)}
         conditions = {
             name: needs for name, needs in self._presence.conditions.items() if name in same and needs.keys() <= same
         }
-        key = {name: (each, conditions.get(name)) for name, each in distributions.items() if variable_of(each)}
+        key = {n: (each, conditions.get(n)) for n, each in distributions.items() if self._has_variable(n, each)}
         if self._joint is None or self._joint[0] != key:
             self._joint = key, Joint.of(distributions, conditions, recipe)
         return self._joint[1]
+
+    def _has_variable(self, name: str, distribution: BaseDistribution) -> bool:
+        if name not in self._variables or self._variables[name][0] is not distribution:
+            self._variables[name] = distribution, variable_of(distribution) is not None
+        return self._variables[name][1]
 
     def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler) -> None:
         """Warn once for every parameter of completed trials that is not sampled jointly while others are."""
