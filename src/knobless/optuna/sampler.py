@@ -16,9 +16,9 @@ from knobless.core.algorithm import Algorithm
 from knobless.core.rng import keys
 from knobless.space.space import Space
 
-from .conditions import Presence
+from .conditions import Needs, Presence
 from .fold import Fold
-from .joint import Joint, pbil_in_branches, variable_of
+from .joint import Joint, declared, pbil_in_branches, variable_of
 from .tags import TAG
 
 log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
@@ -31,9 +31,10 @@ class KnoblessSampler(BaseSampler):
 
     Parameters
     ----------
-    search_space : Mapping[str, optuna.distributions.BaseDistribution], optional
-        Parameters to sample jointly from the first trial on. By default, those that all completed trials have, and
-        those whose condition is inferred from the completed trials.
+    search_space : Mapping[str, optuna.distributions.BaseDistribution] or Space, optional
+        Parameters to sample jointly from the first trial on; a `Space` of named variables also states their conditions.
+        By default, those that all completed trials have, and those whose condition is inferred from the completed
+        trials.
     algorithm : Callable[[Space], Algorithm], optional
         Recipe, such as `pbil_epsilon`, of an `IGO`, or of a `BranchSearch` without P3. By default `pbil_lambda`; with
         conditional parameters a `BranchSearch` with `pbil_elitist`.
@@ -72,12 +73,15 @@ class KnoblessSampler(BaseSampler):
 
     def __init__(
         self,
-        search_space: Mapping[str, BaseDistribution] | None = None,
+        search_space: Mapping[str, BaseDistribution] | Space | None = None,
         *,
         algorithm: Callable[[Space], Algorithm] = pbil_in_branches,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
+        self._needs: Needs | None = None  # inferred from the trials
+        if isinstance(search_space, Space):
+            search_space, self._needs = declared(search_space)
         for name, each in (search_space or {}).items():
             if not isinstance(each, BaseDistribution):
                 raise TypeError(f"search_space[{name!r}]: expected a distribution of Optuna, got {each!r}")
@@ -115,7 +119,7 @@ class KnoblessSampler(BaseSampler):
             view = self._view_of(study)
             view.look(_trials(study))
             space = view.explained if self._given is None else self._given
-            return dict(view.joint(space, self._algorithm).distributions)
+            return dict(view.joint(space, self._needs, self._algorithm).distributions)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -125,7 +129,7 @@ class KnoblessSampler(BaseSampler):
             return {}
         with self._lock:
             view = self._view_of(study)
-            joint = view.joint(search_space, self._algorithm)
+            joint = view.joint(search_space, self._needs, self._algorithm)
             tag: dict[str, Any] = {"iteration": 0, "number": trial.number}
             params: dict[str, Any] = {}
             if joint.distributions:
@@ -190,17 +194,21 @@ class _View:
         each = ((name, self._presence.distributions[name]) for name in self._presence.conditions)
         return {name: distribution for name, distribution in each if distribution is not None}
 
-    def joint(self, distributions: Mapping[str, BaseDistribution], recipe: Callable[[Space], Algorithm]) -> Joint:
+    def joint(
+        self, distributions: Mapping[str, BaseDistribution], needs: Needs | None, recipe: Callable[[Space], Algorithm]
+    ) -> Joint:
         """Return the part of the space that can be sampled jointly; the last one is cached."""
-        seen = self._presence.distributions
-        same = {n for n, each in distributions.items() if n in seen and (seen[n] is each or seen[n] == each)}
-        conditions = {
-            name: needs for name, needs in self._presence.conditions.items() if name in same and needs.keys() <= same
-        }
+        conditions = self._inferred(distributions) if needs is None else needs
         key = {n: (each, conditions.get(n)) for n, each in distributions.items() if self._has_variable(n, each)}
         if self._joint is None or self._joint[0] != key:
             self._joint = key, Joint.of(distributions, conditions, recipe)
         return self._joint[1]
+
+    def _inferred(self, distributions: Mapping[str, BaseDistribution]) -> Needs:
+        """Return the conditions of parameters that have the same distribution in the completed trials."""
+        seen = self._presence.distributions
+        same = {n for n, each in distributions.items() if n in seen and (seen[n] is each or seen[n] == each)}
+        return {n: needs for n, needs in self._presence.conditions.items() if n in same and needs.keys() <= same}
 
     def _has_variable(self, name: str, distribution: BaseDistribution) -> bool:
         if name not in self._variables or self._variables[name][0] is not distribution:
