@@ -630,3 +630,30 @@ def test_the_default_search_of_branches_of_an_integer(deterministic):
     assert result.fun == -1  # one narrow layer, with momentum
     if deterministic:
         assert len(seen) == len(set(seen)) == result.nfev <= NET.cardinality
+
+
+GRID = kl.Space(
+    kernel=kl.Choice("linear", "rbf", "poly"),
+    scale=kl.Integer(1, 8, log=True),
+    gamma=kl.Integer(0, 5).when(kernel=("rbf", "poly")),
+    degree=kl.Integer(2, 4).when(kernel="poly"),
+    shift=kl.Float(0, 1, step=0.25).when(kernel="poly", degree=(3, 4)),
+)
+
+
+@pytest.mark.parametrize("deterministic", [None, True])
+def test_almost_all_configurations_of_a_grid_are_evaluated_and_none_twice(deterministic):
+    seen = []
+
+    def loss(x):
+        seen.append(shown(x))
+        return sum(hash_of(each) for each in x.values())
+
+    def hash_of(value):
+        return sum(map(ord, repr(value))) * 37 % 11
+
+    kl.minimize(loss, GRID, budget=2000, rng=0, deterministic=deterministic)
+    tests = len(seen) - len(set(seen))
+    assert GRID.cardinality == 8 + 8 * 6 + 8 * 6 * (1 + 2 * 5)
+    assert len(set(seen)) >= 0.9 * GRID.cardinality
+    assert tests == 0 if deterministic else tests <= 12

@@ -460,7 +460,7 @@ class Grid:
         """PBIL-λ, with several dicts in turns among them."""
         # Elitism converges before `n_iter` candidates on small spaces and is not measured to be better.
         loop = pbil_lambda(self.space)
-        return BranchSearch(loop, pyramid=True) if isinstance(self.space.family, Conditional) else loop
+        return BranchSearch(loop, deterministic=True) if isinstance(self.space.family, Conditional) else loop
 
     def point(self, x: dict[Any, Any]) -> tuple[Any, ...]:
         i = x["dict"] if len(self.dicts) > 1 else 0
