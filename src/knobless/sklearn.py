@@ -41,7 +41,7 @@ from knobless.space.variables import Binary, Choice, Float, Integer
 __all__ = ["FeatureSelector", "SearchCV"]
 
 Key = TypeVar("Key", bound=Hashable)
-REPEATS = 1000  # points in a row that stand for candidates evaluated before, after which a search ends
+MAX_REPEATS = 1000  # points in a row that stand for candidates evaluated before, after which a search ends
 
 
 def evaluate_all(
@@ -53,7 +53,7 @@ def evaluate_all(
     """
     costs: dict[Key, float] = {}
     repeats = 0
-    while repeats < REPEATS and len(batch := opt.ask()):
+    while repeats < MAX_REPEATS and len(batch := opt.ask()):
         keys = [key(candidate.x) for candidate in batch]
         new = [each for each in dict.fromkeys(keys) if each not in costs][: n_iter - len(costs)]
         if new:

@@ -36,8 +36,8 @@ class KnoblessSampler(BaseSampler):
         By default, those that all completed trials have, and those whose condition is inferred from the completed
         trials.
     algorithm : Callable[[Space], Algorithm], optional
-        Recipe, such as `pbil_epsilon`, of an `IGO`, or of a `BranchSearch` for noisy objectives. By default `pbil_lambda`; with
-        conditional parameters a `BranchSearch` with `pbil_elitist`.
+        Recipe, such as `pbil_epsilon`, of an `IGO`, or of a `BranchSearch` for noisy objectives. By default
+        `pbil_lambda`; with conditional parameters a `BranchSearch` with `pbil_elitist`.
     seed : int, optional
         Seed of the random numbers.
     independent_sampler : optuna.samplers.BaseSampler, optional
