@@ -24,10 +24,35 @@ class AlgorithmName(StrEnum):
     NOISY_PORTFOLIO = "noisy-portfolio"
 
 
+def count(text: str) -> int:
+    """Return an integer of at least 1, which may be written as a float: 1e3."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = _whole(text)
+    if number < 1:
+        raise typer.BadParameter(f"expected an integer of at least 1, such as 1000 or 1e3, got {text!r}")
+    return number
+
+
+def _whole(text: str) -> int:
+    """Return the integer that is written as a float; 0 if there is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return 0
+    return int(number) if number.is_integer() else 0
+
+
 # Every command that runs a search.
 BudgetOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Maximum number of evaluations.", show_default="none; a --timeout is needed then"),
+    typer.Option(
+        parser=count,
+        metavar="INTEGER",
+        help="Maximum number of evaluations, such as 1000 or 1e3.",
+        show_default="none; a --timeout is needed then",
+    ),
 ]
 TargetOption = Annotated[float | None, typer.Option(help="Stop at the first value that is at least this good.")]
 TimeoutOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this many seconds.")]
@@ -66,7 +91,10 @@ DeterministicOption = Annotated[
         show_default="find out",
     ),
 ]
-StallOption = Annotated[int | None, typer.Option(min=1, help="Stop after this many evaluations without improvement.")]
+StallOption = Annotated[
+    int | None,
+    typer.Option(parser=count, metavar="INTEGER", help="Stop after this many evaluations without improvement."),
+]
 EvaluationTimeoutOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Count an evaluation as failed after this many seconds.")
 ]
@@ -75,7 +103,13 @@ AlgorithmOption = Annotated[
 ]
 NewBudgetOption = Annotated[
     int | None,
-    typer.Option("--budget", min=1, help="Maximum number of evaluations in all.", show_default="as recorded"),
+    typer.Option(
+        "--budget",
+        parser=count,
+        metavar="INTEGER",
+        help="Maximum number of evaluations in all, such as 1000 or 1e3.",
+        show_default="as recorded",
+    ),
 ]
 NewWorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Number of worker processes.", show_default="as recorded")
