@@ -876,7 +876,8 @@ def test_integers_may_be_written_as_floats(folder):
 def test_every_command_that_draws_random_numbers_calls_its_seed_a_seed(folder):
     group = typer.main.get_command(app)
     named = {
-        name: {option for parameter in each.params for option in parameter.opts} for name, each in group.commands.items()
+        name: {option for parameter in each.params for option in parameter.opts}
+        for name, each in group.commands.items()
     }
     assert {name for name, options in named.items() if "--seed" in options} == {"run", "solve"}
     assert not any({"--rng", "--random-state"} & options for options in named.values())

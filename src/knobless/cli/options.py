@@ -24,7 +24,7 @@ class AlgorithmName(StrEnum):
     NOISY_PORTFOLIO = "noisy-portfolio"
 
 
-def count(text: str) -> int:
+def evaluation_count(text: str) -> int:
     """Return an integer of at least 1, which may be written as a float: 1e3."""
     try:
         number = int(text)
@@ -48,7 +48,7 @@ def _whole(text: str) -> int:
 BudgetOption = Annotated[
     int | None,
     typer.Option(
-        parser=count,
+        parser=evaluation_count,
         metavar="INTEGER",
         help="Maximum number of evaluations, such as 1000 or 1e3.",
         show_default="none; a --timeout is needed then",
@@ -62,7 +62,15 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progr
 
 # `run` and `resume`.
 ObjectiveArgument = Annotated[
-    str, typer.Argument(metavar="MODULE:FUNCTION", help="The objective function; its argument is a point.")
+    str | None, typer.Argument(metavar="MODULE:FUNCTION", help="The objective function; its argument is a point.")
+]
+CommandOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEMPLATE",
+        help="Evaluate by a program instead: './sim {x} --heat={heat}', with a placeholder for each variable. "
+        "The value is the last number printed.",
+    ),
 ]
 SpaceOption = Annotated[
     str, typer.Option(metavar="FILE", help="The search space: a TOML file, or module:name of a Python object.")
@@ -93,7 +101,9 @@ DeterministicOption = Annotated[
 ]
 StallOption = Annotated[
     int | None,
-    typer.Option(parser=count, metavar="INTEGER", help="Stop after this many evaluations without improvement."),
+    typer.Option(
+        parser=evaluation_count, metavar="INTEGER", help="Stop after this many evaluations without improvement."
+    ),
 ]
 EvaluationTimeoutOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Count an evaluation as failed after this many seconds.")
@@ -105,7 +115,7 @@ NewBudgetOption = Annotated[
     int | None,
     typer.Option(
         "--budget",
-        parser=count,
+        parser=evaluation_count,
         metavar="INTEGER",
         help="Maximum number of evaluations in all, such as 1000 or 1e3.",
         show_default="as recorded",
@@ -115,7 +125,7 @@ NewWorkersOption = Annotated[
     int | None, typer.Option("--workers", min=1, help="Number of worker processes.", show_default="as recorded")
 ]
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Import and call code from outside the current folder, too.")
+    bool, typer.Option("--trust", help="Also call code from outside the current folder, or run a recorded command.")
 ]
 
 # Journals and what is made of them.
