@@ -879,7 +879,7 @@ def test_every_command_that_draws_random_numbers_calls_its_seed_a_seed(folder):
         name: {option for parameter in each.params for option in parameter.opts}
         for name, each in group.commands.items()
     }
-    assert {name for name, options in named.items() if "--seed" in options} == {"run", "solve"}
+    assert {name for name, options in named.items() if "--seed" in options} == {"run", "ask", "solve"}
     assert not any({"--rng", "--random-state"} & options for options in named.values())
 
 

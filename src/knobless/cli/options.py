@@ -128,6 +128,50 @@ TrustOption = Annotated[
     bool, typer.Option("--trust", help="Also call code from outside the current folder, or run a recorded command.")
 ]
 
+# `ask` and `tell`.
+SharedJournalArgument = Annotated[
+    Path, typer.Argument(metavar="JOURNAL", help="Journal of the run, which several processes may share.")
+]
+CandidatesOption = Annotated[int, typer.Option("--n", "-n", min=1, help="Number of candidates.")]
+AgainOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="First hand out again what was handed out at least this long ago and has no value; 0 for all.",
+    ),
+]
+FirstSpaceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="The search space: a TOML file, or module:name of a Python object.",
+        show_default="as recorded in the journal",
+    ),
+]
+AskBudgetOption = Annotated[
+    int | None,
+    typer.Option(
+        parser=evaluation_count,
+        metavar="INTEGER",
+        help="Hand out no more candidates than this in all, such as 1000 or 1e3.",
+        show_default="as recorded in the journal, or no limit",
+    ),
+]
+AskBatchOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Number of evaluations that run at once.", show_default="as recorded in the journal, or 1"
+    ),
+]
+WaitOption = Annotated[
+    float,
+    typer.Option(min=0, metavar="SECONDS", help="Wait at most this long while other processes use the journal."),
+]
+SkipToldOption = Annotated[
+    bool, typer.Option("--skip-told", help="Ignore candidates that were told or cancelled before.")
+]
+
 # Journals and what is made of them.
 JournalArgument = Annotated[Path, typer.Argument(metavar="JOURNAL", help="Journal of a run.")]
 JournalsArgument = Annotated[list[Path], typer.Argument(metavar="JOURNAL...", help="Journal of a run, or several.")]

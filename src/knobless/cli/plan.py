@@ -75,12 +75,21 @@ class RunPlan:
 
     def read_space(self) -> Space:
         """Build the space from the recorded TOML, or import it."""
-        if self.toml is not None:
-            return spacefile.space_from_toml(self.toml, self.space)
-        try:
-            return Space.of(import_object(self.space))
-        except TypeError as error:
-            raise ValueError(f"{self.space}: {error}") from None
+        return _space_of(self.space, self.toml)
+
+
+def read_space(space: str) -> Space:
+    """Read a space from a TOML file, or import it by its name."""
+    return _space_of(space, toml_text(space))
+
+
+def _space_of(space: str, toml: str | None) -> Space:
+    if toml is not None:
+        return spacefile.space_from_toml(toml, space)
+    try:
+        return Space.of(import_object(space))
+    except TypeError as error:
+        raise ValueError(f"{space}: {error}") from None
 
 
 def toml_text(space: str) -> str | None:
