@@ -32,7 +32,7 @@ def restore_checkpoint(writer: Writer, run: RunState) -> int:
     return row
 
 
-def save_checkpoint(writer: Writer, identity: Identity, run: RunState) -> None:
+def write_checkpoint(writer: Writer, identity: Identity, run: RunState) -> None:
     """Write a checkpoint of a run to which all rows were replayed."""
     path = _path(writer)
     snapshot.save(path, identity, run)

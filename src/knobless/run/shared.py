@@ -25,7 +25,7 @@ from knobless.space.codec import space_of
 from knobless.space.space import Space
 
 from .candidates import Batch, Failure
-from .checkpoint import restore_checkpoint, save_checkpoint
+from .checkpoint import restore_checkpoint, write_checkpoint
 from .optimizer import Optimizer
 from .recording import Recording
 from .run_state import RunState, check_batch
@@ -98,7 +98,7 @@ class SharedRun:
         started = time.monotonic()
         self._recording.replay(row)
         if time.monotonic() - started > SLOW:
-            save_checkpoint(writer, identity, run)
+            write_checkpoint(writer, identity, run)
 
     @property
     def budget(self) -> int | None:
