@@ -271,7 +271,7 @@ def branch_search(space: Any) -> BranchSearch:
     -----
     Branches without numbers are searched by the portfolio of P3 and elitist PBIL-λ, the others by elitist PBIL-λ.
     """
-    return BranchSearch(pbil_elitist(space), pyramid=True)
+    return BranchSearch(pbil_elitist(space), deterministic=True)
 
 
 def recommended(family: Family, deterministic: bool) -> Member:

@@ -31,8 +31,33 @@ from .rng import RNG, Stream
 from .types import Array, Points
 
 PER_BRANCH = 5  # evaluations per branch before the turns
-COUNTED = 2**12  # points of a part of the space up to which it is noticed when all of them were evaluated
+COUNTED = 2**12  # points of a combination up to which those that were evaluated are counted
+REPEATS = 50  # points in a row that were evaluated before, after which the search of a combination is restarted
 TRIED = 100  # combinations that are drawn in search of one that is not exhausted
+
+
+class Seen(NamedTuple):
+    """The points of a combination that were evaluated.
+
+    Attributes
+    ----------
+    points : frozenset of bytes
+        The different points.
+    repeats : int
+        Evaluations since the last new point.
+    restarts : int
+        How often the search of the combination was restarted.
+    """
+
+    points: frozenset[bytes] = frozenset()
+    repeats: int = 0
+    restarts: int = 0
+
+    def add(self, point: bytes) -> Seen:
+        """Return this with one more point."""
+        if point in self.points:
+            return self._replace(repeats=self.repeats + 1)
+        return self._replace(points=self.points | {point}, repeats=0)
 
 
 class BranchState(NamedTuple):
@@ -53,7 +78,7 @@ class BranchState(NamedTuple):
     states : mapping
         State of the algorithm of each combination that had a turn.
     seen : mapping
-        The points of each combination of few points that were evaluated, as bytes.
+        The points of each combination that were evaluated, if the objective is deterministic and its points are few.
     turn : tuple of int and tuple, or None
         The branch whose turn it is, with its combination; None before the turns.
     elite : Elite
@@ -66,7 +91,7 @@ class BranchState(NamedTuple):
     n: tuple[int, ...]
     best: tuple[float, ...]
     states: Mapping[Combination, Any]
-    seen: Mapping[Combination, frozenset[bytes]]
+    seen: Mapping[Combination, Seen]
     turn: tuple[int, Combination] | None
     elite: Elite
 
@@ -85,8 +110,10 @@ class BranchSearch:
     loop : IGO
         Algorithm for the whole family, with the adaptation `SNR`. The parts of the space are searched with the same
         components, and with the ε and λ_max of the paper for their numbers of free parameters.
-    pyramid : bool
-        Whether parts without numbers are searched by a portfolio of P3 and the loop, for deterministic objectives.
+    deterministic : bool
+        Whether equal points have equal values. Parts without numbers are then searched by a portfolio of P3 and the
+        loop. A combination all of whose points were evaluated gets no more turns, and one whose search yields no new
+        points is searched anew, from the initial distribution.
     batch : int
         Least number of points per iteration.
 
@@ -102,12 +129,12 @@ class BranchSearch:
     """
 
     loop: IGO
-    pyramid: bool = False
+    deterministic: bool = False
     batch: int = 1
 
     def __post_init__(self) -> None:
         _ = self.family, self._adaptation
-        boolean("pyramid", self.pyramid)
+        boolean("deterministic", self.deterministic)
         positive_int("batch", self.batch)
 
     @property
@@ -160,7 +187,7 @@ class BranchSearch:
         adaptation = self._adaptation
         adaptation = replace(adaptation, eps=n**-0.5, lam_max=max(n, adaptation.lam_min))
         loop = replace(self.loop, family=family, adaptation=adaptation)
-        if self.pyramid and family.options.all() and not isinstance(family, Conditional):
+        if self.deterministic and family.options.all() and not isinstance(family, Conditional):
             return Portfolio((P3(family, self.batch), loop))
         return loop
 
@@ -214,19 +241,21 @@ class BranchSearch:
         if algorithm is None:
             return state._replace(n=n)
         after = algorithm.tell(state.states[key], x[:, part.columns], f)
-        theta = state.theta.copy()
-        theta[part.parameters] = after.theta
+        theta = state.theta
+        if not _restarts(state, key):
+            theta = theta.copy()
+            theta[part.parameters] = after.theta
         return state._replace(n=n, theta=theta, states={**state.states, key: after})
 
     def _count(self, state: BranchState, x: Points, f: Array) -> BranchState:
         """Return the state with the best values of the branches, the best point, and the points that were seen."""
         best, seen = list(state.best), dict(state.seen)
-        for row, value in zip(x, f.tolist(), strict=True):
+        for row, point, value in zip(x, self.family.indices(x), f.tolist(), strict=True):
             key = self.branches.combination_of(row)
             for branch in self.branches.contained(key):
                 best[branch] = min(best[branch], value) if value == value else best[branch]
-            if self.pyramid and self._size(key) <= COUNTED:
-                seen[key] = seen.get(key, frozenset()) | {row.tobytes()}
+            if self.deterministic and self._size(key) <= COUNTED:
+                seen[key] = seen.get(key, Seen()).add(point.tobytes())
         elite = state.elite
         i = int(np.where(f == f, f, math.inf).argmin())
         if f[i] < (elite.f[0] if len(elite.f) else math.inf):
@@ -234,12 +263,12 @@ class BranchSearch:
         return state._replace(spent=state.spent + len(f), best=tuple(best), seen=seen, elite=elite)
 
     def _size(self, key: Combination) -> float:
-        """Return the number of points of a combination; inf with numbers or further conditions."""
+        """Return the number of points of a combination; inf with a continuum or further conditions."""
         family = self.part(key)[0].family
         if family is None:
             return 1.0
-        discrete = family.options.all() and not isinstance(family, Conditional)
-        return float(np.prod(family.options, dtype=float)) if discrete else math.inf
+        finite = family.counts.all() and not isinstance(family, Conditional)
+        return float(np.prod(family.counts, dtype=float)) if finite else math.inf
 
     def _next(self, state: BranchState) -> BranchState:
         """Return the state with the next turn: that of the branch with the fewest evaluations relative to its share."""
@@ -276,7 +305,7 @@ class BranchSearch:
 
     def _exhausted(self, state: BranchState, key: Combination) -> bool:
         """Return whether all points of a combination were evaluated."""
-        return len(state.seen.get(key, ())) >= self._size(key)
+        return key in state.seen and len(state.seen[key].points) >= self._size(key)
 
     def _at(self, state: BranchState, branch: int, key: Combination) -> BranchState:
         """Return the state with this turn; the algorithm of the combination continues with the θ of all."""
@@ -285,7 +314,15 @@ class BranchSearch:
         if algorithm is None:
             return state
         theta = state.theta[part.parameters]
-        if key in state.states:
+        seen = state.seen.get(key)
+        if seen is not None and seen.repeats >= REPEATS:
+            # From here on with a θ of its own: the other combinations are not at their end.
+            seen = seen._replace(repeats=0, restarts=seen.restarts + 1)
+            state = state._replace(seen={**state.seen, key: seen})
+            own = algorithm.init()
+        elif _restarts(state, key):
+            own = state.states[key]
+        elif key in state.states:
             own = with_theta(algorithm, state.states[key], theta)
         else:
             own = algorithm.init(theta)
@@ -294,7 +331,7 @@ class BranchSearch:
         return state._replace(states={**state.states, key: own})
 
     def inject(self, state: BranchState, x: Points, f: float) -> BranchState:
-        """Return the state with the point injected into the loop."""
+        """Return the same state: a point of another algorithm is already observed."""
         return state
 
     def observe(self, state: BranchState, x: Points, f: Array) -> BranchState:
@@ -317,6 +354,11 @@ class BranchSearch:
     def at_least(self, lam: int) -> Self:
         """Return the same search with at least `lam` points per iteration."""
         return replace(self, loop=self.loop.at_least(lam), batch=max(self.batch, lam))
+
+
+def _restarts(state: BranchState, key: Combination) -> int:
+    """Return how often the search of a combination was restarted."""
+    return state.seen[key].restarts if key in state.seen else 0
 
 
 def with_theta(algorithm: Member, state: Any, theta: Array) -> Any:
