@@ -18,7 +18,7 @@ RETURNED_NAN = "the objective returned NaN"
 
 
 class Failure(Exception):  # noqa: N818
-    """A failed evaluation of another process, by its traceback."""
+    """A failed evaluation of another process or program, by its traceback or message."""
 
 
 class Candidate(NamedTuple):
