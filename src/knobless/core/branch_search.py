@@ -187,7 +187,20 @@ class BranchSearch:
         return {}
 
     def part(self, key: Combination) -> tuple[Part, Member | None]:
-        """Return the part of the space that is active in a combination, and the algorithm for it, if any."""
+        """Return the part of the space that is active in a combination, and the algorithm for it.
+
+        Parameters
+        ----------
+        key : tuple of float
+            The combination of branches.
+
+        Returns
+        -------
+        part : Part
+            The active columns.
+        algorithm : Member or None
+            The algorithm for them; None if there are none.
+        """
         if key not in self._parts:
             part = self.branches.part(key)
             self._parts[key] = part, self.algorithm_of(part)
