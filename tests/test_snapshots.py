@@ -23,6 +23,7 @@ DOMAINS = {
         flag=kl.Binary(1),
         inner=kl.Space(n=kl.Integer(1, 3), rate=kl.Float(0, 1).when(n=(2, 3))).when(flag=1, kind="y"),
     ),
+    "conditional choices": kl.Space(kind=kl.Choice(1, 2, 3), bits=kl.Binary(5).when(kind=1), of=kl.Choice(1, 2)),
 }
 BITS = kl.Binary(9)
 

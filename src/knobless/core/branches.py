@@ -177,7 +177,7 @@ class Branches:
 
     def combination_of(self, x: Points) -> Combination:
         """Return the combination of a point; the code of a number is replaced by that of the nearest value."""
-        found: list[float] = x[self.columns].tolist()
+        found: list[float] = x[self.columns].astype(float).tolist()
         if self._numbers:
             active = self._active(tuple(found))
             for node, codes in self._numbers.items():
