@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -29,6 +30,7 @@ from knobless.core.branch_search import PER_BRANCH, BranchSearch
 from knobless.core.branches import Branches
 from knobless.core.conditional import Condition, Conditional
 from knobless.core.rng import Stream
+from knobless.core.states import state_data, state_of
 
 
 def one(k):
@@ -246,6 +248,17 @@ def test_a_state_is_a_value_without_p3(family, seed):
         again = algorithm.tell(state, x, f)
         assert (again.theta == after.theta).all()
         assert (again.n, again.best, again.turn) == (after.n, after.best, after.turn)
+
+
+@given(trees(several=True), st.integers(0, 9))
+def test_a_state_is_restored_from_its_data(family, seed):
+    for algorithm, state, x, f in searched(family, value, 20, seed, deterministic=True):
+        data = json.loads(json.dumps(state_data(algorithm, state)))
+        restored = state_of(algorithm, data, None)
+        assert (algorithm.ask(restored, Stream(1)) == algorithm.ask(state, Stream(1))).all()
+        assert state_data(algorithm, algorithm.tell(restored, x, f)) == state_data(
+            algorithm, algorithm.tell(state.copy(), x, f)
+        )
 
 
 def test_shares_of_the_turns():
