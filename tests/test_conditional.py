@@ -301,6 +301,20 @@ def test_branches_of_an_integer_have_the_best_values_of_the_loop():
     assert algorithm.tell(algorithm.init(), x, f).best == (1.0, 2.0, 3.0)
 
 
+def test_a_variable_below_one_without_branches_has_none():
+    space = Space(
+        n=Integer(1, 100),
+        kind=Choice(1, 2).when(n=range(50, 101)),
+        x=Float(0, 1).when(kind=2),
+        a=Choice(1, 2, 3),
+        y=Float(0, 1).when(a=2),
+    )
+    algorithm = BranchSearch(pbil_elitist(space))
+    assert [space.names[column] for column in algorithm.branches.columns] == ["a"]
+    for *_, x, _ in searched(space.family, value, 60):
+        assert (space.family.canonical(x) == x).all()
+
+
 def test_points_of_other_combinations_are_learned_from_in_their_own():
     space = Space(a=Choice(0, 1, 2), x=Float(0, 1).when(a=0), y=Float(0, 1).when(a=1))
     algorithm, rng = BranchSearch(pbil_elitist(space)), np.random.default_rng(0)

@@ -73,7 +73,7 @@ class Branches:
     Parameters
     ----------
     family : Conditional
-        The family; its `branches` are the columns and their values.
+        The family; its `branches` are the columns and their values, less those that depend on other columns.
     """
 
     family: Conditional
@@ -81,7 +81,10 @@ class Branches:
     @cached_property
     def _nodes(self) -> list[tuple[int, tuple[float, ...]]]:
         """The branch columns with the codes of their values; a column comes after those that it depends on."""
-        return sorted(self.family.branches, key=lambda node: len(self.family.requirements[node[0]]))
+        needs, columns = self.family.requirements, {column for column, _ in self.family.branches}
+        # A combination decides whether a column is active only if it has values of all columns that it depends on.
+        nodes = [node for node in self.family.branches if columns.issuperset(needs[node[0]])]
+        return sorted(nodes, key=lambda node: len(needs[node[0]]))
 
     @cached_property
     def columns(self) -> list[int]:
