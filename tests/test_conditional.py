@@ -22,6 +22,7 @@ from knobless import (
     Integer,
     Product,
     Space,
+    linear_thompson,
     p3,
     pbil_elitist,
     pbil_lambda,
@@ -218,9 +219,10 @@ def value(row):
     return float(np.sin(row @ (1.0 + np.arange(len(row)))))
 
 
-@given(trees(several=True), st.booleans())
-def test_the_points_of_a_turn_have_one_combination_and_are_canonical(family, deterministic):
-    for algorithm, state, x, _ in searched(family, value, 20, deterministic=deterministic):
+@given(trees(several=True), st.booleans(), st.booleans())
+def test_the_points_of_a_turn_have_one_combination_and_are_canonical(family, deterministic, is_linear):
+    linear = linear_thompson(family) if is_linear else None
+    for algorithm, state, x, _ in searched(family, value, 20, linear=linear, deterministic=deterministic):
         assert len(x) == algorithm.lam(state)
         assert (family.canonical(x) == x).all()
         if state.turn is not None:
@@ -271,10 +273,16 @@ def test_shares_of_the_turns():
     assert np.array(state.n) / sum(state.n) == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.02)
 
 
-def test_the_loop_ends_after_a_number_of_evaluations_per_branch():
+def test_the_stages_end_after_a_number_of_evaluations_per_branch():
     family = Conditional(Bernoulli(3), (Condition(1, 0, ((0.5, 1.5),)),), ((0, (0.0, 1.0)),))
     counts = [state.spent for _, state, *_ in searched(family, value, 30) if state.turn is None]
     assert max(counts) < 2 * PER_BRANCH
+    states = [state for _, state, *_ in searched(family, value, 60, linear=linear_thompson(family))]
+    loops = [state.loop.theta for state in states if state.turn is None and state.spent >= 2 * PER_BRANCH]
+    assert len(loops) > 1  # in which the linear search runs, and the loop rests
+    assert all((theta == loops[0]).all() for theta in loops)
+    assert max(state.spent for state in states if state.turn is None) < 4 * PER_BRANCH
+    assert all(state.linear is None for state in states if state.turn is not None)
 
 
 @pytest.mark.parametrize(

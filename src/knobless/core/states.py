@@ -160,6 +160,7 @@ def _branches_data(algorithm: BranchSearch, state: BranchState) -> dict[str, Any
     each = ((key, algorithm.part(key)[1], own) for key, own in state.states.items())
     return {
         "loop": state_data(algorithm.loop, state.loop),
+        "linear": state_data(algorithm.linear, state.linear) if algorithm.linear and state.linear else None,
         "theta": text(state.theta),
         "spent": state.spent,
         "n": list(state.n),
@@ -175,6 +176,7 @@ def _branches(algorithm: BranchSearch, data: dict[str, Any]) -> BranchState:
     family, fresh = algorithm.family, algorithm.init()
     loop = _loop_state(algorithm.loop, data["loop"])
     theta = _theta(family, data)
+    linear = state_of(algorithm.linear, data["linear"], None) if algorithm.linear and data["linear"] else None
     n, best = tuple(whole(each) for each in listed(data, "n")), floats(data, "best")
     if len(n) != len(fresh.n) or len(best) != len(fresh.n) or np.isnan(best).any():
         raise ValueError(f"n: expected numbers for {len(fresh.n)} branches")
@@ -193,8 +195,8 @@ def _branches(algorithm: BranchSearch, data: dict[str, Any]) -> BranchState:
         missing = algorithm.part(turn[1])[1] is not None and turn[1] not in states
         if missing or turn[0] not in algorithm.branches.contained(turn[1]):
             raise ValueError("turn: expected a branch and a combination that contains it")
-    elite = _elite_of(data["elite"], family)
-    return BranchState(loop, theta, whole_at(data, "spent"), n, tuple(best.tolist()), states, seen, turn, elite)
+    spent, elite = whole_at(data, "spent"), _elite_of(data["elite"], family)
+    return BranchState(loop, linear, theta, spent, n, tuple(best.tolist()), states, seen, turn, elite)
 
 
 def _seen_data(seen: Seen) -> dict[str, Any]:
