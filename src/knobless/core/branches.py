@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .conditional import Conditional, Intervals, inside
-from .families import Discrete, Family, Normal
+from .families import Discrete, Family
 from .types import Array, Points
 
 Combination = tuple[float, ...]  # code of each branch column; a fixed one if it is inactive
@@ -129,18 +129,25 @@ class Branches:
             probable value at the branch with the greatest weight.
         """
         theta = theta.copy()
-        for own, column in zip(self.of_node, self.columns, strict=True):
+        for own, (column, codes), (at, statistics) in zip(self.of_node, self._nodes, self._statistics, strict=True):
             weights = np.array([shares[b] for b in own])
-            codes = np.array([self.each[b].code for b in own])
-            at, marginal = self.family.parameters(column), self.family.marginal(theta, column)
-            if isinstance(marginal, Normal):
-                mean = codes[weights.argmax()]
-                theta[at] = mean, mean**2 + marginal.sigma**2
+            if self.family.options[column]:
+                theta[at] = weights @ statistics
             else:
-                x = np.tile(self.family.inactive, (len(own), 1))
-                x[:, column] = codes
-                theta[at] = weights @ self.family.flat.statistics(x)[:, at]
+                mean, sigma = codes[weights.argmax()], self.family.marginal(theta, column)[1]
+                theta[at] = mean, mean**2 + sigma**2
         return self.family.move(theta, np.zeros(len(theta)))
+
+    @cached_property
+    def _statistics(self) -> list[tuple[range, Array]]:
+        """The indices of the parameters of each branch column, and their statistics for each of its values."""
+        found = []
+        for column, codes in self._nodes:
+            x = np.tile(self.family.inactive, (len(codes), 1))
+            x[:, column] = codes
+            at = self.family.parameters(column)
+            found.append((at, self.family.flat.statistics(x)[:, at]))
+        return found
 
     def combine(self, branch: int, best: Sequence[float], u: Array) -> Combination:
         """Return a combination that contains a branch.
