@@ -1,8 +1,8 @@
 """States of algorithms as plain data, for snapshots.
 
 The state of the loop is stored as its numbers, that of P3 as its initial θ, the key of its random numbers and the
-values it was told, from which it is rebuilt, that of the linear search as its evaluations, and that of a portfolio or of
-the search of branches as the states of its members.
+values it was told, from which it is rebuilt, that of the linear search as its evaluations, and that of a portfolio or
+of the search of branches as the states of its members.
 """
 
 from __future__ import annotations
