@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .conditional import Conditional, Intervals, inside
-from .families import Discrete, Family
+from .families import Discrete, Family, Normal
 from .types import Array, Points
 
 Combination = tuple[float, ...]  # code of each branch column; a fixed one if it is inactive
@@ -130,12 +130,12 @@ class Branches:
         """
         theta = theta.copy()
         for own, (column, codes), (at, statistics) in zip(self.of_node, self._nodes, self._statistics, strict=True):
-            weights = np.array([shares[b] for b in own])
-            if self.family.options[column]:
-                theta[at] = weights @ statistics
+            weights, marginal = np.array([shares[b] for b in own]), self.family.marginal(theta, column)
+            if isinstance(marginal, Normal):
+                mean = codes[weights.argmax()]
+                theta[at] = mean, mean**2 + marginal.sigma**2
             else:
-                mean, sigma = codes[weights.argmax()], self.family.marginal(theta, column)[1]
-                theta[at] = mean, mean**2 + sigma**2
+                theta[at] = weights @ statistics
         return self.family.move(theta, np.zeros(len(theta)))
 
     @cached_property
