@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 import knobless as kl
 from knobless import report
+from knobless.cli.app import app
 from knobless.journal import records as journal
 from knobless.journal.events import CHECKED
 from knobless.report.page import html_page
@@ -614,3 +615,15 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
         opt.close()
     assert any(url.endswith("since=90") for url in tab.asked)  # not all of it each time
     assert {re.sub(r"\?.*", "", url.split("/", 3)[3]) for url in tab.asked} <= {"", "data", "favicon.ico"}
+
+
+def test_constants_in_reports(tmp_path):
+    space = kl.Space(mode=kl.Choice("fast"), x=kl.Binary(4), k=kl.Integer(3, 3, n=2))
+    path = tmp_path / "run.sqlite"
+    kl.minimize(lambda x: x["x"].sum(), space, budget=20, rng=0, journal=path)
+    with journal.read(path) as record:
+        data = collect_page_data(Trace(record))
+    assert [each["name"] for each in data["columns"] if each.get("variable")] == ["x"]
+    shown = CliRunner().invoke(app, ["show", str(path)])
+    assert shown.exit_code == 0
+    assert re.search(r"mode .* fast .* 1 ", shown.output)

@@ -409,7 +409,7 @@ class FixedSplits:
 class Parameter(NamedTuple):
     """One parameter of an estimator: its variable, and its options if the variable is their index."""
 
-    variable: Choice | Integer | Float | None  # None if there is a single option
+    variable: Choice | Integer | Float
     options: Sequence[Any] | None
 
     def value(self, number: Any) -> Any:
@@ -432,15 +432,15 @@ class Grid:
             (i, name): parameter.variable if len(dicts) == 1 else parameter.variable.when(dict=i)
             for i, each in enumerate(self.dicts)
             for name, parameter in each.items()
-            if parameter.variable is not None
         }
-        if len(dicts) > 1 or not tree:  # a space needs something to choose, even if a candidate does not
+        varying = [parameter for each in self.dicts for parameter in each.values() if parameter.variable.count > 1]
+        if len(dicts) > 1 or not varying:  # a space needs something to choose, even if a candidate does not
             tree["dict"] = Choice(*range(max(len(dicts), 2)))
         self.space = Space.of(tree)
 
     def point(self, x: dict[Any, Any]) -> tuple[Any, ...]:
         i = x["dict"] if len(self.dicts) > 1 else 0
-        return i, *(x.get((i, name), 0) for name in self.dicts[i])
+        return i, *(x[i, name] for name in self.dicts[i])
 
     def parameters(self, point: tuple[Any, ...]) -> dict[str, Any]:
         """Return the parameters of the estimator."""
@@ -465,8 +465,6 @@ def _parameter(name: str, given: Any) -> Parameter:
     options = list(distinct.values())
     if not options:
         raise ValueError(f"{where}: expected at least one option, got none")
-    if len(options) == 1:
-        return Parameter(None, options)
     if len(options) > 2 and all(map(_is_number, options)) and len(set(options)) == len(options):
         return Parameter(Integer(0, len(options) - 1), sorted(options))
     return Parameter(Choice(*range(len(options))), options)
@@ -494,7 +492,7 @@ def _distribution(where: str, given: Any) -> Parameter:
             if hasattr(given, "pmf"):
                 below = low + np.floor(q * (high - low))
                 if low.is_integer() and np.allclose(given.cdf(below), (below - low + 1) / (high - low + 1)):
-                    return Parameter(Integer(int(low), int(high)), None) if low < high else Parameter(None, [int(low)])
+                    return Parameter(Integer(int(low), int(high)), None)
             elif np.allclose(given.ppf(q), low + q * (high - low)):
                 return Parameter(Float(low, high), None)
             elif low > 0.0 and np.allclose(np.log(given.ppf(q)), math.log(low) + q * math.log(high / low)):
