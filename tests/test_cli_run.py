@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import os
+import re
 import signal
 import sqlite3
 import struct
@@ -204,6 +205,32 @@ def test_a_time_limit_for_the_run_and_for_an_evaluation(folder):
     assert "evaluation_timeout=2 " in data["failure"]
     done = here(*run("--timeout", 1e-6, budget=300))
     assert "Time limit reached." in done.stdout
+
+
+def test_a_time_limit_is_enough(folder):
+    done = here("run", "sim:value", "--space", "space.toml", "--timeout", 0.2, "--seed", 1)
+    assert "Time limit reached." in done.stdout
+    assert (
+        "expected a number of evaluations, or a --timeout"
+        in here("run", "sim:value", "--space", "space.toml", code=2).stderr
+    )
+
+
+def test_the_number_of_workers_may_be_that_of_the_cpus(folder, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
+    journal = folder / "run.sqlite"
+    here(*run("--workers", -1, "--journal", journal, objective="sim:value", budget=20))
+    with read(journal) as record:
+        assert (record.batch, record.meta["command"]["workers"]) == (1, -1)
+    assert "workers: expected an integer of at least 1, got 0" in here(*run("--workers", 0), code=2).stderr
+
+
+def test_missing_files_and_folders_are_named(folder):
+    journal = folder / "run.sqlite"
+    here(*run("--journal", journal, objective="sim:value", budget=20))
+    for words in (["solve", "no.cnf", "--budget", 9], ["plot", journal, "-o", "no/run.png"]):
+        message = here(*words, code=2).stderr
+        assert re.match(r"Error: .*no(\.cnf|/run.png): No such file or directory\n", message), message
 
 
 def test_what_is_printed_for_people(folder):

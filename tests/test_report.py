@@ -627,3 +627,25 @@ def test_constants_in_reports(tmp_path):
     shown = CliRunner().invoke(app, ["show", str(path)])
     assert shown.exit_code == 0
     assert re.search(r"mode .* fast .* 1 ", shown.output)
+
+
+def test_notebooks_display_results_and_optimizers(browser, tmp_path):
+    space = kl.Space(
+        bits=kl.Binary(60), act=kl.Choice(EVIL), **{"<b>k</b>": kl.Choice("a", "b")}, inner={"f": kl.Float(0, 1)}
+    )
+    result = kl.minimize(lambda x: x["bits"].sum(), space, budget=100, rng=0)
+    opt = kl.Optimizer(space, rng=0, maximize=True)
+    opt.tell(opt.ask(), np.arange(opt.lam))
+    empty = kl.Optimizer(kl.Binary(3))._repr_html_()
+    tab = browser.new_page()
+    tab.set_content("".join(f"<div>{html}</div>" for html in (result._repr_html_(), opt._repr_html_(), empty)))
+    tab.screenshot(path=tmp_path / "notebook.png")
+    text = tab.inner_text("body")
+    assert tab.evaluate("window.evil") is None
+    assert repr(EVIL) in text
+    assert "<b>k</b>" in text
+    assert f"{result.fun:g}" in text
+    assert "maximized" in text
+    assert "none yet" in text
+    assert "inf" not in text
+    tab.close()

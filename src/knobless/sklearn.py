@@ -28,8 +28,9 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from knobless._checks import count
+from knobless._checks import count, suggests
 from knobless.recipes import pbil_lambda
+from knobless.run.arguments import SEARCH_CV
 from knobless.run.optimizer import Optimizer
 from knobless.space.space import Space
 from knobless.space.variables import Binary, Choice, Float, Integer
@@ -268,7 +269,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
     ----------
     estimator : estimator
         Fitted with each candidate's parameters.
-    param_distributions : dict or list of dicts
+    param_distributions : dict or list of dicts, optional
         Possible values by parameter. A value is a list or array, where three or more numbers count as ordered; a
         frozen distribution of `scipy.stats` that is uniform on a bounded range of integers or floats, or uniform in
         log scale; or an `Integer`, `Float` or `Choice` of this library. Of a list of dicts, a candidate has the
@@ -281,7 +282,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         Number of fits that run at once. With more of them than folds, an iteration has more candidates.
     refit : bool, str or callable, default=True
         Whether to fit the best candidate to all data at the end. With several scores, the name of the one to search
-        for.
+        for; with False or a callable, that is the first one.
     cv : int, splitter or iterable, default=None
         Number of folds, a splitter, or the splits. They are drawn once and are the same for all candidates.
     verbose : int, default=0
@@ -294,6 +295,8 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         Score of a fit that fails. A candidate with a failed fit ranks worst.
     return_train_score : bool, default=False
         Whether `cv_results_` has scores on the training data.
+    param_grid : dict or list of dicts, optional
+        The name that `GridSearchCV` has for `param_distributions`; one of the two is needed.
 
     Examples
     --------
@@ -308,10 +311,11 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
     ['C', 'kernel']
     """
 
+    @suggests("SearchCV", SEARCH_CV)
     def __init__(
         self,
         estimator: Any,
-        param_distributions: Any,
+        param_distributions: Any = None,
         *,
         n_iter: int = 10,
         scoring: Any = None,
@@ -323,8 +327,10 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         random_state: Any = None,
         error_score: Any = np.nan,
         return_train_score: bool = False,
+        param_grid: Any = None,
     ) -> None:
         self.param_distributions = param_distributions
+        self.param_grid = param_grid
         self.n_iter = n_iter
         self.random_state = random_state
         super().__init__(
@@ -340,7 +346,11 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         )
 
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
-        n_iter, grid = count("n_iter", self.n_iter), Grid(self.param_distributions)
+        if (self.param_grid is None) == (self.param_distributions is None):
+            given = "neither" if self.param_grid is None else "both"
+            raise TypeError(f"param_distributions: expected either these or param_grid, got {given}")
+        given = self.param_distributions if self.param_grid is None else self.param_grid
+        n_iter, grid = count("n_iter", self.n_iter), Grid(given)
         cv = FixedSplits(self._checked_cv_orig)
         results: dict[str, Any] = {}
         failed: list[dict[str, Any]] = []  # in all fits, and not in the results yet
@@ -384,10 +394,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         named = f"mean_test_{self.refit}"
         if named in results:
             return named
-        if "mean_test_score" not in results:
-            scores = [name.removeprefix("mean_test_") for name in results if name.startswith("mean_test_")]
-            raise ValueError(f"refit: expected the score to search for, one of {scores}, got {self.refit!r}")
-        return "mean_test_score"
+        return next(name for name in results if name.startswith("mean_test_"))
 
 
 NOT_FINITE = "One or more of the test scores are non-finite"  # the message of scikit-learn

@@ -47,7 +47,10 @@ JournalOption = Annotated[
     typer.Option("--journal", metavar="FILE", help="Record every evaluation in this file; resume if it exists."),
 ]
 WorkersOption = Annotated[
-    int, typer.Option(min=1, help="Number of worker processes; for a given --batch the result does not depend on it.")
+    int,
+    typer.Option(
+        help="Number of worker processes, -1 for all CPUs; for a given --batch the result does not depend on it."
+    ),
 ]
 BatchOption = Annotated[
     int | None,
@@ -78,7 +81,8 @@ NewBudgetOption = Annotated[
     typer.Option("--budget", min=1, help="Maximum number of evaluations in all.", show_default="as recorded"),
 ]
 NewWorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Number of worker processes.", show_default="as recorded")
+    int | None,
+    typer.Option("--workers", help="Number of worker processes, -1 for all CPUs.", show_default="as recorded"),
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Import and call code from outside the current folder, too.")

@@ -34,6 +34,7 @@ from knobless.report.summary import summary
 from knobless.run.minimize import maximize, minimize
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Result, Status
+from knobless.run.sources import workers_of
 from knobless.space.codec import space_data
 from knobless.space.space import Space
 
@@ -168,13 +169,14 @@ def _optimize(
     messages: Messages,
 ) -> None:
     """Run the optimization, print the result and exit."""
-    least = max(facts.batch or plan.workers, 2)
-    if plan.workers > least and not before:
+    workers = workers_of(plan.workers)
+    least = max(facts.batch or workers, 2)
+    if workers > least and not before:
         messages.write(
-            f"{plan.workers} workers, but an iteration may have only {least} evaluations:"
+            f"{workers} workers, but an iteration may have only {least} evaluations:"
             " leave out --batch to keep all workers busy."
         )
-    in_processes = plan.workers > 1 or plan.evaluation_timeout is not None
+    in_processes = workers > 1 or plan.evaluation_timeout is not None
     with _stdout_for_data() if json else nullcontext() as out:
         try:
             result = (maximize if facts.direction == "maximize" else minimize)(
@@ -187,7 +189,7 @@ def _optimize(
                 stall=plan.stall,
                 rng=facts.rng,
                 batch=facts.batch,
-                workers=plan.workers,
+                workers=workers,
                 deterministic=facts.deterministic,
                 evaluation_timeout=plan.evaluation_timeout,
                 journal=None if journal is None else Journal(journal, {"command": asdict(plan)}),
