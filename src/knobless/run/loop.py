@@ -37,6 +37,7 @@ from .sources import Source, ValueStream
 if TYPE_CHECKING:
     from knobless.fast import Run
 
+NOT_CALLED = " (All evaluations were read from the journal: the objective was not called.)"
 MAX_FAILURES = 100  # a run ends after this many evaluations if all of them failed
 
 
@@ -339,8 +340,6 @@ class Loop:
         message = MESSAGES[status]
         if opt.run.noisy_algorithm is not None and opt.run.noise_test is None:
             message += " The objective was found to be noisy: x is the recommended point."
-        if self.journal is not None and not self.evaluated:
-            message += " All evaluations were read from the journal: the objective was not called."
         failures = opt.failures + self.n_checked_failures
         failing = 2 * failures > self.nfev
         reason = (opt.failure or "").strip().rpartition("\n")[2]
@@ -350,6 +349,8 @@ class Loop:
             message += f" {failures} of {self.nfev} evaluations failed. The first failure: {reason}"
         elif best is None:
             message += " No evaluation gave a finite value."
+        if self.journal is not None and not self.evaluated:
+            message += NOT_CALLED
         if failing:
             warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=5)
         reached = math.isnan(self.rules.target) or status is Status.TARGET or self.reached
