@@ -222,7 +222,6 @@ def test_the_number_of_workers_may_be_that_of_the_cpus(folder, monkeypatch):
     here(*run("--workers", -1, "--journal", journal, objective="sim:value", budget=20))
     with read(journal) as record:
         assert (record.batch, record.meta["command"]["workers"]) == (1, -1)
-    assert "workers: expected an integer of at least 1, got 0" in here(*run("--workers", 0), code=2).stderr
 
 
 def test_missing_files_and_folders_are_named(folder):
@@ -536,7 +535,7 @@ def test_show_is_what_the_library_says(folder):
         opt = kl.Optimizer.from_journal(record)
         seconds = [event.ended - event.started for event in record]
         first = next(record.failures()).failure
-    assert (data["x"], data["fun"]) == (sayable(opt.best.x), -opt.best.fun)
+    assert (data["x"], data["fun"]) == (sayable(opt.best.x), opt.best.fun)
     assert data["fun"] < 0
     assert (data["nfev"], data["nit"], data["lam"], data["eps"]) == (opt.nfev, opt.nit, opt.lam, opt.eps)
     assert (data["failures"], data["failure"]) == (opt.failures, first)
@@ -827,7 +826,8 @@ def test_a_wrong_name_is_a_usage_error(folder, words, said):
     [
         (["--budget", "0"], "--budget"),
         (["--budget", "many"], "--budget"),
-        (["--workers", "0"], "--workers"),
+        (["--workers", "-2"], "--workers"),
+        (["--workers", "0"], "workers: expected an integer of at least 1, got 0"),
         (["--algorithm", "magic"], "--algorithm"),
         (["--seed", "-1"], "--seed"),
         (["--target", "nan"], "target: expected a finite number, got nan"),

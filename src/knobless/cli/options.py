@@ -49,7 +49,8 @@ JournalOption = Annotated[
 WorkersOption = Annotated[
     int,
     typer.Option(
-        help="Number of worker processes, -1 for all CPUs; for a given --batch the result does not depend on it."
+        min=-1,
+        help="Number of worker processes, -1 for all CPUs; for a given --batch the result does not depend on it.",
     ),
 ]
 BatchOption = Annotated[
@@ -82,7 +83,7 @@ NewBudgetOption = Annotated[
 ]
 NewWorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", help="Number of worker processes, -1 for all CPUs.", show_default="as recorded"),
+    typer.Option("--workers", min=-1, help="Number of worker processes, -1 for all CPUs.", show_default="as recorded"),
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Import and call code from outside the current folder, too.")

@@ -136,7 +136,7 @@ def resume_command(
             # By default a run finds out whether the objective is noisy, which it does not if an algorithm is given.
             algorithm = record.algorithm if record.identity.noisy_algorithm is None else None
             facts = Facts(record.direction, algorithm, record.batch, record.deterministic, None)
-        plan = replace(plan, budget=budget or plan.budget, workers=workers or plan.workers)
+        plan = replace(plan, budget=budget or plan.budget, workers=plan.workers if workers is None else workers)
         messages = Messages(quiet)
         of = "" if plan.budget is None else f" of {plan.budget}"
         messages.write(f"Resuming {plan.objective} after {before}{of} evaluations.")
