@@ -81,7 +81,7 @@ def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: f
                 f"{journal.path}: the objective differs from the recorded one, {str(before.get('fun'))[:200]}: values "
                 "that the journal has are not evaluated again. If they are not valid any more, use another file",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     journal.note({"fun": fun, "code": code, "budget": budget})
 
