@@ -14,6 +14,7 @@ import socket
 import threading
 from contextlib import contextmanager
 from importlib.resources import files
+from operator import methodcaller
 
 import numpy as np
 import pytest
@@ -636,9 +637,10 @@ def test_notebooks_display_results_and_optimizers(browser, tmp_path):
     result = kl.minimize(lambda x: x["bits"].sum(), space, budget=100, rng=0)
     opt = kl.Optimizer(space, rng=0, maximize=True)
     opt.tell(opt.ask(), np.arange(opt.lam))
-    empty = kl.Optimizer(kl.Binary(3))._repr_html_()
+    html = methodcaller("_repr_html_")  # as notebooks do
+    pages = map(html, (result, opt, kl.Optimizer(kl.Binary(3))))
     tab = browser.new_page()
-    tab.set_content("".join(f"<div>{html}</div>" for html in (result._repr_html_(), opt._repr_html_(), empty)))
+    tab.set_content("".join(f"<div>{page}</div>" for page in pages))
     tab.screenshot(path=tmp_path / "notebook.png")
     text = tab.inner_text("body")
     assert tab.evaluate("window.evil") is None

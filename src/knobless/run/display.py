@@ -16,7 +16,7 @@ class Text(str):
     """Text to be displayed as it is, unlike an option that is a string."""
 
 
-def shown(x: Any, width: int = 400) -> str:
+def one_line(x: Any, width: int = 400) -> str:
     """Return a point or a value as one line of limited length."""
     with np.printoptions(threshold=40, edgeitems=8):
         text = " ".join(repr(x).split())
@@ -48,7 +48,7 @@ def _cell(content: Any) -> str:
     if isinstance(content, Text):
         return escape(content)
     if not isinstance(content, dict):
-        return f"<code>{escape(shown(content))}</code>"
+        return f"<code>{escape(one_line(content))}</code>"
     rows = [(str(name), each) for name, each in content.items()]
     more = [("…", Text(f"{len(rows) - MOST_ROWS} more"))] if len(rows) > MOST_ROWS else []
     return html_table("", [*rows[:MOST_ROWS], *more])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, overload
 
-from .display import Text, html_table, shown
+from .display import Text, html_table, one_line
 from .iteration import Info
 
 _T = TypeVar("_T")
@@ -218,8 +218,8 @@ class Result:
     def __repr__(self) -> str:
         lines = [
             *self._summary(),
-            ("x", shown(self.x)),
-            ("mode", shown(self.mode) + ("" if self.mode_fun is None else f", with value {self.mode_fun:.10g}")),
+            ("x", one_line(self.x)),
+            ("mode", one_line(self.mode) + ("" if self.mode_fun is None else f", with value {self.mode_fun:.10g}")),
             *self._counts(),
         ]
         return "\n".join(f"{name:>8}: {text}" for name, text in lines)
