@@ -14,6 +14,7 @@ import socket
 import threading
 from contextlib import contextmanager
 from importlib.resources import files
+from operator import methodcaller
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 import knobless as kl
 from knobless import report
+from knobless.cli.app import app
 from knobless.journal import records as journal
 from knobless.journal.events import CHECKED
 from knobless.report.page import html_page
@@ -614,3 +616,38 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
         opt.close()
     assert any(url.endswith("since=90") for url in tab.asked)  # not all of it each time
     assert {re.sub(r"\?.*", "", url.split("/", 3)[3]) for url in tab.asked} <= {"", "data", "favicon.ico"}
+
+
+def test_constants_in_reports(tmp_path):
+    space = kl.Space(mode=kl.Choice("fast"), x=kl.Binary(4), k=kl.Integer(3, 3, n=2))
+    path = tmp_path / "run.sqlite"
+    kl.minimize(lambda x: x["x"].sum(), space, budget=20, rng=0, journal=path)
+    with journal.read(path) as record:
+        data = collect_page_data(Trace(record))
+    assert [each["name"] for each in data["columns"] if each.get("variable")] == ["x"]
+    shown = CliRunner().invoke(app, ["show", str(path)])
+    assert shown.exit_code == 0
+    assert re.search(r"mode .* fast .* 1 ", shown.output)
+
+
+def test_notebooks_display_results_and_optimizers(browser, tmp_path):
+    space = kl.Space(
+        bits=kl.Binary(60), act=kl.Choice(EVIL), **{"<b>k</b>": kl.Choice("a", "b")}, inner={"f": kl.Float(0, 1)}
+    )
+    result = kl.minimize(lambda x: x["bits"].sum(), space, budget=100, rng=0)
+    opt = kl.Optimizer(space, rng=0, maximize=True)
+    opt.tell(opt.ask(), np.arange(opt.lam))
+    html = methodcaller("_repr_html_")  # as notebooks do
+    pages = map(html, (result, opt, kl.Optimizer(kl.Binary(3))))
+    tab = browser.new_page()
+    tab.set_content("".join(f"<div>{page}</div>" for page in pages))
+    tab.screenshot(path=tmp_path / "notebook.png")
+    text = tab.inner_text("body")
+    assert tab.evaluate("window.evil") is None
+    assert repr(EVIL) in text
+    assert "<b>k</b>" in text
+    assert f"{result.fun:g}" in text
+    assert "maximized" in text
+    assert "none yet" in text
+    assert "inf" not in text
+    tab.close()

@@ -80,7 +80,11 @@ JournalOption = Annotated[
     typer.Option("--journal", metavar="FILE", help="Record every evaluation in this file; resume if it exists."),
 ]
 WorkersOption = Annotated[
-    int, typer.Option(min=1, help="Number of worker processes; for a given --batch the result does not depend on it.")
+    int,
+    typer.Option(
+        min=-1,
+        help="Number of worker processes, -1 for all CPUs; for a given --batch the result does not depend on it.",
+    ),
 ]
 BatchOption = Annotated[
     int | None,
@@ -122,7 +126,8 @@ NewBudgetOption = Annotated[
     ),
 ]
 NewWorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Number of worker processes.", show_default="as recorded")
+    int | None,
+    typer.Option("--workers", min=-1, help="Number of worker processes, -1 for all CPUs.", show_default="as recorded"),
 ]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Also call code from outside the current folder, or run a recorded command.")

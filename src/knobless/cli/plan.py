@@ -7,6 +7,7 @@ from pathlib import Path
 
 from knobless._checks import positive_int, positive_real, real
 from knobless.journal.records import JournalError, Record
+from knobless.run.sources import workers_of
 from knobless.space import toml as spacefile
 from knobless.space.space import Space
 
@@ -40,7 +41,7 @@ class RunPlan:
             positive_int("budget", self.budget)
         elif self.timeout is None:
             raise ValueError("--budget: expected a number of evaluations, or a --timeout, got neither")
-        positive_int("workers", self.workers)
+        positive_int("workers", workers_of(self.workers))
         if self.stall is not None:
             positive_int("stall", self.stall)
         if self.target is not None:

@@ -35,6 +35,7 @@ from knobless.run.candidates import Failure
 from knobless.run.minimize import maximize, minimize
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Result, Status
+from knobless.run.sources import workers_of
 from knobless.space.codec import space_data
 from knobless.space.space import Space
 
@@ -141,7 +142,7 @@ def resume_command(
             # By default a run finds out whether the objective is noisy, which it does not if an algorithm is given.
             algorithm = record.algorithm if record.identity.noisy_algorithm is None else None
             facts = Facts(record.direction, algorithm, record.batch, record.deterministic, None)
-        plan = replace(plan, budget=budget or plan.budget, workers=workers or plan.workers)
+        plan = replace(plan, budget=budget or plan.budget, workers=plan.workers if workers is None else workers)
         messages = Messages(quiet)
         of = "" if plan.budget is None else f" of {plan.budget}"
         messages.write(f"Resuming {plain(plan.name)} after {before}{of} evaluations.")
@@ -174,13 +175,14 @@ def _optimize(
     messages: Messages,
 ) -> None:
     """Run the optimization, print the result and exit."""
-    least = max(facts.batch or plan.workers, 2)
-    if plan.workers > least and not before:
+    workers = workers_of(plan.workers)
+    least = max(facts.batch or workers, 2)
+    if workers > least and not before:
         messages.write(
-            f"{plan.workers} workers, but an iteration may have only {least} evaluations:"
+            f"{workers} workers, but an iteration may have only {least} evaluations:"
             " leave out --batch to keep all workers busy."
         )
-    in_processes = plan.workers > 1 or plan.evaluation_timeout is not None
+    in_processes = workers > 1 or plan.evaluation_timeout is not None
     with _stdout_for_data() if json else nullcontext() as out:
         try:
             result = (maximize if facts.direction == "maximize" else minimize)(
@@ -193,7 +195,7 @@ def _optimize(
                 stall=plan.stall,
                 rng=facts.rng,
                 batch=facts.batch,
-                workers=plan.workers,
+                workers=workers,
                 deterministic=facts.deterministic,
                 evaluation_timeout=plan.evaluation_timeout,
                 journal=None if journal is None else Journal(journal, {"command": asdict(plan)}),

@@ -44,7 +44,7 @@ class Record:
     batch, deterministic, x0, seed
         As they were given to the run.
     meta : dict
-        Notes given to `Journal`; `minimize` adds "fun" and "budget".
+        Notes given to `Journal`; `minimize` adds "fun", "code" (a digest) and "budget".
     created : float or None
         Time at which the journal was created, in seconds since the epoch.
     drawn : int

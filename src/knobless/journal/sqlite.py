@@ -28,6 +28,7 @@ _LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it take
 _SECOND = 1.0  # between two syncs, at most, while rows are written
 _LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
 _POLL = 0.01  # seconds between two attempts to take a lock
+COPY_OR_NEW = "Restore a copy of it, or use another file for a new run"
 PAGE = 1024  # bytes of a page, a quarter of the default: each commit writes at least one, and rows are short
 LOG_SIZE = 2**22  # bytes of the write-ahead log before a checkpoint
 
@@ -172,7 +173,12 @@ class Writer:
                 self._connection.execute(f"DELETE FROM events WHERE fate = {TOLD}")
 
     def _check_process(self) -> None:
-        """JournalError in a process forked from the one that opened the journal: both would write the same rows."""
+        """JournalError if the journal is closed, or in a process forked from the one that opened it."""
+        if not self._close.alive:
+            raise JournalError(
+                f"{self.path}: cannot write: the journal was closed. To continue the run, open it again: "
+                "Optimizer(..., journal=...)"
+            )
         if os.getpid() != self._pid:
             raise JournalError(
                 f"{self.path}: cannot write: it is open in process {self._pid}, from which this one was forked"
@@ -218,7 +224,10 @@ class Lock:
             if not _locked(self._file):
                 os.close(self._file)
                 if time.monotonic() >= end:
-                    raise JournalError(f"{path}: cannot open for writing: another run is writing to it")
+                    raise JournalError(
+                        f"{path}: cannot open for writing: another run is writing to it. Wait until it ends or close its "
+                        "Optimizer, or use another file"
+                    )
                 time.sleep(_POLL)
                 continue
             if _same_file(self._file, self._path):  # else the last holder has just removed it
@@ -315,9 +324,11 @@ def explained(path: Path) -> Iterator[None]:
     except JournalError:
         raise
     except (sqlite3.Error, OSError, MemoryError) as error:
-        raise JournalError(f"{path}: {str(error) or type(error).__name__}") from error
+        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+        remedy = f". {COPY_OR_NEW}" if damaged else ""
+        raise JournalError(f"{path}: {str(error) or type(error).__name__}{remedy}") from error
     except (ValueError, TypeError, OverflowError, AttributeError, LookupError) as error:
-        raise JournalError(f"{path}: not a valid journal: {error}") from error
+        raise JournalError(f"{path}: not a valid journal: {error}. {COPY_OR_NEW}") from error
 
 
 @contextmanager
@@ -345,7 +356,10 @@ def inspect(connection: sqlite3.Connection, path: Path) -> None:
         raise ValueError("it is a database of another application")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != _VERSION:
-        raise JournalError(f"{path}: cannot resume: expected journal format {_VERSION}, got format {version}")
+        raise JournalError(
+            f"{path}: cannot resume: expected journal format {_VERSION}, got format {version}. Use the version of "
+            "knobless that wrote it, or another file for a new run"
+        )
     # Exactly these tables: a view, a trigger or a generated column could run code of its own.
     if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema LIMIT 9")} != {HEADER, EVENTS}:
         raise ValueError("it has other tables")

@@ -121,7 +121,12 @@ def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
     """Return the mode of θ and its spread, variable by variable."""
     family, found = space.family, []
     mode = (family.flat if isinstance(family, Conditional) else family).mode(theta)  # of inactive variables too
-    for name, variable, where, _ in space.columns():
+    for column in space.columns():
+        name, variable, where, _ = column
+        if column.is_constant:
+            value = _value(variable, column.codes(mode[None])[0])
+            found.append(VariableSummary(name, value, 1.0, None, None))
+            continue
         each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
         value = _value(variable, mode[where])
         if isinstance(variable, (Binary, Choice)):

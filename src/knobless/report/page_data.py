@@ -75,7 +75,7 @@ def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
             for text, times, first in trace.failure_messages
         ],
         "columns": _columns(trace, since),
-        "leftOut": len(trace.space.columns()) - len(_shown(trace)),
+        "leftOut": sum(not column.is_constant for column in trace.space.columns()) - len(_shown(trace)),
     }
 
 
@@ -139,7 +139,10 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
     code = recommended.code if recommended is not None else None if best is None else best[2]
     active = [_active(trace, point) for point in (code, mode)]
     found = []
-    for i, (name, variable, where, _) in enumerate(trace.space.columns()):
+    for i, column in enumerate(trace.space.columns()):
+        name, variable, where, _ = column
+        if column.is_constant:
+            continue
         shown = slice(where.start, min(where.stop, where.start + left))
         left -= shown.stop - shown.start
         entry = {
@@ -209,9 +212,11 @@ def _column(name: str, data: NDArray[Any], per: int = 1, **more: Any) -> dict[st
 
 
 def _shown(trace: Trace) -> list[tuple[int, Column]]:
-    """Return the variables that fit into the table, by index."""
+    """Return the variables that fit into the table, by index, without constants."""
     found, room = [], WIDTH
     for i, column in enumerate(trace.space.columns()):
+        if column.is_constant:
+            continue
         n = column.variable.n or 1
         bits = isinstance(column.variable, Binary) and not column.conditions
         width = -(-n // 8) if bits else n * (4 if labels(column.variable) else 8)

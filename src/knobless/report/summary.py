@@ -84,7 +84,7 @@ def summary(record: Record) -> Summary:
         if event.fate in (TOLD, ADDED) and is_better(fun, event.id, best):
             best = Best(fun, event.id, event)
     opt = None if record.algorithm is None else Optimizer.from_journal(record)
-    mode_fun = None if opt is None else opt.mode_fun
+    mode_fun = None if opt is None else opt.run.mode_fun
     lowest_x, lowest_fun = (None, None) if best is None else (record.point(best.at), best.at.value)
     chosen = None if opt is None else checks.recommended(opt.run)
     command = record.meta.get("command")

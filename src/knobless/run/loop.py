@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
@@ -23,6 +24,7 @@ from knobless._checks import count, positive_real, real
 from knobless.core.types import Points
 from knobless.parallel.evaluation import Outcome
 
+from . import interrupts
 from .candidates import Batch
 from .iteration import Info
 from .optimizer import Optimizer
@@ -35,6 +37,7 @@ from .sources import Source, ValueStream
 if TYPE_CHECKING:
     from knobless.fast import Run
 
+NOT_CALLED = " (All evaluations were read from the journal: the objective was not called.)"
 MAX_FAILURES = 100  # a run ends after this many evaluations if all of them failed
 
 
@@ -84,6 +87,7 @@ class Loop:
         self.rest: Batch | None = None  # candidates after it, which are evaluated if it is refuted
         self.improved_at = 0  # evaluations until the last improvement
         self.stopped = False  # by the callback
+        self.evaluated = False  # whether the objective was called, and not only read from the journal
         self.first_id: int | None = None  # the first evaluation of a run
         self.arrived: dict[int, Value] = {}  # values of this iteration that may precede those of earlier candidates
         self.kept: dict[int, Value] = {}  # those of `rest`
@@ -129,7 +133,8 @@ class Loop:
                 if self.stopped:
                     status = Status.TARGET if self.reached else Status.CALLBACK
                 self._show(self.nfev)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            interrupts.end_of_run(error)
             status = Status.INTERRUPTED
         if engine is not None:
             engine.finish(self.opt)
@@ -218,6 +223,7 @@ class Loop:
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if not missing.ids:
             return _at_once([recalled[id] for id in ids])
+        self.evaluated = True
         if self.end == math.inf:
             self.deadline = self.end = time.monotonic() + self.rules.timeout
         if self.journal is not None:
@@ -271,6 +277,7 @@ class Loop:
         batch = Batch(self.opt.space, range(first, first + len(codes)), codes)
         recalled = {} if self.journal is None else self.journal.recall_checked(batch.ids, codes)
         missing = [i for i, id in enumerate(batch.ids) if id not in recalled]
+        self.evaluated = self.evaluated or bool(missing)
         if missing and self.journal is not None:
             self.journal.expect_checked([batch.ids[i] for i in missing], codes[missing])
         self.arrived, self.first_id, self.target = {}, None, math.nan
@@ -325,17 +332,28 @@ class Loop:
         if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED):
             try:
                 chosen = self._compare(status)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as error:
+                interrupts.end_of_run(error)
                 status = Status.INTERRUPTED
         chosen = chosen or recommended_point(opt.run)
         mode_fun = opt.mode_fun
         message = MESSAGES[status]
         if opt.run.noisy_algorithm is not None and opt.run.noise_test is None:
             message += " The objective was found to be noisy: x is the recommended point."
-        if status is Status.FAILED and opt.failure:
-            message += opt.failure.strip().splitlines()[-1]
+        failures = opt.failures + self.n_checked_failures
+        failing = 2 * failures > self.nfev
+        reason = (opt.failure or "").strip().rpartition("\n")[2]
+        if status is Status.FAILED:
+            message += reason
+        elif failing:
+            message += f" {failures} of {self.nfev} evaluations failed. The first failure: {reason}"
         elif best is None:
             message += " No evaluation gave a finite value."
+        if self.journal is not None and not self.evaluated:
+            message += NOT_CALLED
+        if failing:
+            warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=5)
+        reached = math.isnan(self.rules.target) or status is Status.TARGET or self.reached
         return Result(
             x=None if chosen is None else opt.space.decode(chosen.code),
             fun=math.nan if chosen is None else self.sign * chosen.fun,
@@ -347,10 +365,10 @@ class Loop:
             mode_fun=None if mode_fun is None else self.sign * mode_fun,
             nfev=self.nfev,
             nit=opt.nit,
-            success=best is not None and (math.isnan(self.rules.target) or status is Status.TARGET or self.reached),
+            success=best is not None and reached and not failing and status is not Status.INTERRUPTED,
             status=status,
             message=message,
-            failures=opt.failures + self.n_checked_failures,
+            failures=failures,
             failure=opt.failure,
             history=self.history,
         )

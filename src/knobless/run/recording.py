@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -32,6 +33,7 @@ from .run_state import RunState, check_batch
 from .streams import Streams
 
 Value = float | Exception
+NEW_OR_SAME = "Use another file for a new run, or the arguments of the recorded run to resume it"
 LONGEST = 2**14  # characters of a traceback that are recorded, the last ones
 
 
@@ -133,6 +135,16 @@ class Recording:
         """Close the journal, so that another process can write to it."""
         self._writer.close()
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._writer.path
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The notes of the journal."""
+        return dict(self._writer.header.get("meta", {}))
+
     def note(self, meta: Mapping[str, Any]) -> None:
         """Add to the notes of the journal."""
         self._writer.note(meta)
@@ -193,7 +205,7 @@ class Recording:
         return self.next_rows is not None
 
     def _mismatch(self, what: str) -> JournalError:
-        return JournalError(f"{self._writer.path}: journal does not match this run: {what}")
+        return JournalError(f"{self._writer.path}: journal does not match this run: {what}. {NEW_OR_SAME}")
 
     # From values to rows.
 
@@ -202,7 +214,7 @@ class Recording:
         if self.next_rows is not None:
             raise JournalError(
                 f"{self._writer.path}: cannot resume: candidate {self.next_rows.ids[0]} is not one that `minimize` "
-                "would evaluate here, or rows before it are missing"
+                "would evaluate here, or rows before it are missing. Resume a journal of an Optimizer with an Optimizer"
             )
         run = self._run
         drawn, points, places = run.located(ids)

@@ -8,6 +8,7 @@ the time is up.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -78,6 +79,13 @@ class EvaluatedObjective(NamedTuple):
         from knobless.parallel import pool  # only here, because multiprocessing takes long to import
 
         return partial(_in_pool, resources.enter_context(pool.pool_of(self.workers, self.fun, self.evaluation_timeout)))
+
+
+def workers_of(workers: Any) -> Any:
+    """Return `workers`, with −1 replaced by the number of CPUs that this process may use."""
+    if not isinstance(workers, Integral) or workers != -1:
+        return workers
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def n_workers(workers: Any) -> int:
