@@ -86,6 +86,10 @@ TrustOption = Annotated[
 
 # Journals and what is made of them.
 JournalArgument = Annotated[Path, typer.Argument(metavar="JOURNAL", help="Journal of a run.")]
+CsvOption = Annotated[
+    bool,
+    typer.Option("--csv", help="Print all evaluations as CSV, one per line, instead of the summary."),
+]
 JournalsArgument = Annotated[list[Path], typer.Argument(metavar="JOURNAL...", help="Journal of a run, or several.")]
 FigureOption = Annotated[
     Path | None,

@@ -124,6 +124,12 @@ class Writer:
         """Iterate over the rows, or those that a condition in SQL selects, in the order in which they were written."""
         return select(self._connection, self.path, where)
 
+    @property
+    def last(self) -> int:
+        """The number of the last row; 0 if there is none."""
+        with explained(self.path):
+            return int(self._connection.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()[0])
+
     def explained(self) -> AbstractContextManager[None]:
         """Turn errors caused by the contents of this file into a `JournalError`."""
         return explained(self.path)

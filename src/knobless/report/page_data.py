@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from knobless.core.description import algorithm_data
 from knobless.core.types import Array, Points
-from knobless.space.space import Column
+from knobless.space.space import Column, shown_name
 from knobless.space.variables import Binary, Variable
 from knobless.space.when import INACTIVE
 
-from .marginals import Marginal, full, labels, marginals_at
+from .marginals import Marginal, labels, marginals_at
 from .summary import objective_kind
 from .trace import Trace, drawable
 
@@ -143,7 +143,7 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
         shown = slice(where.start, min(where.stop, where.start + left))
         left -= shown.stop - shown.start
         entry = {
-            "name": full(name),
+            "name": shown_name(name),
             "count": where.stop - where.start,
             "bits": isinstance(variable, Binary),
             "best": [] if code is None else _texts(variable, code[shown], active[0][i]),
@@ -223,7 +223,7 @@ def _shown(trace: Trace) -> list[tuple[int, Column]]:
 
 def _variable(column: Column, codes: Points, active: NDArray[np.bool_]) -> dict[str, Any]:
     """Return a column of the table; cells of an inactive variable are empty."""
-    name, variable, n = full(column.name), column.variable, column.variable.n or 1
+    name, variable, n = shown_name(column.name), column.variable, column.variable.n or 1
     if isinstance(variable, Binary) and not column.conditions:
         return _column(name, np.packbits(codes.astype(np.bool_), axis=1), per=-(-n // 8), bits=n, variable=True)
     words = labels(variable)

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from knobless.core.adaptation import SNR
 from knobless.core.algorithm import Algorithm
 from knobless.core.types import Array, Points
-from knobless.journal.events import ADDED, CHECKED, TOLD, unpacked
+from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD, unpacked
 from knobless.journal.records import Event, Record, read
-from knobless.run.candidates import RETURNED_NAN
 from knobless.run.iteration import Best, Info, is_better
 from knobless.run.recommendation import Recommended
 from knobless.run.recording import replay

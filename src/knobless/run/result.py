@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
+from knobless.journal.evaluations import Evaluations
+
 from .iteration import Info
 
 _T = TypeVar("_T")
@@ -196,6 +198,9 @@ class Result:
         The message of the first of them, in the order of the candidates.
     history : History
         One row per iteration; `history.to_pandas()` returns a data frame.
+    evaluations : Evaluations
+        All evaluations, or the last ones of a long run without a journal; `evaluations.to_pandas()` returns a data
+        frame with the variables, the value, the status and the time of each.
     """
 
     x: Any
@@ -214,6 +219,7 @@ class Result:
     failures: int
     failure: str | None
     history: History
+    evaluations: Evaluations
 
     def __repr__(self) -> str:
         lines = [
