@@ -24,6 +24,16 @@ class AlgorithmName(StrEnum):
     NOISY_PORTFOLIO = "noisy-portfolio"
 
 
+class PlotKind(StrEnum):
+    """A plot that `knobless plot` can draw by itself."""
+
+    HISTORY = "history"
+    IMPORTANCE = "importance"
+    ENTROPY = "entropy"
+    SLICES = "slices"
+    PARALLEL = "parallel"
+
+
 # Every command that runs a search.
 BudgetOption = Annotated[
     int | None,
@@ -100,6 +110,9 @@ PageOption = Annotated[
 ]
 HittingTargetOption = Annotated[
     float | None, typer.Option("--target", help="Plot hitting times: the share of runs that reached this value.")
+]
+PlotKindOption = Annotated[
+    PlotKind | None, typer.Option("--kind", help="Draw one plot.", show_default="a figure with the main ones")
 ]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free port.")]
 

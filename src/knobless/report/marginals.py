@@ -57,6 +57,14 @@ class Marginal(NamedTuple):
         middle, low, high = np.clip(self._latent(theta), 0.0, 1.0).tolist()
         return middle, low, high
 
+    def spread(self, theta: Array) -> float:
+        """Return the entropy of the options in nats, or the standard deviation of a number in its range."""
+        match self.family.marginal(theta, self.column):
+            case Discrete(p):
+                return float(-(p[p > 0.0] @ np.log(p[p > 0.0])))
+            case Normal(_, sigma):
+                return sigma
+
     def _latent(self, theta: Array) -> tuple[float, float, float]:
         match self.family.marginal(theta, self.column):
             case Normal(mean, sigma):

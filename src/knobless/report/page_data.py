@@ -20,6 +20,7 @@ from knobless.space.space import Column, shown_name
 from knobless.space.variables import Binary, Variable
 from knobless.space.when import INACTIVE
 
+from .importance import variable_importance
 from .marginals import Marginal, labels, marginals_at
 from .summary import objective_kind
 from .trace import Trace, drawable
@@ -28,11 +29,12 @@ FATES = ("", "evaluated", "cancelled", "added", "check", "failed")  # the rows o
 FAILED = 5  # evaluations that failed; `page.js` has the same number
 WIDTH = 256  # bytes per row for the variables in the table; wider ones are left out
 _LONG = 4000  # characters shown of a failure, the last ones
+IMPORTANT = 20  # variables shown with their importance
 ENTRIES = 2048  # of arrays and scalars together, shown in the configurations
 
 
-def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
-    """Return all contents, with the rows of the table from `since` on."""
+def collect_page_data(trace: Trace, since: int = 0, forest: bool | None = None) -> dict[str, Any]:
+    """Return all contents, with the rows of the table from `since` on; `forest` is for the importance of variables."""
     steps = trace.steps
     names, iterations, theta_history = trace.theta_history
     evaluations = int(trace.calls[-1]) if len(trace) else 0
@@ -66,6 +68,8 @@ def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
             "iterations": packed_array(iterations),
             "p": packed_array(theta_history.ravel()),
         },
+        "entropies": _entropies(trace),
+        "importance": _importance(trace, forest),
         "folded": trace.theta is not None,
         "marginals": _marginals(trace),
         "variables": trace.space.family.variables,
@@ -113,6 +117,40 @@ def _times(trace: Trace) -> list[float]:
     known = np.concatenate([started, ended])
     known = known[np.isfinite(known)]
     return [float(known.min()), float(known.max())] if len(known) else [math.nan, math.nan]
+
+
+def _entropies(trace: Trace) -> dict[str, Any]:
+    names, iterations, rows = trace.entropies
+    return {"names": names, "iterations": packed_array(iterations), "p": packed_array(rows.ravel())}
+
+
+def _importance(trace: Trace, forest: bool | None) -> dict[str, Any]:
+    """Return the most important variables, each with its place in the table, −1 if it is not there, and its range."""
+    observed = trace.observed
+    found = variable_importance(observed, forest)
+    shown = {i: place for place, (i, _) in enumerate(_shown(trace))}
+    places = [
+        (shown.get(i, -1), entry)
+        for i, column in enumerate(trace.space.columns())
+        for entry in range(column.variable.n or 1)
+    ]
+    entries = []
+    for index, score in zip(found.columns[:IMPORTANT].tolist(), found.scores.tolist(), strict=False):
+        column = observed.column(index)
+        place, entry = places[index]
+        limits = packed_array([column.low, column.high])
+        entries.append(
+            {
+                "name": column.name,
+                "score": score,
+                "place": place,
+                "entry": entry,
+                "range": limits,
+                "log": column.log,
+                "order": index,
+            }
+        )
+    return {"method": found.method, "entries": entries, "count": len(places)}
 
 
 def _marginals(trace: Trace) -> list[dict[str, Any]]:
