@@ -21,6 +21,7 @@ from knobless import (
     Integer,
     Product,
     Space,
+    linear_thompson,
     p3,
     pbil_elitist,
     pbil_lambda,
@@ -48,7 +49,9 @@ def trees(draw, most=5, several=False):
     assume(conditions)
     parents = sorted({each.parent for each in conditions})
     branches = tuple((parent, tuple(map(float, range(options[parent])))) for parent in parents)
-    return Conditional(Product(tuple(map(one, options))), tuple(conditions), branches)
+    family = Conditional(Product(tuple(map(one, options))), tuple(conditions), branches)
+    assume(all(codes for needs in family.requirements for codes in needs.values()))  # they can hold together
+    return family
 
 
 def is_active(family, x, column):
@@ -189,8 +192,6 @@ def test_combinations(family, seed):
     rng = np.random.default_rng(seed)
     for branch, each in enumerate(branches.each):
         best = rng.random(len(branches.each))
-        if any(not codes for codes in family.requirements[branches.columns[each.node]].values()):
-            continue  # two conditions that contradict each other: never active
         combination = branches.combine(branch, best, rng.random((len(branches.columns), 2)))
         assert branch in branches.contained(combination)
         assert branches.has(combination)
@@ -216,9 +217,10 @@ def value(row):
     return float(np.sin(row @ (1.0 + np.arange(len(row)))))
 
 
-@given(trees(several=True), st.booleans())
-def test_the_points_of_a_turn_have_one_combination_and_are_canonical(family, pyramid):
-    for algorithm, state, x, _ in searched(family, value, 20, pyramid=pyramid):
+@given(trees(several=True), st.booleans(), st.booleans())
+def test_the_points_of_a_turn_have_one_combination_and_are_canonical(family, deterministic, is_linear):
+    linear = linear_thompson(family) if is_linear else None
+    for algorithm, state, x, _ in searched(family, value, 20, linear=linear, deterministic=deterministic):
         assert len(x) == algorithm.lam(state)
         assert (family.canonical(x) == x).all()
         if state.turn is not None:
@@ -231,7 +233,7 @@ def test_the_points_of_a_turn_have_one_combination_and_are_canonical(family, pyr
 def test_every_point_of_a_small_tree_is_found(family, seed):
     points = {row.tobytes() for row in family.canonical(distribution(family, family.initial())[0])}
     found = set()
-    for *_, x, _ in searched(family, value, 1000, seed, pyramid=True):
+    for *_, x, _ in searched(family, value, 1000, seed, deterministic=True):
         found.update(row.tobytes() for row in x)
         if found == points:
             return
@@ -258,10 +260,16 @@ def test_shares_of_the_turns():
     assert np.array(state.n) / sum(state.n) == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.02)
 
 
-def test_the_loop_ends_after_a_number_of_evaluations_per_branch():
+def test_the_stages_end_after_a_number_of_evaluations_per_branch():
     family = Conditional(Bernoulli(3), (Condition(1, 0, ((0.5, 1.5),)),), ((0, (0.0, 1.0)),))
     counts = [state.spent for _, state, *_ in searched(family, value, 30) if state.turn is None]
     assert max(counts) < 2 * PER_BRANCH
+    states = [state for _, state, *_ in searched(family, value, 60, linear=linear_thompson(family))]
+    loops = [state.loop.theta for state in states if state.turn is None and state.spent >= 2 * PER_BRANCH]
+    assert len(loops) > 1  # in which the linear search runs, and the loop rests
+    assert all((theta == loops[0]).all() for theta in loops)
+    assert max(state.spent for state in states if state.turn is None) < 4 * PER_BRANCH
+    assert all(state.linear is None for state in states if state.turn is not None)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,9 @@ NET = kl.Space(
     ).when(sgd=1),
 )
 
+KIND = kl.Choice("a", "b")
+X = kl.Float(0, 1)
+
 # Random trees.
 
 parents = (
@@ -298,6 +301,13 @@ def test_lists_and_groups_leave_out_what_is_inactive():
     assert group.cardinality == 2 + (1 + 4)
 
 
+def test_a_group_is_inactive_with_the_variable_that_it_depends_on():
+    space = kl.Space(k=KIND, j=kl.Choice("c", "d").when(k="a"), g=kl.Space(x=X).when(j="c"))
+    assert space.decode(np.array([1.0, 0.0, 0.5])) == {"k": "b"}  # though the code of j is that of c
+    with pytest.raises(ValueError, match="expected no key 'g', which needs j='c'"):
+        space.encode({"k": "b", "g": {"x": 0.5}})
+
+
 def test_values_of_a_condition_are_a_set_and_a_tuple_option_is_written_in_a_list():
     parent = kl.Choice("a", "b", (1, 2))
     same = [
@@ -363,8 +373,6 @@ def test_many_conditions_are_counted_fast():
 
 # Errors.
 
-KIND = kl.Choice("a", "b")
-X = kl.Float(0, 1)
 CHAIN = {"x0": kl.Binary(1)} | {f"x{i}": kl.Binary(1).when(**{f"x{i - 1}": 1}) for i in range(1, 60)}
 
 
@@ -622,3 +630,30 @@ def test_the_default_search_of_branches_of_an_integer(deterministic):
     assert result.fun == -1  # one narrow layer, with momentum
     if deterministic:
         assert len(seen) == len(set(seen)) == result.nfev <= NET.cardinality
+
+
+GRID = kl.Space(
+    kernel=kl.Choice("linear", "rbf", "poly"),
+    scale=kl.Integer(1, 8, log=True),
+    gamma=kl.Integer(0, 5).when(kernel=("rbf", "poly")),
+    degree=kl.Integer(2, 4).when(kernel="poly"),
+    shift=kl.Float(0, 1, step=0.25).when(kernel="poly", degree=(3, 4)),
+)
+
+
+@pytest.mark.parametrize("deterministic", [None, True])
+def test_almost_all_configurations_of_a_grid_are_evaluated_and_none_twice(deterministic):
+    seen = []
+
+    def loss(x):
+        seen.append(shown(x))
+        return sum(hash_of(each) for each in x.values())
+
+    def hash_of(value):
+        return sum(map(ord, repr(value))) * 37 % 11
+
+    kl.minimize(loss, GRID, budget=2000, rng=0, deterministic=deterministic)
+    tests = len(seen) - len(set(seen))
+    assert GRID.cardinality == 8 + 8 * 6 + 8 * 6 * (1 + 2 * 5)
+    assert len(set(seen)) >= 0.9 * GRID.cardinality
+    assert tests == 0 if deterministic else tests <= 12

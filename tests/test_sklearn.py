@@ -331,12 +331,13 @@ def test_only_the_parameters_of_one_dict_at_a_time():
 
 
 def test_the_parameters_of_several_dicts_are_conditional():
-    grid = Grid([{"a": [1, 2, 3], "b": [0, 1]}, {"a": ["x", "y"]}, {}])
-    assert grid.space.cardinality == 3 * 2 + 2 + 1
+    grid = Grid([{"a": [1, 2, 3], "b": Float(0, 0.3, step=0.1)}, {"a": ["x", "y"]}, {}])
+    assert grid.space.cardinality == 3 * 4 + 2 + 1
     codes = grid.space.family.sample(grid.space.family.initial(), 300, np.random.default_rng(0))
     points = grid.space.decode_each(codes)
     assert {(x["dict"], len(x)) for x in points} == {(0, 3), (1, 2), (2, 1)}
-    assert len({grid.point(x) for x in points}) == 9
+    assert {grid.point(x) for x in points} == set(grid.points())
+    assert len(set(grid.points())) == 15
 
 
 def test_a_single_candidate():

@@ -1,10 +1,10 @@
-"""Search of conditional spaces: one loop for the whole space, then turns among its branches.
+"""Search of conditional spaces: the whole space at first, then turns among its branches.
 
-At first, a loop draws all variables from one distribution, for a few evaluations per branch. That is enough where a
-good branch is good on average. Then the points of an iteration come from one combination of branches, so points are
-ranked among their like, and a branch that must be tuned before it is good is tuned. The r-th best branch of a variable
-has a share of the evaluations proportional to 1/r. θ is one vector for the whole space: variables that several branches
-have in common are learned in all of them.
+At first, a loop draws all variables from one distribution, for a few evaluations per branch, and then a linear model of
+all evaluations is searched for as many. That is enough where a good branch is good on average. Then the points of an
+iteration come from one combination of branches, so points are ranked among their like, and a branch that must be tuned
+before it is good is tuned. The r-th best branch of a variable has a share of the evaluations proportional to 1/r. θ is
+one vector for the whole space: variables that several branches have in common are learned in all of them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,40 @@ from .branches import Branches, Combination, Part
 from .conditional import Conditional
 from .elitism import Elite
 from .igo import IGO, State
+from .linear import LinearState, LinearThompson
 from .p3 import P3
 from .portfolio import Portfolio
 from .rng import RNG, Stream
 from .types import Array, Points
 
-PER_BRANCH = 5  # evaluations per branch before the turns
-COUNTED = 2**12  # points of a part of the space up to which it is noticed when all of them were evaluated
+PER_BRANCH = 5  # evaluations of the loop per branch, and of the linear search, before the turns
+COUNTED = 2**12  # points of a combination up to which those that were evaluated are counted
+REPEATS = 50  # points in a row that were evaluated before, after which the search of a combination is restarted
 TRIED = 100  # combinations that are drawn in search of one that is not exhausted
+
+
+class Seen(NamedTuple):
+    """The points of a combination that were evaluated.
+
+    Attributes
+    ----------
+    points : frozenset of bytes
+        The different points.
+    repeats : int
+        Evaluations since the last new point.
+    restarts : int
+        How often the search of the combination was restarted.
+    """
+
+    points: frozenset[bytes] = frozenset()
+    repeats: int = 0
+    restarts: int = 0
+
+    def add(self, point: bytes) -> Seen:
+        """Return this with one more point."""
+        if point in self.points:
+            return self._replace(repeats=self.repeats + 1)
+        return self._replace(points=self.points | {point}, repeats=0)
 
 
 class BranchState(NamedTuple):
@@ -41,7 +67,9 @@ class BranchState(NamedTuple):
     Attributes
     ----------
     loop : State
-        State of the loop, as it was when the turns began.
+        State of the loop.
+    linear : LinearState or None
+        State of the linear search; None if it is not used or the turns have begun.
     theta : array
         Parameters around which the search is: those of the loop at first.
     spent : int
@@ -53,7 +81,7 @@ class BranchState(NamedTuple):
     states : mapping
         State of the algorithm of each combination that had a turn.
     seen : mapping
-        The points of each combination of few points that were evaluated, as bytes.
+        The points of each combination that were evaluated, if the objective is deterministic and its points are few.
     turn : tuple of int and tuple, or None
         The branch whose turn it is, with its combination; None before the turns.
     elite : Elite
@@ -61,32 +89,42 @@ class BranchState(NamedTuple):
     """
 
     loop: State
+    linear: LinearState | None
     theta: Array
     spent: int
     n: tuple[int, ...]
     best: tuple[float, ...]
     states: Mapping[Combination, Any]
-    seen: Mapping[Combination, frozenset[bytes]]
+    seen: Mapping[Combination, Seen]
     turn: tuple[int, Combination] | None
     elite: Elite
 
     def copy(self) -> BranchState:
         """Return a copy that does not change with this state."""
-        states = {key: state.copy() for key, state in self.states.items()}
-        return self._replace(loop=self.loop.copy(), theta=self.theta.copy(), states=states, elite=self.elite.copy())
+        return self._replace(
+            loop=self.loop.copy(),
+            linear=self.linear and self.linear.copy(),
+            theta=self.theta.copy(),
+            states={key: state.copy() for key, state in self.states.items()},
+            elite=self.elite.copy(),
+        )
 
 
 @dataclass(frozen=True)
 class BranchSearch:
-    """A loop for a conditional space, then turns among its branches.
+    """Search of a conditional space as a whole, then in turns among its branches.
 
     Parameters
     ----------
     loop : IGO
         Algorithm for the whole family, with the adaptation `SNR`. The parts of the space are searched with the same
         components, and with the ε and λ_max of the paper for their numbers of free parameters.
-    pyramid : bool
-        Whether parts without numbers are searched by a portfolio of P3 and the loop, for deterministic objectives.
+    linear : LinearThompson, optional
+        Search with a linear model between the loop and the turns; none by default.
+    deterministic : bool
+        Whether equal points have equal values. Parts without numbers are then searched by a portfolio of P3 and the
+        loop. A combination all of whose points were evaluated gets no more turns, and one whose search yields no new
+        points is searched anew, from the initial distribution.
     batch : int
         Least number of points per iteration.
 
@@ -94,6 +132,8 @@ class BranchSearch:
     ------
     TypeError
         If the loop has another adaptation, or a family without conditional variables.
+    ValueError
+        If the linear search is for another family.
 
     Notes
     -----
@@ -102,12 +142,15 @@ class BranchSearch:
     """
 
     loop: IGO
-    pyramid: bool = False
+    linear: LinearThompson | None = None
+    deterministic: bool = False
     batch: int = 1
 
     def __post_init__(self) -> None:
         _ = self.family, self._adaptation
-        boolean("pyramid", self.pyramid)
+        if self.linear is not None and self.linear.family != self.family:
+            raise ValueError("linear: expected a search for the family of the loop")
+        boolean("deterministic", self.deterministic)
         positive_int("batch", self.batch)
 
     @property
@@ -117,6 +160,16 @@ class BranchSearch:
         if not isinstance(family, Conditional):
             raise TypeError(f"loop: expected a family with conditional variables, got {family!r:.200}")
         return family
+
+    @property
+    def exact(self) -> bool:
+        """Whether the points are the same on every machine."""
+        return self.linear is None
+
+    @property
+    def has_pure_states(self) -> bool:
+        """Whether `tell` returns a new state and does not modify the given one."""
+        return self.linear is None and not self.deterministic
 
     @property
     def _adaptation(self) -> SNR:
@@ -160,26 +213,36 @@ class BranchSearch:
         adaptation = self._adaptation
         adaptation = replace(adaptation, eps=n**-0.5, lam_max=max(n, adaptation.lam_min))
         loop = replace(self.loop, family=family, adaptation=adaptation)
-        if self.pyramid and family.options.all() and not isinstance(family, Conditional):
+        if self.deterministic and family.options.all() and not isinstance(family, Conditional):
             return Portfolio((P3(family, self.batch), loop))
         return loop
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> BranchState:
         """Return the state before the first iteration: that of the loop."""
         loop, k = self.loop.init(theta, x0), len(self.branches.each)
-        return BranchState(loop, loop.theta, 0, (0,) * k, (math.inf,) * k, {}, {}, None, Elite.empty(self.family))
+        linear = None if self.linear is None else self.linear.init(theta, x0)
+        elite = Elite.empty(self.family)
+        return BranchState(loop, linear, loop.theta, 0, (0,) * k, (math.inf,) * k, {}, {}, None, elite)
+
+    def _whole(self, state: BranchState) -> tuple[Member, Any]:
+        """Return the algorithm for the whole space that is used before the turns, and its state."""
+        if self.linear is None or state.linear is None or state.spent < PER_BRANCH * len(state.n) or not state.n:
+            return self.loop, state.loop
+        return self.linear, state.linear
 
     def lam(self, state: BranchState) -> int:
         """Return the number of points of the current iteration."""
         if state.turn is None:
-            return self.loop.lam(state.loop)
+            whole, own = self._whole(state)
+            return whole.lam(own)
         _, algorithm = self.part(state.turn[1])
         return self.batch if algorithm is None else algorithm.lam(state.states[state.turn[1]])
 
     def ask(self, state: BranchState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
-        """Return points of the loop, or of the combination whose turn it is."""
+        """Return points of the search of the whole space, or of the combination whose turn it is."""
         if state.turn is None:
-            return self.loop.ask(state.loop, rng, size, start)
+            whole, own = self._whole(state)
+            return whole.ask(own, rng, size, start)
         key = state.turn[1]
         part, algorithm = self.part(key)
         if algorithm is None:
@@ -190,12 +253,15 @@ class BranchSearch:
         """Return the state after an iteration."""
         if not len(f):
             return state
-        state = self._count(state, x, f)
+        before, state = state, self._count(state, x, f)
         if state.turn is None:
-            loop = self.loop.tell(state.loop, x, f)
-            state = state._replace(loop=loop, theta=loop.theta)
-            begins = state.n and state.spent >= PER_BRANCH * len(state.n)
-            return self._next(state) if begins else state
+            if self._whole(before)[0] is self.loop:
+                loop = self.loop.tell(state.loop, x, f)
+                state = state._replace(loop=loop, theta=loop.theta)
+            stages = 1 if state.linear is None else 2
+            if not state.n or state.spent < stages * PER_BRANCH * len(state.n):
+                return state
+            return self._next(state._replace(linear=None))
         rows: dict[Combination, list[int]] = {}
         for i, row in enumerate(x):
             rows.setdefault(self.branches.combination_of(row), []).append(i)
@@ -214,32 +280,37 @@ class BranchSearch:
         if algorithm is None:
             return state._replace(n=n)
         after = algorithm.tell(state.states[key], x[:, part.columns], f)
-        theta = state.theta.copy()
-        theta[part.parameters] = after.theta
+        theta = state.theta
+        if not _restarts(state, key):
+            theta = theta.copy()
+            theta[part.parameters] = after.theta
         return state._replace(n=n, theta=theta, states={**state.states, key: after})
 
     def _count(self, state: BranchState, x: Points, f: Array) -> BranchState:
-        """Return the state with the best values of the branches, the best point, and the points that were seen."""
+        """Return the state with the best values of the branches, the best point, and all evaluations."""
         best, seen = list(state.best), dict(state.seen)
-        for row, value in zip(x, f.tolist(), strict=True):
+        for row, point, value in zip(x, self.family.indices(x), f.tolist(), strict=True):
             key = self.branches.combination_of(row)
             for branch in self.branches.contained(key):
                 best[branch] = min(best[branch], value) if value == value else best[branch]
-            if self.pyramid and self._size(key) <= COUNTED:
-                seen[key] = seen.get(key, frozenset()) | {row.tobytes()}
+            if self.deterministic and self._size(key) <= COUNTED:
+                seen[key] = seen.get(key, Seen()).add(point.tobytes())
         elite = state.elite
         i = int(np.where(f == f, f, math.inf).argmin())
         if f[i] < (elite.f[0] if len(elite.f) else math.inf):
             elite = Elite(x[i : i + 1].copy(), f[i : i + 1].copy())
-        return state._replace(spent=state.spent + len(f), best=tuple(best), seen=seen, elite=elite)
+        linear = state.linear
+        if self.linear is not None and linear is not None:
+            linear = self.linear.observe(linear, x, f)
+        return state._replace(linear=linear, spent=state.spent + len(f), best=tuple(best), seen=seen, elite=elite)
 
     def _size(self, key: Combination) -> float:
-        """Return the number of points of a combination; inf with numbers or further conditions."""
+        """Return the number of points of a combination; inf with a continuum or further conditions."""
         family = self.part(key)[0].family
         if family is None:
             return 1.0
-        discrete = family.options.all() and not isinstance(family, Conditional)
-        return float(np.prod(family.options, dtype=float)) if discrete else math.inf
+        finite = family.counts.all() and not isinstance(family, Conditional)
+        return float(np.prod(family.counts, dtype=float)) if finite else math.inf
 
     def _next(self, state: BranchState) -> BranchState:
         """Return the state with the next turn: that of the branch with the fewest evaluations relative to its share."""
@@ -276,7 +347,7 @@ class BranchSearch:
 
     def _exhausted(self, state: BranchState, key: Combination) -> bool:
         """Return whether all points of a combination were evaluated."""
-        return len(state.seen.get(key, ())) >= self._size(key)
+        return key in state.seen and len(state.seen[key].points) >= self._size(key)
 
     def _at(self, state: BranchState, branch: int, key: Combination) -> BranchState:
         """Return the state with this turn; the algorithm of the combination continues with the θ of all."""
@@ -285,7 +356,15 @@ class BranchSearch:
         if algorithm is None:
             return state
         theta = state.theta[part.parameters]
-        if key in state.states:
+        seen = state.seen.get(key)
+        if seen is not None and seen.repeats >= REPEATS:
+            # From here on with a θ of its own: the other combinations are not at their end.
+            seen = seen._replace(repeats=0, restarts=seen.restarts + 1)
+            state = state._replace(seen={**state.seen, key: seen})
+            own = algorithm.init()
+        elif _restarts(state, key):
+            own = state.states[key]
+        elif key in state.states:
             own = with_theta(algorithm, state.states[key], theta)
         else:
             own = algorithm.init(theta)
@@ -294,7 +373,7 @@ class BranchSearch:
         return state._replace(states={**state.states, key: own})
 
     def inject(self, state: BranchState, x: Points, f: float) -> BranchState:
-        """Return the state with the point injected into the loop."""
+        """Return the same state: a point of another algorithm is already observed."""
         return state
 
     def observe(self, state: BranchState, x: Points, f: Array) -> BranchState:
@@ -308,7 +387,7 @@ class BranchSearch:
     def info(self, state: BranchState) -> AlgorithmInfo:
         """Return what can be observed of the algorithm whose turn it is, with the θ of all."""
         if state.turn is None:
-            return self.loop.info(state.loop)
+            return self.loop.info(state.loop)._replace(lam=self.lam(state))
         algorithm = self.part(state.turn[1])[1]
         if algorithm is None:
             return AlgorithmInfo(state.theta, self.lam(state), math.nan, math.nan, math.nan)
@@ -316,7 +395,13 @@ class BranchSearch:
 
     def at_least(self, lam: int) -> Self:
         """Return the same search with at least `lam` points per iteration."""
-        return replace(self, loop=self.loop.at_least(lam), batch=max(self.batch, lam))
+        linear = None if self.linear is None else self.linear.at_least(lam)
+        return replace(self, loop=self.loop.at_least(lam), linear=linear, batch=max(self.batch, lam))
+
+
+def _restarts(state: BranchState, key: Combination) -> int:
+    """Return how often the search of a combination was restarted."""
+    return state.seen[key].restarts if key in state.seen else 0
 
 
 def with_theta(algorithm: Member, state: Any, theta: Array) -> Any:

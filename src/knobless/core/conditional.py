@@ -53,7 +53,8 @@ class Conditional:
     flat : Family
         Family of all columns, whether active or not.
     conditions : tuple of Condition
-        A column is active if all its conditions hold and the columns that they depend on are active.
+        A column is active if all its conditions hold and the columns that they depend on are active. It must be
+        possible that they all hold.
     branches : tuple of pairs
         Columns on which others depend and which have few values, each with the code of every value.
 
@@ -189,6 +190,10 @@ class Conditional:
         return self.flat.options
 
     @property
+    def counts(self) -> NDArray[np.intp]:
+        return self.flat.counts
+
+    @property
     def width(self) -> int:
         return self.flat.width
 
@@ -207,6 +212,9 @@ class Conditional:
     def statistics(self, x: Points) -> NDArray[Any]:
         # Those of an inactive column are the initial parameters: it has no information.
         return np.where(self.active(x)[:, self._column_of], self.flat.statistics(x), self.initial())
+
+    def indices(self, x: Points) -> Points:
+        return np.where(self.active(x), self.flat.indices(x), self.inactive)
 
     def deviations(self, theta: Array, x: Points) -> Array:
         return np.where(self.active(x)[:, self._column_of], self.flat.statistics(x) - theta, 0.0)

@@ -78,6 +78,10 @@ class Family(Protocol):
         """Number of options of each column; 0 for a number."""
 
     @property
+    def counts(self) -> NDArray[np.intp]:
+        """Number of different values of each column; 0 for a continuum."""
+
+    @property
     def width(self) -> int:
         """Number of bytes of a packed point."""
 
@@ -198,6 +202,20 @@ class Family(Protocol):
         -------
         array
             A new array, in the space of the parameters.
+        """
+
+    def indices(self, x: Points) -> Points:
+        """Return points with numbers replaced by the indices of their values, where these are finitely many.
+
+        Parameters
+        ----------
+        x : array of shape (m, variables)
+            Points, one per row.
+
+        Returns
+        -------
+        array of shape (m, variables)
+            One row per point; possibly `x` itself.
         """
 
     def features(self, x: Points) -> Array:
@@ -377,6 +395,13 @@ class Unconditional:
 
     def sample(self: Family, theta: Array, size: int, rng: RNG) -> Points:
         return self.draw(theta, uniforms(rng, size, self.words))
+
+    @property
+    def counts(self: Family) -> NDArray[np.intp]:
+        return self.options
+
+    def indices(self, x: Points) -> Points:
+        return x
 
     def active_dim(self: Family, theta: Array) -> float:
         return self.dim
@@ -666,6 +691,10 @@ class Product(Unconditional):
     def options(self) -> NDArray[np.intp]:
         return np.concatenate([part.options for part in self.parts])
 
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        return np.concatenate([part.counts for part in self.parts])
+
     @cached_property
     def width(self) -> int:
         return sum(part.width for part in self.parts)
@@ -699,6 +728,10 @@ class Product(Unconditional):
     def statistics(self, x: Points) -> NDArray[Any]:
         each = zip(self.parts, self.part_columns, strict=True)
         return np.concatenate([part.statistics(x[:, c]) for part, c in each], axis=1)
+
+    def indices(self, x: Points) -> Points:
+        each = zip(self.parts, self.part_columns, strict=True)
+        return np.concatenate([part.indices(x[:, c]) for part, c in each], axis=1)
 
     def features(self, x: Points) -> Array:
         each = zip(self.parts, self.part_columns, strict=True)

@@ -35,6 +35,8 @@ class Axis:
         Bounds of the mean.
     cell, rate : float
         The width of a cell at z is cell·exp(−rate·z).
+    count : int
+        Number of cells; 0 for a continuum.
 
     Notes
     -----
@@ -46,6 +48,7 @@ class Axis:
     high: float = 1.0
     cell: float = RESOLUTION
     rate: float = 0.0
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,10 @@ class Gaussian(Unconditional):
         return np.zeros(self.variables, dtype=np.intp)
 
     @property
+    def counts(self) -> NDArray[np.intp]:
+        return np.array([axis.count for axis in self.axes])
+
+    @property
     def width(self) -> int:
         return 8 * self.variables
 
@@ -119,6 +126,14 @@ class Gaussian(Unconditional):
 
     def statistics(self, x: Points) -> NDArray[Any]:
         return np.concatenate([x, x * x], axis=1)
+
+    def indices(self, x: Points) -> Points:
+        low, _, cell, rate = self._axes
+        # On a log scale, cells are those of integers v at ln v.
+        unit = np.where(rate > 0.0, cell * rate, 1.0)
+        integers = np.rint(np.exp(rate * x) / unit) - np.rint(np.exp(rate * low) / unit)
+        steps = np.where(rate > 0.0, integers, np.floor(x * self.counts))
+        return np.where(self.counts > 0, bounded(steps, 0.0, self.counts - 1.0), x)
 
     def features(self, x: Points) -> Array:
         # The Legendre polynomials of degree 1 and 2, orthonormal on [0, 1]; values outside decode to the bounds.

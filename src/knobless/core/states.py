@@ -8,18 +8,18 @@ branches as the states of its members.
 from __future__ import annotations
 
 import math
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from typing import Any
 
 import numpy as np
 
 from .adaptation import Signal
 from .algorithm import Algorithm
-from .branch_search import BranchSearch, BranchState
+from .branch_search import BranchSearch, BranchState, Seen
 from .branches import Combination
 from .data import finite_at, floats, listed, octets, shown, text, whole, whole_at
 from .elitism import Elite
-from .families import Family
+from .families import Family, packed_rows
 from .igo import IGO, State
 from .linear import LinearState, LinearThompson
 from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
@@ -154,12 +154,13 @@ def _branches_data(algorithm: BranchSearch, state: BranchState) -> dict[str, Any
     each = ((key, algorithm.part(key)[1], own) for key, own in state.states.items())
     return {
         "loop": state_data(algorithm.loop, state.loop),
+        "linear": state_data(algorithm.linear, state.linear) if algorithm.linear and state.linear else None,
         "theta": text(state.theta),
         "spent": state.spent,
         "n": list(state.n),
         "best": text(np.array(state.best)),
         "states": [[list(key), state_data(own, theirs)] for key, own, theirs in each if own is not None],
-        "seen": [b64encode(b"".join(sorted(points))).decode() for points in state.seen.values()],
+        "seen": [[list(key), _seen_data(seen)] for key, seen in state.seen.items()],
         "turn": state.turn and [state.turn[0], list(state.turn[1])],
         "elite": _elite_data(state.elite, family),
     }
@@ -169,6 +170,7 @@ def _branches(algorithm: BranchSearch, data: dict[str, Any]) -> BranchState:
     family, fresh = algorithm.family, algorithm.init()
     loop = _loop_state(algorithm.loop, data["loop"])
     theta = _loop_state(algorithm.loop, data["loop"] | {"theta": data["theta"]}).theta
+    linear = state_of(algorithm.linear, data["linear"], None) if algorithm.linear and data["linear"] else None
     n, best = tuple(whole(each) for each in listed(data, "n")), floats(data, "best")
     if len(n) != len(fresh.n) or len(best) != len(fresh.n) or np.isnan(best).any():
         raise ValueError(f"n: expected numbers for {len(fresh.n)} branches")
@@ -179,20 +181,26 @@ def _branches(algorithm: BranchSearch, data: dict[str, Any]) -> BranchState:
         if own is None:
             raise ValueError("states: expected combinations with variables")
         states[key] = state_of(own, each[1], None)
-    seen: dict[Combination, frozenset[bytes]] = {}
-    for each in listed(data, "seen"):
-        points = np.frombuffer(b64decode(each, validate=True), dtype=family.dtype).reshape(-1, family.variables)
-        for row in family.unpack(family.pack(points)):
-            key = algorithm.branches.combination_of(row)
-            seen[key] = seen.get(key, frozenset()) | {row.tobytes()}
+    width = family.variables * family.dtype.itemsize
+    seen = {_combination(algorithm, key): _seen(each, width) for key, each in listed(data, "seen")}
     turn = data["turn"]
     if turn is not None:
         turn = whole(turn[0]), _combination(algorithm, turn[1])
         missing = algorithm.part(turn[1])[1] is not None and turn[1] not in states
         if missing or turn[0] not in algorithm.branches.contained(turn[1]):
             raise ValueError("turn: expected a branch and a combination that contains it")
-    elite = _elite_of(data["elite"], family)
-    return BranchState(loop, theta, whole_at(data, "spent"), n, tuple(best.tolist()), states, seen, turn, elite)
+    spent, elite = whole_at(data, "spent"), _elite_of(data["elite"], family)
+    return BranchState(loop, linear, theta, spent, n, tuple(best.tolist()), states, seen, turn, elite)
+
+
+def _seen_data(seen: Seen) -> dict[str, Any]:
+    points = b64encode(b"".join(sorted(seen.points))).decode()
+    return {"points": points, "repeats": seen.repeats, "restarts": seen.restarts}
+
+
+def _seen(data: Any, width: int) -> Seen:
+    points = packed_rows(octets(data, "points"), width)
+    return Seen(frozenset(row.tobytes() for row in points), whole_at(data, "repeats"), whole_at(data, "restarts"))
 
 
 def _combination(algorithm: BranchSearch, data: Any) -> Combination:

@@ -280,7 +280,7 @@ class Integer:
         # Values lie at ln v between ln(low − ½) and ln(high + ½); one unit at v is 1/v of that.
         bottom, span = self._scale
         cell = 1.0 / (math.exp(bottom) * span)
-        return Axis(self._latent(self.low), self._latent(self.high), cell, rate=span)
+        return Axis(self._latent(self.low), self._latent(self.high), cell, rate=span, count=int(self.count))
 
     @property
     def _scale(self) -> tuple[float, float]:
@@ -418,7 +418,7 @@ class Float:
 
 def _grid_axis(count: int) -> Axis:
     """Return the axis of `count` equal cells; the mean stays between the centers of the outer ones."""
-    return Axis(low=0.5 / count, high=1.0 - 0.5 / count, cell=max(1.0 / count, RESOLUTION))
+    return Axis(low=0.5 / count, high=1.0 - 0.5 / count, cell=max(1.0 / count, RESOLUTION), count=count)
 
 
 def _cells(codes: Points, count: int) -> NDArray[np.int64]:
