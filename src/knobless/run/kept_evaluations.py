@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -27,9 +28,9 @@ KEPT_EVALUATIONS = 2**18
 KEPT_BYTES = 2**26  # of packed points
 MOST_MESSAGES = 256  # different messages of failures
 OTHER_MESSAGE = f"message not kept: more than {MOST_MESSAGES} different ones"
-PACKED_AT_ONCE = 4096  # evaluations that are packed at once
+PACKED_AT_ONCE = 1024  # evaluations that are packed at once
 
-Span = tuple[float, float, str]  # of an evaluation: when it started and ended, and where it ran, "" for this process
+Span = tuple[float, float, str]  # of an evaluation: when it started and ended, and where it ran
 
 
 class KeptGroup(NamedTuple):
@@ -42,7 +43,8 @@ class KeptGroup(NamedTuple):
     codes: Points
     f: Array
     failures: Mapping[int, str]  # by index
-    spans: Mapping[int, Span]  # by id
+    times: Sequence[float]  # start and end of each, by time.monotonic(), if they ran in this process; maybe more
+    spans: Mapping[int, Span]  # by id, if they ran elsewhere
 
 
 class Block(NamedTuple):
@@ -64,6 +66,7 @@ class KeptEvaluations:
         self._most = max(min(KEPT_EVALUATIONS, KEPT_BYTES // max(family.width, 1)), 1)
         self._workers: dict[str, int] = {process_name(os.getpid()): 0}
         self._messages: dict[str, str] = {}
+        self._epoch = time.time() - time.monotonic()
         self.clear()
 
     def clear(self) -> None:
@@ -92,9 +95,18 @@ class KeptEvaluations:
         rows[:, :3] = np.repeat([(group.iteration, group.fate, group.first) for group in groups], sizes, axis=0)
         ids = np.array([id for group in groups for id in group.ids])
         rows[:, 2], rows[:, 3] = ids, ids - rows[:, 2]
-        spans = [group.spans[id] for group in groups for id in group.ids]
-        rows[:, 4] = [self._workers.setdefault(where, len(self._workers)) if where else 0 for _, _, where in spans]
-        times = np.array([(started, ended) for started, ended, _ in spans])
+        flat: list[float] = []
+        workers: list[int] = []
+        for group in groups:
+            if not group.spans:
+                flat += group.times[: 2 * len(group.f)]
+                workers += [0] * len(group.f)
+                continue
+            for started, ended, where in map(group.spans.__getitem__, group.ids):
+                flat += (started - self._epoch, ended - self._epoch)
+                workers.append(self._workers.setdefault(where, len(self._workers)))
+        rows[:, 4] = workers
+        times = np.array(flat).reshape(-1, 2) + self._epoch
         failures = {
             start + i: self._message(text)
             for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)

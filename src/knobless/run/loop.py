@@ -88,7 +88,8 @@ class Loop:
         self.improved_at = 0  # evaluations until the last improvement
         self.stopped = False  # by the callback
         self.first_id: int | None = None  # the first evaluation of a run
-        self.spans: dict[int, Span] = {}  # when and where the evaluations of this iteration ran, without a journal
+        self.times: list[float] = []  # start and end of the evaluations of this iteration in this process
+        self.spans: dict[int, Span] = {}  # when and where the others ran
         self.kept_evaluations = KeptEvaluations(opt.space.family, sign)  # of a run without a journal
         self.told = -1  # the highest id of a candidate that was told
         self.checks: list[tuple[int, int, int]] = []  # evaluations not told: candidates drawn before, first, stop
@@ -232,7 +233,7 @@ class Loop:
             if len(codes) > len(ids):  # the others were evaluated before
                 codes = codes[[id - ids[0] for id in ids]]
             first += iteration.n_initial_points
-            self.kept_evaluations.add(KeptGroup(run.nit, TOLD, first, ids, codes, f, failures, self.spans))
+            self.kept_evaluations.add(KeptGroup(run.nit, TOLD, first, ids, codes, f, failures, self.times, self.spans))
         run.tell(ids, f, failures)
 
     def _begin(self, candidates: Batch) -> ValueStream:
@@ -242,7 +243,7 @@ class Loop:
         if self.kept:
             recalled, self.kept = self.kept | recalled, {}
         self.arrived = dict(recalled)
-        self.spans, self.kept_spans = self.kept_spans, {}
+        self.times, self.spans, self.kept_spans = [], self.kept_spans, {}
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if not missing.ids:
             return _at_once([recalled[id] for id in ids])
@@ -306,7 +307,7 @@ class Loop:
             self.journal.expect_checked(
                 [batch.ids[i] for i in missing], codes[missing], [positions[i] for i in missing]
             )
-        self.arrived, self.spans, self.first_id, self.target = {}, {}, None, math.nan
+        self.arrived, self.times, self.spans, self.first_id, self.target = {}, [], {}, None, math.nan
         values: list[Value] = []
         try:
             for value in chain.from_iterable(_merged(batch.ids, recalled, self.source(batch.take(missing), self))):
@@ -332,10 +333,11 @@ class Loop:
             nit, spans = self.opt.run.nit, self.spans
             for i, (id, position) in enumerate(zip(ids, positions, strict=False)):
                 text = {0: failures[i]} if i in failures else {}
-                each = KeptGroup(
-                    nit, CHECKED, id - position, range(id, id + 1), codes[i : i + 1], f[i : i + 1], text, spans
+                only, times = slice(i, i + 1), self.times[2 * i : 2 * i + 2]
+                ids_of_one = range(id, id + 1)
+                self.kept_evaluations.add(
+                    KeptGroup(nit, CHECKED, id - position, ids_of_one, codes[only], f[only], text, times, spans)
                 )
-                self.kept_evaluations.add(each)
 
     @property
     def recording(self) -> bool:

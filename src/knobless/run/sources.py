@@ -34,7 +34,8 @@ class Context(Protocol):
     deadline: float  # by time.monotonic()
     target: float  # NaN if there is none
     arrived: dict[int, Value]  # values that are known before they can be yielded
-    spans: dict[int, Span]  # when and where evaluations ran, of a run without a journal
+    times: list[float]  # start and end of each evaluation in this process by time.monotonic(), without a journal
+    spans: dict[int, Span]  # when and where the others ran, without a journal
 
     @property
     def recording(self) -> bool:
@@ -93,17 +94,18 @@ def n_workers(workers: Any) -> int:
 
 def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
     """Evaluate serially."""
-    maximizing, recording, deadline, spans = run.sign < 0, run.recording, run.deadline, run.spans
+    maximizing, recording, deadline, times = run.sign < 0, run.recording, run.deadline, run.times
     for id, x in candidates:
-        started, clock = time.time(), time.monotonic()
+        started = time.time() if recording else 0.0
+        clock = time.monotonic()
         value = evaluate(fun, x, objective_value)
         now = time.monotonic()
         if maximizing:
             value = _negated(value)
         if recording:
             run.record((Outcome(id, value, started, started + now - clock, THIS_PROCESS),))
-        else:  # the same, but faster
-            spans[id] = (started, started + now - clock, THIS_PROCESS)
+        else:
+            times += (clock, now)
         yield (value,)
         if now >= deadline:
             return
@@ -116,13 +118,14 @@ def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> 
     values: list[Any] = [found] * len(candidates) if isinstance(found, Exception) else found
     if run.sign < 0:
         values = [_negated(value) for value in values]
-    ended = started + time.monotonic() - clock
+    now = time.monotonic()
     if run.recording:
+        ended = started + now - clock
         run.record(
             [Outcome(id, value, started, ended, THIS_PROCESS) for id, value in zip(candidates.ids, values, strict=True)]
         )
     else:
-        run.spans |= dict.fromkeys(candidates.ids, (started, ended, THIS_PROCESS))
+        run.times += [clock, now] * len(candidates)
     yield values
 
 
