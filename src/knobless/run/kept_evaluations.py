@@ -1,6 +1,7 @@
 """The evaluations of a run without a journal: packed points, values and times, in arrays of bounded size.
 
-To keep an iteration only stores what the run has computed anyway; every few thousand evaluations these are packed.
+To keep an iteration only stores what the run has computed anyway. Every few thousand evaluations, or when they are
+accessed, these are packed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ KEPT_EVALUATIONS = 2**18
 KEPT_BYTES = 2**26  # of packed points
 MOST_MESSAGES = 256  # different messages of failures
 OTHER_MESSAGE = f"message not kept: more than {MOST_MESSAGES} different ones"
-PACKED_AT_ONCE = 1024  # evaluations that are packed at once
+PACKED_AT_ONCE = 2**14  # evaluations that are packed at once, so that most runs never are
+UNPACKED_BYTES = 2**22  # of points that are not packed yet
 
 Span = tuple[float, float, str]  # of an evaluation: when it started and ended, and where it ran
 
@@ -64,6 +66,8 @@ class KeptEvaluations:
         self._family = family
         self._sign = sign
         self._most = max(min(KEPT_EVALUATIONS, KEPT_BYTES // max(family.width, 1)), 1)
+        width = max(family.variables * family.dtype.itemsize, 1)
+        self._at_once = max(min(PACKED_AT_ONCE, UNPACKED_BYTES // width), 1)
         self._workers: dict[str, int] = {process_name(os.getpid()): 0}
         self._messages: dict[str, str] = {}
         self._epoch = time.time() - time.monotonic()
@@ -80,7 +84,7 @@ class KeptEvaluations:
         """Keep evaluations."""
         self._groups.append(group)
         self._waiting += len(group.f)
-        if self._waiting >= PACKED_AT_ONCE:
+        if self._waiting >= self._at_once:
             self._pack()
 
     def _pack(self) -> None:
