@@ -15,6 +15,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -800,6 +801,9 @@ def test_a_wrong_name_is_a_usage_error(folder, words, said):
     [
         (["--budget", "0"], "--budget"),
         (["--budget", "many"], "--budget"),
+        (["--budget", "1.5"], "--budget"),
+        (["--budget", "1e400"], "--budget"),
+        (["--budget", "nan"], "--budget"),
         (["--workers", "0"], "--workers"),
         (["--algorithm", "magic"], "--algorithm"),
         (["--seed", "-1"], "--seed"),
@@ -859,6 +863,24 @@ def test_a_run_without_a_value_has_failed(folder):
     assert "No evaluation gave a finite value." in here(*run(objective="sim:nans", budget=5), code=1).stdout
     data = json.loads(shell(*run("--json", objective="sim:nans", budget=5), code=1).stdout)
     assert (data["x"], data["fun"], data["success"]) == (None, None, False)
+
+
+def test_integers_may_be_written_as_floats(folder):
+    words = ["--budget", "1.2e1", "--journal", "run.sqlite", "--stall", "1e3"]
+    here("run", "sim:value", "--space", "space.toml", *words)
+    assert commands.count_recorded("run.sqlite") == 12
+    here("resume", "run.sqlite", "--budget", "2e1")
+    assert commands.count_recorded("run.sqlite") == 20
+
+
+def test_every_command_that_draws_random_numbers_calls_its_seed_a_seed(folder):
+    group = typer.main.get_command(app)
+    named = {
+        name: {option for parameter in each.params for option in parameter.opts}
+        for name, each in group.commands.items()
+    }
+    assert {name for name, options in named.items() if "--seed" in options} == {"run", "ask", "solve"}
+    assert not any({"--rng", "--random-state"} & options for options in named.values())
 
 
 def test_help(folder):

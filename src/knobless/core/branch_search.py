@@ -187,7 +187,20 @@ class BranchSearch:
         return {}
 
     def part(self, key: Combination) -> tuple[Part, Member | None]:
-        """Return the part of the space that is active in a combination, and the algorithm for it, if any."""
+        """Return the part of the space that is active in a combination, and the algorithm for it.
+
+        Parameters
+        ----------
+        key : tuple of float
+            The combination of branches.
+
+        Returns
+        -------
+        part : Part
+            The active columns.
+        algorithm : Member or None
+            The algorithm for them; None if there are none.
+        """
         if key not in self._parts:
             part = self.branches.part(key)
             self._parts[key] = part, self.algorithm_of(part)
@@ -289,11 +302,13 @@ class BranchSearch:
     def _count(self, state: BranchState, x: Points, f: Array) -> BranchState:
         """Return the state with the best values of the branches, the best point, and all evaluations."""
         best, seen = list(state.best), dict(state.seen)
-        for row, point, value in zip(x, self.family.indices(x), f.tolist(), strict=True):
+        finite = ~(self.family.active(x) & (self.family.counts == 0)).any(axis=1)  # before _size, which is slow
+        each = zip(x, self.family.indices(x), finite.tolist(), f.tolist(), strict=True)
+        for row, point, is_finite, value in each:
             key = self.branches.combination_of(row)
             for branch in self.branches.contained(key):
                 best[branch] = min(best[branch], value) if value == value else best[branch]
-            if self.deterministic and self._size(key) <= COUNTED:
+            if self.deterministic and is_finite and self._size(key) <= COUNTED:
                 seen[key] = seen.get(key, Seen()).add(point.tobytes())
         elite = state.elite
         i = int(np.where(f == f, f, math.inf).argmin())

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from knobless._checks import real
 from knobless.core.families import Family
 from knobless.core.types import Points
 
@@ -35,11 +36,15 @@ class Journal:
         The SQLite file. It is created if it does not exist.
     meta : mapping, optional
         Notes that are stored in the journal; anything that JSON can represent.
+    wait : float, optional
+        Seconds to wait while another process writes to the journal, before a `JournalError` is raised.
 
     Raises
     ------
     TypeError
         If `path` is not a path, or if `meta` cannot be represented in JSON.
+    ValueError
+        If `wait` is negative.
 
     Examples
     --------
@@ -48,6 +53,7 @@ class Journal:
 
     path: str | os.PathLike[str]
     meta: Mapping[str, Any] = field(default_factory=dict)
+    wait: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, (str, os.PathLike)) or not Path(self.path).name:
@@ -56,6 +62,8 @@ class Journal:
             json.dumps(dict(self.meta))
         except (TypeError, ValueError) as error:
             raise TypeError(f"meta: expected a dict that JSON can represent, got {self.meta!r}: {error}") from None
+        if real("wait", self.wait) < 0:
+            raise ValueError(f"wait: expected a number of at least 0, got {self.wait!r}")
 
     @classmethod
     def of(cls, journal: Any) -> Journal:

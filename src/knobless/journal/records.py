@@ -53,7 +53,8 @@ class Record:
     created : float or None
         Time at which the journal was created, in seconds since the epoch.
     drawn : int
-        Candidates drawn when the run last found that sampling yields no new points; 0 if it never did.
+        Candidates drawn when `knobless ask` was last called, or when the run last found that sampling yields no new
+        points; 0 if neither happened.
 
     Raises
     ------

@@ -27,6 +27,7 @@ _VERSION = 3
 _LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it takes memory
 _SECOND = 1.0  # between two syncs, at most, while rows are written
 _LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
+_POLL = 0.01  # seconds between two attempts to take a lock
 PAGE = 1024  # bytes of a page, a quarter of the default: each commit writes at least one, and rows are short
 LOG_SIZE = 2**22  # bytes of the write-ahead log before a checkpoint
 
@@ -63,6 +64,7 @@ class Writer:
     """
 
     def __init__(self, journal: Journal) -> None:
+        self.journal = journal
         self.path = Path(journal.path)
         self._pid = os.getpid()
         with explained(self.path):
@@ -70,7 +72,7 @@ class Writer:
                 real = self.path.resolve()  # one lock per file, whatever path leads to it
             except (OSError, RuntimeError) as error:
                 raise JournalError(f"{self.path}: cannot open: {error}") from error
-            lock = Lock(real)
+            lock = Lock(real, journal.wait)
         try:
             self._connection = connect(real, writable=True)
         except BaseException:
@@ -125,7 +127,7 @@ class Writer:
         return select(self._connection, self.path, where)
 
     @property
-    def last(self) -> int:
+    def last_row(self) -> int:
         """The number of the last row; 0 if there is none."""
         with explained(self.path):
             return int(self._connection.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()[0])
@@ -203,8 +205,9 @@ class Lock:
 
     _held: set[Lock] = set()  # noqa: RUF012
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, wait: float = 0.0) -> None:
         self._path = path.with_name(path.name + ".lock")
+        end = time.monotonic() + wait
         if path.is_file() and path.stat().st_nlink > 1:  # each name would have a lock of its own
             raise JournalError(f"{path}: cannot open for writing: expected a file with one name, got hard links to it")
         while True:
@@ -214,7 +217,10 @@ class Lock:
                 raise JournalError(f"{path}: cannot open for writing: {error.strerror}: {self._path}") from error
             if not _locked(self._file):
                 os.close(self._file)
-                raise JournalError(f"{path}: cannot open for writing: another run is writing to it")
+                if time.monotonic() >= end:
+                    raise JournalError(f"{path}: cannot open for writing: another run is writing to it")
+                time.sleep(_POLL)
+                continue
             if _same_file(self._file, self._path):  # else the last holder has just removed it
                 Lock._held.add(self)
                 return
@@ -354,7 +360,14 @@ def inspect(connection: sqlite3.Connection, path: Path) -> None:
 def read_header(connection: sqlite3.Connection) -> dict[str, Any]:
     """Return the header as plain data, its types checked."""
     header = {name: parsed(text) for name, text in connection.execute("SELECT name, json FROM header LIMIT 9")}
-    for name, kind in (("identity", dict), ("meta", dict), ("created", float), ("drawn", int)):
+    for name, kind in (
+        ("identity", dict),
+        ("meta", dict),
+        ("created", float),
+        ("drawn", int),
+        ("asked", dict),
+        ("checkpoint", dict),
+    ):
         if name in header and type(header[name]) is not kind:
             raise ValueError(f"{name}: expected a {kind.__name__}, got {header[name]!r:.100}")
     return header

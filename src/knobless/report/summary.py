@@ -87,10 +87,10 @@ def summary(record: Record) -> Summary:
     lowest_x, lowest_fun = (None, None) if best is None else (record.point(best.at), best.at.value)
     chosen = None if opt is None else checks.recommended(opt.run)
     command = record.meta.get("command")
-    objective = command.get("objective") if isinstance(command, dict) else record.meta.get("fun")
+    named = command.get("objective") or command.get("command") if isinstance(command, dict) else record.meta.get("fun")
     budget = record.meta.get("budget")
     return Summary(
-        objective=objective if isinstance(objective, str) else None,
+        objective=named if isinstance(named, str) else None,
         direction=record.direction,
         budget=budget if type(budget) is int else None,
         x=lowest_x if chosen is None else record.space.decode(chosen.code),

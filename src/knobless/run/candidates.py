@@ -16,7 +16,7 @@ from knobless.space.space import Space
 
 
 class Failure(Exception):  # noqa: N818
-    """A failed evaluation of another process, by its traceback."""
+    """A failed evaluation of another process or program, by its traceback or message."""
 
 
 class Candidate(NamedTuple):

@@ -166,7 +166,7 @@ class Loop:
             candidates = candidates[: int(left)]
         if not candidates.ids:
             if self.journal is not None:
-                self.journal.exhausted()
+                self.journal.drawn()
             return Status.EXHAUSTED if opt.complete else Status.CONVERGED
         status = self._evaluate(candidates)
         return Status.BUDGET if status is None and self.left <= 0 else status

@@ -323,7 +323,7 @@ class Optimizer:
             positive_int("k", k)
         ids, codes = self.run.ask(k)
         if self._recording is not None and not ids:
-            self._recording.exhausted()
+            self._recording.drawn()
         return Batch(self.space, ids, codes)
 
     def tell(self, candidates: Batch | Candidate | Iterable[Candidate], values: Any) -> None:

@@ -88,7 +88,7 @@ def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, 
 class Recording:
     """The journal of a run, opened for writing: new, or one of the same identity.
 
-    With `adopt`, the run takes the random streams of a journal that exists.
+    `journal` may be open already. With `adopt`, the run takes the random streams of a journal that exists.
     """
 
     def __init__(self, journal: Any, run: RunState, identity: Identity, adopt: bool) -> None:
@@ -96,11 +96,10 @@ class Recording:
         self._family, self._width = run.space.family, run.space.family.width
         self._places: dict[int, tuple[int, int, int, bytes, int, int]] = {}
         self._here = f"pid {os.getpid()}@{socket.gethostname()}"
-        journal = Journal.of(journal)
-        self._writer = writer = Writer(journal)
+        self._writer = writer = journal if isinstance(journal, Writer) else Writer(Journal.of(journal))
         try:
             self._begin(writer, identity, adopt)
-            writer.note(journal.meta)
+            writer.note(writer.journal.meta)
             writer.checkpoint()
             # By candidates drawn, number and point. All of them at once: a run that is resumed with another target
             # adds rows of this kind after those of later candidates.
@@ -132,7 +131,7 @@ class Recording:
 
     def rows(self, told: int, checks: Sequence[tuple[int, int, int]]) -> JournalRows:
         """Return the evaluations of the run, by the highest id told and the evaluations it has not learned from."""
-        return JournalRows(self._writer.path, JournalPart(self._writer.last, told, tuple(checks)))
+        return JournalRows(self._writer.path, JournalPart(self._writer.last_row, told, tuple(checks)))
 
     def close(self) -> None:
         """Close the journal, so that another process can write to it."""
@@ -148,10 +147,11 @@ class Recording:
 
     # From rows to values.
 
-    def replay(self) -> None:
-        """Bring the run to where the journal ends."""
+    def replay(self, row: int = 0) -> None:
+        """Bring the run to where the journal ends, from its start or from a checkpoint that covers rows up to `row`."""
+        events, drawn = self._writer.events(f"WHERE number > {row}"), self._writer.header.get("drawn", 0)
         with self.explained():
-            replay(self._run, self._writer.events(), self._family, self._sign, self._writer.header.get("drawn", 0))
+            replay(self._run, events, self._family, self._sign, drawn)
 
     def known(self, given: list[tuple[Points, float]]) -> list[tuple[Points, float]]:
         """Return the points known when the run began: those recorded, or those given, which are then recorded."""
@@ -232,19 +232,34 @@ class Recording:
         )
 
     def told(self, ids: Sequence[int], fate: int, f: Array, failures: Mapping[int, str]) -> None:
-        """Commit what became of candidates of which the times are not known."""
+        """Commit what became of candidates, of which at most the time is known at which they were handed out."""
         self.expect(ids, fate)
+        asked = self.asked
         now, values = time.time(), cast("list[Value]", f.tolist())
         for i, text in failures.items():
             values[i] = Failure(text)
-        self._writer.append([self._row(id, value, None, now, None) for id, value in zip(ids, values, strict=True)])
+        self._writer.append(
+            [self._row(id, value, asked.get(id), now, None) for id, value in zip(ids, values, strict=True)]
+        )
 
     def added(self, code: Points, value: float) -> None:
         """Commit a point that was evaluated elsewhere."""
         self._writer.append([self._added(code, value)])
 
-    def exhausted(self) -> None:
-        """Commit how many candidates were drawn without a further one to evaluate."""
+    @property
+    def asked(self) -> dict[int, float]:
+        """When pending candidates were handed out by `hand_out`, by their ids; all times are finite."""
+        times = self._writer.header.get("asked", {}).items()
+        return {int(id): when for id, when in times if id.isdecimal() and type(when) is float and math.isfinite(when)}
+
+    def hand_out(self, ids: Sequence[int], now: float) -> None:
+        """Commit that candidates are handed out: a process that opens the journal later draws others."""
+        self.drawn()
+        pending, asked = self._run.pending_ids(), self.asked | dict.fromkeys(ids, now)
+        self._writer.put("asked", {str(id): asked[id] for id in pending if id in asked})
+
+    def drawn(self) -> None:
+        """Commit how many candidates were drawn, where no value will be recorded that shows it."""
         if self._run.drawn > self._writer.header.get("drawn", 0):
             self._writer.put("drawn", self._run.drawn)
 

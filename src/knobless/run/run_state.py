@@ -287,14 +287,18 @@ class RunState:
             ids, codes = [*ids, *more], np.concatenate([codes, fresh])
         return ids, codes
 
+    def check_pending(self, k: int) -> None:
+        """ValueError if a file may not ask for k more pending candidates."""
+        pending = k + len(self.late) + self.iteration.fates.count(PENDING)
+        if pending > MOST_PENDING or pending * self.algorithm.family.words > MOST_WORDS:
+            raise ValueError(f"{pending} pending candidates are more than a file may ask for")
+
     def redraw(self, drawn: int) -> None:
         """Draw until as many candidates are drawn as a file states; ValueError if that is impossible."""
         while self.drawn < drawn:
             left = drawn - self.drawn
             k = min(left, self.undrawn or left)
-            pending = k + len(self.late) + self.iteration.fates.count(PENDING)
-            if pending > MOST_PENDING or pending * self.algorithm.family.words > MOST_WORDS:
-                raise ValueError(f"{pending} pending candidates are more than a file may ask for")
+            self.check_pending(k)
             if self.cache is None:
                 self._draw(k)
             elif self.exhausted:
