@@ -26,12 +26,12 @@ from hypothesis import strategies as st
 import knobless as kl
 from knobless.core.data import difference
 from knobless.journal.events import CHECKED, Event
+from knobless.journal.events import RETURNED_NAN as NAN
 from knobless.journal.records import read
 from knobless.journal.sqlite import Writer, connect
 from knobless.parallel.evaluation import Outcome
 from knobless.report.summary import summary
 from knobless.report.trace import Trace
-from knobless.run.candidates import RETURNED_NAN as NAN
 from knobless.run.loop import NOT_CALLED
 from knobless.space.codec import space_data, space_of
 

@@ -25,6 +25,7 @@ from knobless import report
 from knobless.cli.app import app
 from knobless.journal import records as journal
 from knobless.journal.events import CHECKED
+from knobless.report.importance import variable_importance
 from knobless.report.page import html_page
 from knobless.report.page_data import FAILED, FATES, collect_page_data
 from knobless.report.summary import summary
@@ -528,6 +529,37 @@ def test_text_of_an_untrusted_journal_is_not_executed(opened, recorded):
     assert opened.evaluate("document.querySelectorAll('main img, main script, main i:not([class]) b').length") == 0
     assert opened.evaluate("document.scripts.length") == 2
     assert opened.title() == "run <1>.sqlite · knobless"
+
+
+def test_importance_slices_and_parallel_coordinates_are_those_of_the_journal(opened, recorded):
+    path, result, events, _ = recorded
+    found = variable_importance(Trace.of(path).observed)
+    assert opened.locator("#importance .name").all_inner_texts() == found.names[:20]
+    assert opened.locator("#importance .score").all_inner_texts() == [f"{score:.2f}" for score in found.scores[:20]]
+    assert opened.locator("#importance-hint").inner_text().lower().startswith(found.method)
+    titles = opened.locator("#slices h3").all_inner_texts()
+    assert [title.removesuffix(" (log)") for title in titles] == found.names[:12]
+    valued = [event for event, _ in events if event.value is not None]
+    low, high = Trace.of(path).extent
+    dots = opened.evaluate("[...document.querySelectorAll('#slices svg')].map(s => s.innerHTML.split('h0').length - 1)")
+    assert dots[0] >= sum(low < event.value < high for event in valued)
+    lines = opened.evaluate("[...document.querySelectorAll('#parallel .row')].map(p => p.getAttribute('d')).join('')")
+    assert lines.count("M") == len(valued)  # none is interrupted without conditions
+    assert opened.locator("#parallel .title").last.text_content() == "value"
+    assert opened.locator("#parallel .tick").last.text_content().startswith(f"{result.lowest_fun:.4f}")
+
+
+def test_the_headline_of_a_noisy_run_is_the_recommended_point(tab, tmp_path):
+    noise, path = np.random.default_rng(0), tmp_path / "run.sqlite"
+    result = kl.minimize(lambda x: float(x.sum() + noise.normal()), kl.Binary(9), budget=300, rng=0, journal=path)
+    tab.goto(report.write(path, tmp_path / "run.html").as_uri())
+    tab.wait_for_selector("#evaluations tbody tr")
+    first = tab.locator(".tile").first
+    mean, error = map(float, first.locator(".number").inner_text().split(" ± "))
+    assert mean == pytest.approx(result.fun, abs=0.1 * result.fun_std)
+    assert error == pytest.approx(result.fun_std, rel=0.1)
+    assert f"least value observed {result.lowest_fun:.4f}"[:-2] in first.inner_text()
+    assert tab.locator("#values .recommended").count() == 1
 
 
 def test_nothing_is_asked_of_the_network(opened):

@@ -24,6 +24,16 @@ class AlgorithmName(StrEnum):
     NOISY_PORTFOLIO = "noisy-portfolio"
 
 
+class PlotKind(StrEnum):
+    """A plot that `knobless plot` can draw by itself."""
+
+    HISTORY = "history"
+    IMPORTANCE = "importance"
+    ENTROPY = "entropy"
+    SLICES = "slices"
+    PARALLEL = "parallel"
+
+
 def evaluation_count(text: str) -> int:
     """Return an integer of at least 1, which may be written as a float: 1e3."""
     try:
@@ -179,6 +189,10 @@ SkipToldOption = Annotated[
 
 # Journals and what is made of them.
 JournalArgument = Annotated[Path, typer.Argument(metavar="JOURNAL", help="Journal of a run.")]
+CsvOption = Annotated[
+    bool,
+    typer.Option("--csv", help="Print all evaluations as CSV, one per line, instead of the summary."),
+]
 JournalsArgument = Annotated[list[Path], typer.Argument(metavar="JOURNAL...", help="Journal of a run, or several.")]
 FigureOption = Annotated[
     Path | None,
@@ -189,6 +203,9 @@ PageOption = Annotated[
 ]
 HittingTargetOption = Annotated[
     float | None, typer.Option("--target", help="Plot hitting times: the share of runs that reached this value.")
+]
+PlotKindOption = Annotated[
+    PlotKind | None, typer.Option("--kind", help="Draw one plot.", show_default="a figure with the main ones")
 ]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free port.")]
 

@@ -149,13 +149,20 @@ def resume_command(
         _optimize(plan, fun, domain, facts, journal, before, json, messages)
 
 
-def show_command(journal: options.JournalArgument, json: options.JsonOption = False) -> None:
+def show_command(
+    journal: options.JournalArgument, json: options.JsonOption = False, csv: options.CsvOption = False
+) -> None:
     """Summarize a journal, also during the run: best point, state of the search, failures, durations.
 
     Nothing that the journal names is imported. Exit code 2 if the file is not a journal.
     """
     with reported_errors():
+        if json and csv:
+            raise ValueError("--csv: expected either --csv or --json, got both")
         with read(journal) as record:
+            if csv:
+                tables.write_evaluations(record.evaluations, sys.stdout)
+                return
             found, space = summary(record), record.space
         if json:
             data = {"journal": str(journal)} | {each.name: getattr(found, each.name) for each in fields(found)}

@@ -16,6 +16,7 @@ from knobless.core.types import Points
 # What a row records: an evaluation, a cancellation, a point evaluated elsewhere, an evaluation that the search does not
 # learn from, because it only confirms that the target is reached or compares the points to recommend.
 TOLD, CANCELLED, ADDED, CHECKED = 1, 2, 3, 4
+RETURNED_NAN = "the objective returned NaN"  # the message of a failed evaluation that did not raise
 
 
 class JournalError(ValueError):
@@ -100,8 +101,12 @@ class Event(NamedTuple):
         The objective value with the user's sign; None if the evaluation failed.
     failure : str or None
         The traceback, if the evaluation raised.
-    iteration, position : int
-        The iteration of the candidate and its index in it.
+    iteration : int
+        The number of complete iterations before it.
+    position : int
+        The index of the candidate among the samples of its iteration. −1 for a point that was not sampled: an initial
+        point, a second evaluation that tests for noise or confirms that the target is reached, a point evaluated
+        elsewhere. For an evaluation that compares the points to recommend, the index of the point among these.
     started, ended : float or None
         Times in seconds since the epoch.
     worker : str or None

@@ -225,8 +225,8 @@ class Lock:
                 os.close(self._file)
                 if time.monotonic() >= end:
                     raise JournalError(
-                        f"{path}: cannot open for writing: another run is writing to it. Wait until it ends or close its "
-                        "Optimizer, or use another file"
+                        f"{path}: cannot open for writing: another run is writing to it. Wait until it ends or close "
+                        "its Optimizer, or use another file"
                     )
                 time.sleep(_POLL)
                 continue

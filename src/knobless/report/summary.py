@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from knobless.journal.events import ADDED, CHECKED, TOLD
+from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD
 from knobless.journal.records import Record
-from knobless.run.candidates import RETURNED_NAN
 from knobless.run.iteration import Best, FirstFailure, is_better
 from knobless.run.optimizer import Optimizer
 

@@ -24,7 +24,7 @@ from knobless.core.families import Family
 from knobless.core.types import Array, Points
 from knobless.journal.events import ADDED, CHECKED, TOLD, Event, Journal, JournalError, unpacked
 from knobless.journal.identity import Identity
-from knobless.journal.records import read
+from knobless.journal.records import JournalPart, JournalRows, read
 from knobless.journal.sqlite import Writer
 from knobless.parallel.evaluation import Outcome
 
@@ -131,6 +131,10 @@ class Recording:
         if differs:
             raise self._mismatch(differs)
 
+    def rows(self, told: int, checks: Sequence[tuple[int, int, int]]) -> JournalRows:
+        """Return the evaluations of the run, by the highest id told and the evaluations it has not learned from."""
+        return JournalRows(self._writer.path, JournalPart(self._writer.last_row, told, tuple(checks)))
+
     def close(self) -> None:
         """Close the journal, so that another process can write to it."""
         self._writer.close()
@@ -221,10 +225,10 @@ class Recording:
         rows = zip(ids, self._packed(points), places, strict=True)
         self._places = {id: (drawn, fate, id, code, *place) for id, code, place in rows}
 
-    def expect_checked(self, ids: Sequence[int], points: Points) -> None:
+    def expect_checked(self, ids: Sequence[int], points: Points, positions: Sequence[int]) -> None:
         """Prepare rows for evaluations that the search does not learn from."""
-        run, rows = self._run, zip(ids, self._packed(points), strict=True)
-        self._places = {id: (run.drawn, CHECKED, id, code, run.nit, -1) for id, code in rows}
+        run, rows = self._run, zip(ids, self._packed(points), positions, strict=True)
+        self._places = {id: (run.drawn, CHECKED, id, code, run.nit, position) for id, code, position in rows}
 
     def _packed(self, points: Points) -> list[bytes]:
         packed, width = self._family.pack(points), self._width
@@ -279,7 +283,7 @@ class Recording:
         drawn, fate, id, code, iteration, position = self._places[id]
         failure = None
         if isinstance(value, Exception):
-            failure, value = _shortened(traceback_of(value)), math.nan
+            failure, value = shortened(traceback_of(value)), math.nan
         stored = self._stored(value)
         return Event(drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker)
 
@@ -297,6 +301,7 @@ def _value(event: Event, sign: float) -> Value:
     return math.nan if event.value is None else sign * event.value
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return the message of a failed evaluation as it is stored: valid Unicode of bounded length."""
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= LONGEST else "… " + text[-LONGEST:]

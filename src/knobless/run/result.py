@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, overload
 
+from knobless.journal.evaluations import Evaluations
+
 from .display import Text, html_table, one_line
 from .iteration import Info
 
@@ -196,6 +198,9 @@ class Result:
         The message of the first of them, in the order of the candidates.
     history : History
         One row per iteration; `history.to_pandas()` returns a data frame.
+    evaluations : Evaluations
+        All evaluations, or the last ones of a long run without a journal; `evaluations.to_pandas()` returns a data
+        frame with the variables, the value, the status and the time of each.
     """
 
     x: Any
@@ -214,6 +219,7 @@ class Result:
     failures: int
     failure: str | None
     history: History
+    evaluations: Evaluations
 
     def __repr__(self) -> str:
         lines = [

@@ -388,6 +388,11 @@ class Space:
         return f"Space.of({self._tree!r})"
 
 
+def shown_name(name: str) -> str:
+    """Return the name to display: "x" for a variable that is the whole space and has no name, or only an index."""
+    return f"x{name}" if not name or name.startswith("[") else name
+
+
 def _checked(tree: Any, name: str) -> Any:
     """Return the tree with spaces replaced by their own trees: dicts, lists and variables."""
     if isinstance(tree, Space):
