@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_ROWS = 20  # of a nested table
+MOST_SHOWN = 20  # of a nested table
 _CELL = "text-align: left; vertical-align: top; padding: 2px 8px"
 
 
@@ -50,5 +50,5 @@ def _cell(content: Any) -> str:
     if not isinstance(content, dict):
         return f"<code>{escape(one_line(content))}</code>"
     rows = [(str(name), each) for name, each in content.items()]
-    more = [("…", Text(f"{len(rows) - MOST_ROWS} more"))] if len(rows) > MOST_ROWS else []
-    return html_table("", [*rows[:MOST_ROWS], *more])
+    more = [("…", Text(f"{len(rows) - MOST_SHOWN} more"))] if len(rows) > MOST_SHOWN else []
+    return html_table("", [*rows[:MOST_SHOWN], *more])
