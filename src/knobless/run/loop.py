@@ -409,7 +409,7 @@ class Loop:
             message += f" {failures} of {self.nfev} evaluations failed. The first failure: {reason}"
         elif best is None:
             message += " No evaluation gave a finite value."
-        if self.journal is not None and not self.evaluated:
+        if self.journal is not None and self.nfev and not self.evaluated:
             message += NOT_CALLED
         if failing:
             warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=5)
