@@ -271,7 +271,7 @@ def quadratic(x: Bits, ints: Ints, reals: Array) -> float:
 
 
 def quadratic_in_order(x: Bits, ints: Ints, reals: Array) -> float:
-    """`Qubo` of reals, with the data of `quadratic`: one sum, in the order of `Qubo.costs`, so that both round alike."""
+    """`Qubo` of reals, with the data of `quadratic`: added in the order of `Qubo.costs`, so that both round alike."""
     n = x.size
     columns, values = ints[n + 1 :], reals[n:]
     cost = 0.0

@@ -10,6 +10,7 @@ had not been made.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ from knobless.core.types import Points
 from knobless.parallel.evaluation import Outcome
 
 from .candidates import Batch
+from .compiled_engine import CompiledEngine
 from .iteration import Info
 from .optimizer import Optimizer
 from .progress import Bar
@@ -34,6 +36,8 @@ from .sources import Source, ValueStream
 
 if TYPE_CHECKING:
     from knobless.fast import Run
+
+log = logging.getLogger("knobless")
 
 MAX_FAILURES = 100  # a run ends after this many evaluations if all of them failed
 
@@ -73,8 +77,9 @@ class Loop:
         self.source: Source
         self.bar: Bar | None = None
         self.journal: Recording | None = None
-        self.compiled: Callable[[int], Run] | None = None  # starts the compiled engine
-        self.deadline = math.inf  # set by the first evaluation: what the journal has does not count
+        self.compiled: CompiledEngine | None = None
+        self.began: float | None = None  # when the first evaluation did: what the journal has does not count
+        self.deadline = math.inf
         self.end = math.inf  # the same, with the time for the comparison of the points to recommend
         self.n_checked = 0  # evaluations that are not told to the optimizer, and how many of them failed
         self.n_checked_failures = 0
@@ -115,7 +120,7 @@ class Loop:
                 if self.rules.budget == math.inf and run.deterministic is False:
                     self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
                 if engine is None and self.compiled is not None and self._can_be_compiled:
-                    engine = self.compiled(self.improved_at)
+                    engine = self._change(self.compiled)
                 if engine is None:
                     status = self._iterate()
                 else:
@@ -146,6 +151,13 @@ class Loop:
         run, test = self.opt.run, self.opt.run.noise_test
         decided = run.noisy_algorithm is None if test is None else not test.unsure and test.expected is None
         return run.nit > 0 and decided and not self.refuted
+
+    def _change(self, compiled: CompiledEngine) -> Run | None:
+        """Return the compiled engine if the run has taken so long that it is worthwhile."""
+        now = time.monotonic()
+        seconds = now - (self.began or now)
+        left = min(seconds / max(self.opt.nfev, 1) * self.left, self.deadline - now)  # at the speed so far
+        return compiled.start(seconds, left, self.improved_at, self._announce)
 
     def _iterate(self) -> Status | None:
         """Run one iteration, or as much of it as the budget allows."""
@@ -218,8 +230,9 @@ class Loop:
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if not missing.ids:
             return _at_once([recalled[id] for id in ids])
-        if self.end == math.inf:
-            self.deadline = self.end = time.monotonic() + self.rules.timeout
+        if self.began is None:
+            self.began = time.monotonic()
+            self.deadline = self.end = self.began + self.rules.timeout
         if self.journal is not None:
             self.journal.expect(missing.ids)
         evaluated = self.source(missing, self)
@@ -311,6 +324,12 @@ class Loop:
     def _show(self, nfev: int) -> None:
         if self.bar is not None:
             self.bar.show(nfev, self.sign * self.opt.lowest_fun, self.opt.lam, self.opt.failures)
+
+    def _announce(self, message: str) -> None:
+        """Log a message, and show it until the next one on the progress bar."""
+        log.info(message)
+        if self.bar is not None:
+            self.bar.announce(message)
 
     def _info(self) -> Info:
         info = self.opt.run.info

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from knobless._checks import boolean
 from knobless.core.types import Points
 from knobless.parallel.evaluation import objective_value
 
+from .compiled_engine import CompiledEngine
 from .iteration import Info
 from .loop import Loop, StoppingRules
 from .optimizer import Optimizer
@@ -18,9 +19,6 @@ from .progress import Bar
 from .recording import Recording, recorded_batch
 from .result import Result
 from .sources import EvaluatedObjective, n_workers
-
-if TYPE_CHECKING:
-    from knobless.fast import Run
 
 
 def optimize(
@@ -54,7 +52,7 @@ def optimize(
             pairs = loop.journal.known(pairs)
             loop.journal.note({"fun": objective.name, "budget": None if rules.budget == math.inf else rules.budget})
         elif objective.in_this_process:
-            loop.compiled = _compiled(objective.fun, opt, sign)
+            loop.compiled = CompiledEngine.of(objective.fun, opt, sign)
         for code, value in pairs:
             opt.run.add(code, value)
         return loop.result(loop.run())
@@ -79,14 +77,3 @@ def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) ->
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
         pairs.append((opt.space.encode(pair[0], name), sign * objective_value(pair[1], name)))
     return pairs
-
-
-def _compiled(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | None:
-    """Return what starts the compiled engine, if the objective is compiled and the engine supports the run."""
-    if not hasattr(fun, "__knobless_compiled__"):
-        return None
-    try:
-        from knobless.fast import successor
-    except ImportError:  # numba is an extra: without it the same run is just slower
-        return None
-    return successor(fun, opt, sign)
