@@ -175,7 +175,7 @@ def _optimize(
             " leave out --batch to keep all workers busy."
         )
     in_processes = plan.workers > 1 or plan.evaluation_timeout is not None
-    with _stdout_for_data() if json else nullcontext() as out:
+    with messages.of_the_library(), _stdout_for_data() if json else nullcontext() as out:
         try:
             result = (maximize if facts.direction == "maximize" else minimize)(
                 fun if in_processes else fun.fun,
