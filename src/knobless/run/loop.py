@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from knobless._checks import count, positive_real, real
 from knobless.core.types import Points
 from knobless.parallel.evaluation import Outcome
 
-from .candidates import Batch
+from .candidates import Batch, values_of
 from .compiled_engine import CompiledEngine
 from .iteration import Info
 from .optimizer import Optimizer
@@ -36,8 +35,6 @@ from .sources import Source, ValueStream
 
 if TYPE_CHECKING:
     from knobless.fast import Run
-
-log = logging.getLogger("knobless")
 
 MAX_FAILURES = 100  # a run ends after this many evaluations if all of them failed
 
@@ -74,6 +71,7 @@ class Loop:
         self.rules = rules
         self.callback = callback
         self.history = History()
+        self.deferred_size = 16 * len(opt.run.search.theta)  # bytes of θ and of the signal of an iteration
         self.source: Source
         self.bar: Bar | None = None
         self.journal: Recording | None = None
@@ -108,16 +106,17 @@ class Loop:
     def left(self) -> float:
         """Evaluations that are left for the search."""
         run, budget = self.opt.run, self.rules.budget
-        return budget - self.nfev - (reserved(budget) if run.deterministic is False else 0)
+        left = budget - run.nfev - self.n_checked
+        return left - reserved(budget) if run.deterministic is False else left
 
     def run(self) -> Status:
         """Iterate until a stopping rule applies; return which."""
         engine: Run | None = None
-        run = self.opt.run
+        run, has_budget = self.opt.run, self.rules.budget < math.inf
         status = Status.TARGET if self.reached else None
         try:
             while status is None:
-                if self.rules.budget == math.inf and run.deterministic is False:
+                if not has_budget and run.deterministic is False:
                     self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
                 if engine is None and self.compiled is not None and self._can_be_compiled:
                     engine = self._change(self.compiled)
@@ -127,13 +126,14 @@ class Loop:
                     status = self._iterate_compiled(engine)
                     if run.algorithm is not engine.algorithm:  # the objective was found to be noisy
                         engine = self.compiled = None
-                if status is Status.TARGET and not self._confirmed():
+                if status is not None and status is Status.TARGET and not self._confirmed():
                     status = Status.BUDGET if self.left <= 0 else None
-                if run.failures == run.nfev >= MAX_FAILURES:
+                if run.failures and run.failures == run.nfev >= MAX_FAILURES:
                     status = Status.FAILED
                 if self.stopped:
                     status = Status.TARGET if self.reached else Status.CALLBACK
-                self._show(self.nfev)
+                if self.bar is not None:
+                    self._show(self.nfev)
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
         if engine is not None:
@@ -194,31 +194,37 @@ class Loop:
         status = None
         evaluations = self._begin(candidates)
         try:
-            for value in chain.from_iterable(evaluations):
+            for value in evaluations:
                 values.append(value)
                 if self.bar is not None:
                     self._show(self.n_checked + nfev + len(values))
-                if isinstance(value, float) and value <= target:
-                    status = Status.TARGET
-                    break
-                if isinstance(value, float) and value < best:
-                    best, self.improved_at = value, nfev + len(values)
-                elif nfev + len(values) - self.improved_at >= stall:
+                if isinstance(value, float):
+                    if value <= target:
+                        status = Status.TARGET
+                        break
+                    if value < best:
+                        best, self.improved_at = value, nfev + len(values)
+                if nfev + len(values) - self.improved_at >= stall:
                     status = Status.STALL
                     break
         finally:
             evaluations.close()
-            if status is Status.TARGET:
+            reached = status is not None and status is Status.TARGET
+            if reached:
                 self.reaching = run.codes_of([candidates.ids[len(values) - 1]])
             if values:
-                self.opt.tell(candidates if len(values) == len(candidates.ids) else candidates[: len(values)], values)
-            if status is Status.TARGET:
+                self._tell(candidates.ids[: len(values)], values)
+            if reached:
                 self.rest = candidates[len(values) :]
                 self.kept = {id: self.arrived[id] for id in self.rest.ids if id in self.arrived}
             if status is None and len(values) < len(candidates.ids) and self.arrived:
-                rest = [i for i in range(len(values), len(candidates.ids)) if candidates.ids[i] in self.arrived]
-                self.opt.tell(candidates.take(rest), [self.arrived[candidates.ids[i]] for i in rest])
+                rest = [id for id in candidates.ids[len(values) :] if id in self.arrived]
+                self._tell(rest, [self.arrived[id] for id in rest])
         return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)
+
+    def _tell(self, ids: Sequence[int], values: list[Value]) -> None:
+        """Tell values to the optimizer, whose own checks are not needed here."""
+        self.opt.run.tell(ids, *values_of(values, len(ids)))
 
     def _begin(self, candidates: Batch) -> ValueStream:
         """Return the values of candidates, in their order: those that the journal has, the others evaluated now."""
@@ -229,7 +235,7 @@ class Loop:
         self.arrived = dict(recalled)
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if not missing.ids:
-            return _at_once([recalled[id] for id in ids])
+            return (recalled[id] for id in ids)
         if self.began is None:
             self.began = time.monotonic()
             self.deadline = self.end = self.began + self.rules.timeout
@@ -245,12 +251,12 @@ class Loop:
         """Raise the error of the first evaluation: a mistake in the program should not cost the budget."""
         with closing(values):
             for first in values:
-                if isinstance(first[0], Exception):
+                if isinstance(first, Exception):
                     values.close()
                     self.arrived.clear()
                     if self.journal is not None:
                         self.journal.forget()
-                    raise first[0]
+                    raise first
                 yield first
                 yield from values
 
@@ -288,7 +294,7 @@ class Loop:
             self.journal.expect_checked([batch.ids[i] for i in missing], codes[missing])
         self.arrived, self.first_id, self.target = {}, None, math.nan
         values: list[Value] = []
-        for value in chain.from_iterable(_merged(batch.ids, recalled, self.source(batch.take(missing), self))):
+        for value in _merged(batch.ids, recalled, self.source(batch.take(missing), self)):
             values.append(value)
             self.n_checked += 1
             self.n_checked_failures += isinstance(value, Exception) or math.isnan(value)
@@ -312,14 +318,18 @@ class Loop:
 
     def _report(self) -> None:
         """Add a row to the history and call the callback, which may stop the run."""
-        if self.callback is not None or self.history.keeps(self.opt.nit):
-            info = self._info()
-            self.history.append(info)
-            try:
-                if self.callback is not None:
-                    self.callback(info)
-            except StopIteration:
-                self.stopped = True
+        run = self.opt.run
+        if self.callback is None:
+            if self.history.keeps(run.nit):
+                row = run.deferred_info(self.sign)
+                self.history.append_deferred(run.nit, row, self.deferred_size)
+            return
+        info = run.deferred_info(self.sign)()
+        self.history.append(info)
+        try:
+            self.callback(info)
+        except StopIteration:
+            self.stopped = True
 
     def _show(self, nfev: int) -> None:
         if self.bar is not None:
@@ -327,19 +337,15 @@ class Loop:
 
     def _announce(self, message: str) -> None:
         """Log a message, and show it until the next one on the progress bar."""
-        log.info(message)
+        logging.getLogger("knobless").info(message)
         if self.bar is not None:
             self.bar.announce(message)
-
-    def _info(self) -> Info:
-        info = self.opt.run.info
-        return info._replace(best=self.sign * info.best)
 
     def result(self, status: Status) -> Result:
         """Return the result of the run."""
         opt = self.opt
-        if opt.nit and (not self.history or self.history[-1].iteration < opt.nit):
-            self.history.append(self._info())
+        if self.history.last_iteration < opt.nit:
+            self.history.append(opt.run.deferred_info(self.sign)())
         best, chosen = opt.best, None
         if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED):
             try:
@@ -375,17 +381,11 @@ class Loop:
         )
 
 
-def _at_once(values: Sequence[Value]) -> ValueStream:
-    """Yield values that are known."""
-    yield values
-
-
 def _merged(ids: Sequence[int], recalled: Mapping[int, Value], evaluated: ValueStream) -> ValueStream:
     """Yield recalled and evaluated values in the order of their candidates."""
     with closing(evaluated):
-        values = chain.from_iterable(evaluated)
         for id in ids:
-            value = recalled[id] if id in recalled else next(values, None)
+            value = recalled[id] if id in recalled else next(evaluated, None)
             if value is None:  # time limit reached
                 return
-            yield (value,)
+            yield value

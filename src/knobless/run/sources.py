@@ -42,7 +42,7 @@ class Context(Protocol):
         """Record outcomes in the journal."""
 
 
-ValueStream = Generator[Sequence[Value], None, None]  # in the order of the candidates, several at once
+ValueStream = Generator[Value, None, None]  # in the order of the candidates
 Source = Callable[[Batch, Context], ValueStream]
 THIS_PROCESS = ""  # the worker of an evaluation in this process
 
@@ -93,7 +93,7 @@ def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> V
     """Evaluate serially."""
     maximizing, recording, deadline = run.sign < 0, run.recording, run.deadline
     started = clock = 0.0
-    for id, x in candidates:
+    for id, x in zip(candidates.ids, candidates.points, strict=True):
         if recording:
             started, clock = time.time(), time.monotonic()
         value = evaluate(fun, x, objective_value)
@@ -102,7 +102,7 @@ def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> V
             value = _negated(value)
         if recording:
             run.record((Outcome(id, value, started, started + now - clock, THIS_PROCESS),))
-        yield (value,)
+        yield value
         if now >= deadline:
             return
 
@@ -119,7 +119,7 @@ def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> 
         run.record(
             [Outcome(id, value, started, ended, THIS_PROCESS) for id, value in zip(candidates.ids, values, strict=True)]
         )
-    yield values
+    yield from values
 
 
 def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
@@ -147,7 +147,7 @@ def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
             while more < len(ids) and ids[more] in arrived:
                 more += 1
             if more > done:
-                yield [arrived[id] for id in ids[done:more]]
+                yield from [arrived[id] for id in ids[done:more]]
                 done = more
                 continue
             begun: list[Candidate] = []
