@@ -2,11 +2,11 @@
 
     python benchmarks/latency.py [--repeats 1] [--other SRC]
 
-`solve` is `knobless solve` on a satisfiable 3-SAT formula of 20 variables and 91 clauses, `objective` a script that compiles
-an objective by `fast.objective` and minimizes it with 1,000 evaluations. Each runs in a new process: for the first time
-with an empty cache of numba, and later with what the first run has left there. `--other` names the folder `src` of
-another version, whose runs alternate with those of this one. Both the elapsed and the processor time are printed,
-because the elapsed time depends on what else the machine does.
+`solve` is `knobless solve` on a satisfiable 3-SAT formula of 20 variables and 91 clauses, `objective` a script that
+compiles an objective by `fast.objective` and minimizes it with 1,000 evaluations. Each runs in a new process: for the
+first time with an empty cache of numba, and later with what the first run has left there. `--other` names the folder
+`src` of another version, whose runs alternate with those of this one. Both the elapsed and the processor time are
+printed, because the elapsed time depends on what else the machine does.
 """
 
 from __future__ import annotations

@@ -264,7 +264,6 @@ FAILED = optuna.create_trial(state=TrialState.FAIL)
         # What was pruned at one step is ordered by the values of this step, whatever they were before.
         [[pruned({1: 6.0, 2: 1.0})], [pruned({1: 5.5})], [pruned({1: 4.0, 2: 2.0})]],
     ],
-    ids=str,
 )
 def test_order_of_pruned_trials(best_first):
     trials = [trial for group in best_first for trial in group]
@@ -612,22 +611,39 @@ def test_a_change_of_the_space_continues_the_run():
     assert joint.params(point).items() >= study.trials[last[0]].params.items()
 
 
-def test_a_conditional_parameter_is_sampled_jointly_if_the_space_is_given():
+GIVEN = kl.Space(
+    kind=kl.Choice("a", "b"), x=kl.Float(-1, 1).when(kind="a"), y=kl.Float(-1, 1).when(kind="b"), n=kl.Integer(1, 3)
+)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        {
+            "kind": CategoricalDistribution(["a", "b"]),
+            **dict.fromkeys("xy", FloatDistribution(-1, 1)),
+            "n": IntDistribution(1, 3),
+        },
+        GIVEN,
+    ],
+    ids=["distributions", "space"],
+)
+def test_a_conditional_parameter_is_sampled_jointly_if_the_space_is_given(space):
     def tree(trial):
+        n = trial.suggest_int("n", 1, 3)
         if trial.suggest_categorical("kind", ["a", "b"]) == "a":
-            return trial.suggest_float("x", -1, 1) ** 2
-        return 2 + trial.suggest_float("y", -1, 1) ** 2
+            return n - 1 + trial.suggest_float("x", -1, 1) ** 2
+        return n + 1 + trial.suggest_float("y", -1, 1) ** 2
 
     class Never(optuna.samplers.RandomSampler):
         def sample_independent(self, *args):
             raise AssertionError
 
-    each = FloatDistribution(-1, 1)
-    space = {"kind": CategoricalDistribution(["a", "b"]), "x": each, "y": each}
     study = study_of(KnoblessSampler(space, seed=0, independent_sampler=Never()))
     study.optimize(tree, n_trials=200)
     assert study.best_value < 1e-3
     assert max(iterations(study)) > 20
+    assert sum("identity" in tag for tag in tags(study)) == 1 or space is not GIVEN  # nothing is left to infer
 
 
 def test_a_range_that_differs_from_the_given_one_is_not_learnt_from():
@@ -960,6 +976,10 @@ def test_reseeding_is_for_the_independent_sampler():
 def test_what_it_refuses():
     with pytest.raises(TypeError, match=r"search_space\['x'\]: expected a distribution of Optuna, got 3"):
         KnoblessSampler({"x": 3})
+    with pytest.raises(TypeError, match=r"search_space\['x'\]: expected one Choice, Integer or Float.*, got Binary"):
+        KnoblessSampler(kl.Space(x=kl.Binary(3)))
+    with pytest.raises(TypeError, match="search_space: expected a Space of named variables that are not nested"):
+        KnoblessSampler(kl.Space(x=kl.Space(y=kl.Float(0, 1))))
     with pytest.raises(TypeError, match="algorithm: expected a recipe such as pbil_lambda, got 'cga'"):
         KnoblessSampler(algorithm="cga")
     study = study_of(KnoblessSampler(MIXED, algorithm=lambda space: kl.portfolio(kl.Binary(2))))

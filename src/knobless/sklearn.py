@@ -7,6 +7,7 @@ users of scikit-learn write into a `Space`.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -28,8 +29,12 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from knobless._checks import count
+from knobless._checks import count, suggests
+from knobless.core.algorithm import Algorithm
+from knobless.core.branch_search import BranchSearch
+from knobless.core.conditional import Conditional
 from knobless.recipes import pbil_lambda
+from knobless.run.arguments import SEARCH_CV
 from knobless.run.optimizer import Optimizer
 from knobless.space.space import Space
 from knobless.space.variables import Binary, Choice, Float, Integer
@@ -37,7 +42,7 @@ from knobless.space.variables import Binary, Choice, Float, Integer
 __all__ = ["FeatureSelector", "SearchCV"]
 
 Key = TypeVar("Key", bound=Hashable)
-REPEATS = 1000  # points in a row that stand for candidates evaluated before, after which a search ends
+MAX_REPEATS = 1000  # points in a row that stand for candidates evaluated before, after which a search ends
 
 
 def evaluate_all(
@@ -49,7 +54,7 @@ def evaluate_all(
     """
     costs: dict[Key, float] = {}
     repeats = 0
-    while repeats < REPEATS and len(batch := opt.ask()):
+    while repeats < MAX_REPEATS and len(batch := opt.ask()):
         keys = [key(candidate.x) for candidate in batch]
         new = [each for each in dict.fromkeys(keys) if each not in costs][: n_iter - len(costs)]
         if new:
@@ -268,7 +273,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
     ----------
     estimator : estimator
         Fitted with each candidate's parameters.
-    param_distributions : dict or list of dicts
+    param_distributions : dict or list of dicts, optional
         Possible values by parameter. A value is a list or array, where three or more numbers count as ordered; a
         frozen distribution of `scipy.stats` that is uniform on a bounded range of integers or floats, or uniform in
         log scale; or an `Integer`, `Float` or `Choice` of this library. Of a list of dicts, a candidate has the
@@ -281,7 +286,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         Number of fits that run at once. With more of them than folds, an iteration has more candidates.
     refit : bool, str or callable, default=True
         Whether to fit the best candidate to all data at the end. With several scores, the name of the one to search
-        for.
+        for; with False or a callable, that is the first one.
     cv : int, splitter or iterable, default=None
         Number of folds, a splitter, or the splits. They are drawn once and are the same for all candidates.
     verbose : int, default=0
@@ -294,6 +299,8 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         Score of a fit that fails. A candidate with a failed fit ranks worst.
     return_train_score : bool, default=False
         Whether `cv_results_` has scores on the training data.
+    param_grid : dict or list of dicts, optional
+        The name that `GridSearchCV` has for `param_distributions`; one of the two is needed.
 
     Examples
     --------
@@ -308,10 +315,11 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
     ['C', 'kernel']
     """
 
+    @suggests("SearchCV", SEARCH_CV)
     def __init__(
         self,
         estimator: Any,
-        param_distributions: Any,
+        param_distributions: Any = None,
         *,
         n_iter: int = 10,
         scoring: Any = None,
@@ -323,8 +331,10 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         random_state: Any = None,
         error_score: Any = np.nan,
         return_train_score: bool = False,
+        param_grid: Any = None,
     ) -> None:
         self.param_distributions = param_distributions
+        self.param_grid = param_grid
         self.n_iter = n_iter
         self.random_state = random_state
         super().__init__(
@@ -340,7 +350,11 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         )
 
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
-        n_iter, grid = count("n_iter", self.n_iter), Grid(self.param_distributions)
+        if (self.param_grid is None) == (self.param_distributions is None):
+            given = "neither" if self.param_grid is None else "both"
+            raise TypeError(f"param_distributions: expected either these or param_grid, got {given}")
+        given = self.param_distributions if self.param_grid is None else self.param_grid
+        n_iter, grid = count("n_iter", self.n_iter), Grid(given)
         cv = FixedSplits(self._checked_cv_orig)
         results: dict[str, Any] = {}
         failed: list[dict[str, Any]] = []  # in all fits, and not in the results yet
@@ -365,10 +379,11 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
             return [-score for score in results[self._sought(results)][-len(candidates) :].tolist()]
 
         batch = math.ceil(joblib.effective_n_jobs(self.n_jobs) / self.n_splits_)
-        # Elitism converges before `n_iter` candidates on small spaces and is not measured to be better.
-        algorithm, seed = pbil_lambda(grid.space), _seed(self.random_state)
-        opt = Optimizer(grid.space, algorithm, rng=seed, batch=batch, deterministic=True)
-        evaluate_all(opt, n_iter, grid.point, evaluate)
+        if grid.space.cardinality <= n_iter:
+            evaluate(list(grid.points()))  # there is nothing to search for
+        else:
+            opt = Optimizer(grid.space, grid.algorithm, rng=_seed(self.random_state), batch=batch, deterministic=True)
+            evaluate_all(opt, n_iter, grid.point, evaluate)
 
         if failure is not None and not results:
             raise failure
@@ -384,10 +399,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         named = f"mean_test_{self.refit}"
         if named in results:
             return named
-        if "mean_test_score" not in results:
-            scores = [name.removeprefix("mean_test_") for name in results if name.startswith("mean_test_")]
-            raise ValueError(f"refit: expected the score to search for, one of {scores}, got {self.refit!r}")
-        return "mean_test_score"
+        return next(name for name in results if name.startswith("mean_test_"))
 
 
 NOT_FINITE = "One or more of the test scores are non-finite"  # the message of scikit-learn
@@ -409,11 +421,21 @@ class FixedSplits:
 class Parameter(NamedTuple):
     """One parameter of an estimator: its variable, and its options if the variable is their index."""
 
-    variable: Choice | Integer | Float | None  # None if there is a single option
+    variable: Choice | Integer | Float
     options: Sequence[Any] | None
 
     def value(self, number: Any) -> Any:
         return number if self.options is None else self.options[number]
+
+    def numbers(self) -> Sequence[Any]:
+        """Return all values of the variable, if there are finitely many."""
+        match self.variable:
+            case Choice(options=options):
+                return options
+            case Integer(low=low, high=high, step=step):
+                return range(low, high + 1, step)
+            case Float(count=count) as variable:
+                return list(variable.values((np.arange(count) + 0.5) / count).tolist())
 
 
 class Grid:
@@ -432,15 +454,27 @@ class Grid:
             (i, name): parameter.variable if len(dicts) == 1 else parameter.variable.when(dict=i)
             for i, each in enumerate(self.dicts)
             for name, parameter in each.items()
-            if parameter.variable is not None
         }
-        if len(dicts) > 1 or not tree:  # a space needs something to choose, even if a candidate does not
+        varying = [parameter for each in self.dicts for parameter in each.values() if parameter.variable.count > 1]
+        if len(dicts) > 1 or not varying:  # a space needs something to choose, even if a candidate does not
             tree["dict"] = Choice(*range(max(len(dicts), 2)))
         self.space = Space.of(tree)
 
+    @property
+    def algorithm(self) -> Algorithm:
+        """PBIL-λ, with several dicts in turns among them."""
+        # Elitism converges before `n_iter` candidates on small spaces and is not measured to be better.
+        loop = pbil_lambda(self.space)
+        return BranchSearch(loop, deterministic=True) if isinstance(self.space.family, Conditional) else loop
+
     def point(self, x: dict[Any, Any]) -> tuple[Any, ...]:
         i = x["dict"] if len(self.dicts) > 1 else 0
-        return i, *(x.get((i, name), 0) for name in self.dicts[i])
+        return i, *(x[i, name] for name in self.dicts[i])
+
+    def points(self) -> Iterator[tuple[Any, ...]]:
+        """Yield all candidates, if the space is finite."""
+        for i, each in enumerate(self.dicts):
+            yield from itertools.product([i], *(parameter.numbers() for parameter in each.values()))
 
     def parameters(self, point: tuple[Any, ...]) -> dict[str, Any]:
         """Return the parameters of the estimator."""
@@ -465,8 +499,6 @@ def _parameter(name: str, given: Any) -> Parameter:
     options = list(distinct.values())
     if not options:
         raise ValueError(f"{where}: expected at least one option, got none")
-    if len(options) == 1:
-        return Parameter(None, options)
     if len(options) > 2 and all(map(_is_number, options)) and len(set(options)) == len(options):
         return Parameter(Integer(0, len(options) - 1), sorted(options))
     return Parameter(Choice(*range(len(options))), options)
@@ -494,7 +526,7 @@ def _distribution(where: str, given: Any) -> Parameter:
             if hasattr(given, "pmf"):
                 below = low + np.floor(q * (high - low))
                 if low.is_integer() and np.allclose(given.cdf(below), (below - low + 1) / (high - low + 1)):
-                    return Parameter(Integer(int(low), int(high)), None) if low < high else Parameter(None, [int(low)])
+                    return Parameter(Integer(int(low), int(high)), None)
             elif np.allclose(given.ppf(q), low + q * (high - low)):
                 return Parameter(Float(low, high), None)
             elif low > 0.0 and np.allclose(np.log(given.ppf(q)), math.log(low) + q * math.log(high / low)):

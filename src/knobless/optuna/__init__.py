@@ -7,9 +7,13 @@ study computes the same θ. The first process that asks for a trial once enough 
 iteration; until then, further candidates of the current iteration are sampled. No process waits for a dead worker, and
 a result that arrives after its iteration was closed counts for the study's best trial only.
 
-Two processes may open the same iteration at once. Then there are two branches: the longest is followed, of equal
-lengths the one opened by the lower trial number, and candidates of the other count as late. A tag is valid only for the
-trial number in it, so trials copied from another study are known values, not candidates of this one.
+Two processes may open the same iteration at once. Then the run has two ends: the longest chain of iterations is
+followed, of equal lengths the one opened by the lower trial number, and candidates of the other count as late. A tag is
+valid only for the trial number in it, so trials copied from another study are known values, not candidates of this one.
+
+The space is inferred from the parameters of the completed trials, conditional ones included. When it changes, the next
+iteration is opened with a record of the new space. Its state is computed anew, from all iterations before it: their
+trials are encoded in the new space by their parameters.
 """
 
 from .sampler import KnoblessSampler

@@ -50,7 +50,7 @@ class Fold:
         self._seen = 0  # trials below this number were processed before
         self._unsettled: set[int] = set()  # those of them that are to be processed again
         self._openings: dict[int, Opening] = {}
-        self._tips: list[Opening] = []  # the last of the longest branch of each identity
+        self._tips: list[Opening] = []  # the last of the longest chain of each identity
         self._finished: defaultdict[int, list[int]] = defaultdict(list)  # candidates by opening trial
         self._joint: Joint | None = None  # of the states and of these:
         self._usable: dict[int, bool] = {}  # whether a finished candidate of the current iteration has a code
@@ -215,7 +215,7 @@ def _next(after: Opening, number: int, size: int, learnt: Sequence[int], identit
 
 
 def _length(opening: Opening) -> tuple[int, int]:
-    """Return what decides which branch is followed: its length, then the lower trial number."""
+    """Return what decides which chain is followed: its length, then the lower trial number."""
     return opening.iteration, -opening.number
 
 

@@ -54,8 +54,8 @@ class Joint:
         tree = {name: each.when(**conditions[name]) if name in conditions else each for name, each in variables.items()}
         space = Space.of(tree or Choice(0, 1))  # never sampled if there are no variables
         algorithm = recipe(space)
-        # The state must be a value: two branches of a run share the states before them.
-        if not (isinstance(algorithm, IGO) or (isinstance(algorithm, BranchSearch) and not algorithm.deterministic)):
+        # The state must be a value: two ends of a run share the states before them.
+        if not (isinstance(algorithm, IGO) or (isinstance(algorithm, BranchSearch) and algorithm.has_pure_states)):
             expected = "a recipe that returns an IGO, or a BranchSearch for noisy objectives"
             raise TypeError(f"algorithm: expected {expected}, got {algorithm!r:.200}")
         return cls({name: distributions[name] for name in variables}, conditions, space, algorithm)
@@ -117,6 +117,31 @@ def variable_of(distribution: BaseDistribution) -> Choice | Integer | Float | No
     except ValueError:
         pass
     return None
+
+
+def declared(space: Space) -> tuple[dict[str, BaseDistribution], Needs]:
+    """Return the distributions and the conditions of a space of scalar variables by name."""
+    columns = {column.name: column for column in space.columns()}
+    if not isinstance(space.tree, dict) or columns.keys() != space.tree.keys():
+        raise TypeError(f"search_space: expected a Space of named variables that are not nested, got {space!r:.200}")
+    found = {name: _distribution_of(name, column.variable) for name, column in columns.items()}
+    needs = {
+        name: {parent: tuple(variable_value(found[parent], v) for v in values) for parent, values in column.conditions}
+        for name, column in columns.items()
+    }
+    return found, needs
+
+
+def _distribution_of(name: str, variable: Any) -> BaseDistribution:
+    match variable:
+        case Choice(options=options, p=p, n=None) if len(set(p)) == 1:
+            return CategoricalDistribution(options)
+        case Integer(low=low, high=high, step=step, log=log, n=None):
+            return IntDistribution(low, high, log=log, step=step)
+        case Float(low=low, high=high, step=step, log=log, n=None):
+            return FloatDistribution(low, high, log=log, step=step)
+    expected = "one Choice, Integer or Float, without a prior"
+    raise TypeError(f"search_space[{name!r}]: expected {expected}, got {variable!r}")
 
 
 def _same(distribution: BaseDistribution, drawn: Any, value: Any) -> bool:

@@ -16,9 +16,9 @@ from knobless.core.algorithm import Algorithm
 from knobless.core.rng import keys
 from knobless.space.space import Space
 
-from .conditions import Presence
+from .conditions import Needs, Presence
 from .fold import Fold
-from .joint import Joint, pbil_in_branches, variable_of
+from .joint import Joint, declared, pbil_in_branches, variable_of
 from .tags import TAG
 
 log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
@@ -27,15 +27,17 @@ log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose 
 class KnoblessSampler(BaseSampler):
     """Sample trials by PBIL-λ, for studies with one objective.
 
-    Binary, categorical, integer and float parameters are sampled jointly.
+    Binary, categorical, integer and float parameters are sampled jointly, conditional ones included.
 
     Parameters
     ----------
-    search_space : Mapping[str, optuna.distributions.BaseDistribution], optional
-        Parameters to sample jointly from the first trial on. By default, those that all completed trials have in
-        common, as in the samplers of Optuna.
-    algorithm : Callable[[Space], Algorithm], default=pbil_lambda
-        Recipe, such as `pbil_epsilon`.
+    search_space : Mapping[str, optuna.distributions.BaseDistribution] or Space, optional
+        Parameters to sample jointly from the first trial on; a `Space` of named variables also states their conditions.
+        By default, those that all completed trials have, and those whose condition is inferred from the completed
+        trials.
+    algorithm : Callable[[Space], Algorithm], optional
+        Recipe, such as `pbil_epsilon`, of an `IGO`, or of a `BranchSearch` for noisy objectives. By default
+        `pbil_lambda`; with conditional parameters a `BranchSearch` with `pbil_elitist`.
     seed : int, optional
         Seed of the random numbers.
     independent_sampler : optuna.samplers.BaseSampler, optional
@@ -43,6 +45,9 @@ class KnoblessSampler(BaseSampler):
 
     Notes
     -----
+    A parameter that some completed trials lack is conditional on a categorical or integer parameter if the value of the
+    latter determines which trials have it. When the conditions change, the state is computed again from all trials.
+
     When the joint space is first known, θ starts halfway to the best trial that was enqueued or came from another
     sampler or study.
 
@@ -68,12 +73,15 @@ class KnoblessSampler(BaseSampler):
 
     def __init__(
         self,
-        search_space: Mapping[str, BaseDistribution] | None = None,
+        search_space: Mapping[str, BaseDistribution] | Space | None = None,
         *,
         algorithm: Callable[[Space], Algorithm] = pbil_in_branches,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
+        self._needs: Needs | None = None  # inferred from the trials
+        if isinstance(search_space, Space):
+            search_space, self._needs = declared(search_space)
         for name, each in (search_space or {}).items():
             if not isinstance(each, BaseDistribution):
                 raise TypeError(f"search_space[{name!r}]: expected a distribution of Optuna, got {each!r}")
@@ -110,9 +118,8 @@ class KnoblessSampler(BaseSampler):
         with self._lock:
             view = self._view_of(study)
             view.look(_trials(study))
-            return dict(
-                view.joint(view.explained if self._given is None else self._given, self._algorithm).distributions
-            )
+            space = view.explained if self._given is None else self._given
+            return dict(view.joint(space, self._needs, self._algorithm).distributions)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -122,7 +129,7 @@ class KnoblessSampler(BaseSampler):
             return {}
         with self._lock:
             view = self._view_of(study)
-            joint = view.joint(search_space, self._algorithm)
+            joint = view.joint(search_space, self._needs, self._algorithm)
             tag: dict[str, Any] = {"iteration": 0, "number": trial.number}
             params: dict[str, Any] = {}
             if joint.distributions:
@@ -166,6 +173,7 @@ class _View:
         self._seen = 0  # trials below this number were processed before
         self._unfinished: set[int] = set()  # those of them that are to be processed again
         self._joint: tuple[Any, Joint] | None = None
+        self._variables: dict[str, tuple[BaseDistribution, bool]] = {}  # whether a distribution has a variable
         self._warned: set[str] = set()
 
     def shows(self, study: Study) -> bool:
@@ -186,17 +194,26 @@ class _View:
         each = ((name, self._presence.distributions[name]) for name in self._presence.conditions)
         return {name: distribution for name, distribution in each if distribution is not None}
 
-    def joint(self, distributions: Mapping[str, BaseDistribution], recipe: Callable[[Space], Algorithm]) -> Joint:
+    def joint(
+        self, distributions: Mapping[str, BaseDistribution], needs: Needs | None, recipe: Callable[[Space], Algorithm]
+    ) -> Joint:
         """Return the part of the space that can be sampled jointly; the last one is cached."""
-        seen = self._presence.distributions
-        same = {name for name, each in distributions.items() if seen.get(name) == each}
-        conditions = {
-            name: needs for name, needs in self._presence.conditions.items() if name in same and needs.keys() <= same
-        }
-        key = {name: (each, conditions.get(name)) for name, each in distributions.items() if variable_of(each)}
+        conditions = self._inferred(distributions) if needs is None else needs
+        key = {n: (each, conditions.get(n)) for n, each in distributions.items() if self._has_variable(n, each)}
         if self._joint is None or self._joint[0] != key:
             self._joint = key, Joint.of(distributions, conditions, recipe)
         return self._joint[1]
+
+    def _inferred(self, distributions: Mapping[str, BaseDistribution]) -> Needs:
+        """Return the conditions of parameters that have the same distribution in the completed trials."""
+        seen = self._presence.distributions
+        same = {n for n, each in distributions.items() if n in seen and (seen[n] is each or seen[n] == each)}
+        return {n: needs for n, needs in self._presence.conditions.items() if n in same and needs.keys() <= same}
+
+    def _has_variable(self, name: str, distribution: BaseDistribution) -> bool:
+        if name not in self._variables or self._variables[name][0] is not distribution:
+            self._variables[name] = distribution, variable_of(distribution) is not None
+        return self._variables[name][1]
 
     def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler) -> None:
         """Warn once for every parameter of completed trials that is not sampled jointly while others are."""
