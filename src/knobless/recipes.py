@@ -251,7 +251,7 @@ def portfolio(space: Any) -> Portfolio:
 
 
 def branch_search(space: Any) -> BranchSearch:
-    """Turns among the branches of a conditional space, for deterministic objectives.
+    """Search the branches of a conditional space in turns, for deterministic objectives.
 
     Parameters
     ----------
