@@ -45,7 +45,7 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
     """
     if not np.isfinite(log.f).any():
         return log.x[:0]
-    each = [run.mode, _best_average(run, log)]
+    each = [run.mode, _best_average(run, log), log.x[np.nanargmin(np.where(np.isfinite(log.f), log.f, np.nan))]]
     if _can_be_modeled(run, log):
         each.insert(0, linear.recommend(run.space.family, *_thinned(log)))
     codes = np.array(each)
