@@ -19,7 +19,7 @@ from knobless.core.algorithm import is_exact
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.linear import estimate, recommend
 from knobless.core.linear_model import RATIOS, LinearModel, rank_scores, words
-from knobless.core.rng import Stream
+from knobless.core.rng import Stream, first_uniforms
 from knobless.core.states import state_data, state_of
 
 LEGENDRE, WEIGHTS = np.polynomial.legendre.leggauss(6)
@@ -371,6 +371,11 @@ def test_points_do_not_depend_on_how_many_are_drawn_at_once():
     algorithm, state = searched(variables=5)
     whole, rng = algorithm.ask(state, Stream(3), 60), Stream(3)
     assert (np.concatenate([algorithm.ask(state, rng, k) for k in (1, 7, 20, 32)]) == whole).all()
+
+
+def test_the_first_uniforms_of_a_key_are_those_of_its_stream():
+    for key, size, width in (0, 3, 5), (2**64 - 1, 8, 4):
+        assert (first_uniforms(key, size, width) == Stream(key).uniforms(size, width)).all()
 
 
 def test_observed_evaluations_count_as_its_own():

@@ -28,7 +28,7 @@ from knobless._checks import positive_int
 from .algorithm import AlgorithmInfo
 from .families import Family
 from .linear_model import LinearModel, rank_scores, words
-from .rng import RNG, Stream, uniforms
+from .rng import RNG, first_uniforms, uniforms
 from .types import Array, Points, Words
 
 SMALL = 50  # parameters up to which a fit takes little time, so that it is repeated more often
@@ -92,7 +92,7 @@ class LinearThompson:
         again = [i for i, key in enumerate(_keys(x)) if key in known]
         if again:  # each from a stream of its own, so that the other points do not depend on it
             keys = np.ascontiguousarray(u[again, width:]).view(np.uint64)[:, 0].tolist()
-            tries = self._points(state, model, np.concatenate([Stream(key).uniforms(TRIES, width) for key in keys]))
+            tries = self._points(state, model, np.concatenate([first_uniforms(key, TRIES, width) for key in keys]))
             new = [j for j, key in enumerate(_keys(tries)) if key not in known]
             for j in reversed(new):
                 x[again[j // TRIES]] = tries[j]

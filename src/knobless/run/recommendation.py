@@ -1,8 +1,8 @@
 """The point to use of a noisy objective: finalists, of which fresh evaluations decide.
 
-The lowest single observation of a noisy objective is a lucky one. Better points are the most probable one, the minimum
-of a linear model of all evaluations, and the one with the best average. None of them is best on every problem, so the
-last evaluations of a run compare them.
+The lowest single observation of a noisy objective is a lucky one. Better points are often the most probable one, the
+minimum of a linear model of all evaluations, and the one with the best average. With little noise the lowest
+observation may be the best of them. None is best on every problem, so the last evaluations of a run compare them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
     """
     if not np.isfinite(log.f).any():
         return log.x[:0]
-    each = [run.mode, _best_average(run, log), log.x[np.nanargmin(np.where(np.isfinite(log.f), log.f, np.nan))]]
+    lowest = log.x[np.where(np.isfinite(log.f), log.f, math.inf).argmin()]
+    each = [run.mode, _best_average(run, log), lowest]
     if _can_be_modeled(run, log):
         each.insert(0, linear.recommend(run.space.family, *_thinned(log)))
     codes = np.array(each)
