@@ -339,8 +339,8 @@ def searched(n=40, variables=16):
 def test_every_second_point_is_crossed_with_one_of_the_best():
     algorithm, state = searched()
     assert (state.elites == state.x[:4]).all()  # ln 40 = 3.7
-    u = Stream(2).uniforms(4000, algorithm._width)
-    drawn, x = algorithm.family.minimizer(state.model.draw(u[:, : words(16)])), algorithm._points(state, state.model, u)
+    u = Stream(2).uniforms(4000, algorithm.width)
+    drawn, x = algorithm.family.minimizer(state.model.draw(u[:, : words(16)])), algorithm.points(state, state.model, u)
     whole = (x == drawn).all(axis=1)
     assert 0.47 < whole.mean() < 0.65  # some of the crossed ones are equal to the draw
     options = (x[:, None] == drawn[:, None]) | (x[:, None] == state.elites)
@@ -361,7 +361,7 @@ def test_a_point_that_was_evaluated_is_drawn_again():
     known = {row.tobytes() for row in state.x}
     assert 20 < len(known) < 32
     x = algorithm.ask(state, Stream(3), 2000)
-    plain = algorithm._points(state, state.model, Stream(3).uniforms(2000, algorithm._width + 2)[:, : algorithm._width])
+    plain = algorithm.points(state, state.model, Stream(3).uniforms(2000, algorithm.width + 2)[:, : algorithm.width])
     new = np.array([row.tobytes() not in known for row in plain])
     assert (x[new] == plain[new]).all()
     assert np.mean([row.tobytes() not in known for row in x]) > 2 * new.mean()

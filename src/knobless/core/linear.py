@@ -85,26 +85,42 @@ class LinearThompson:
         model = state.model
         if model is None:
             return self.family.sample(state.first, size, rng)
-        width = self._width
+        width = self.width
         u = uniforms(rng, size, width + 2)
-        x = self._points(state, model, u[:, :width])
+        x = self.points(state, model, u[:, :width])
         known = state.known
         again = [i for i, key in enumerate(_keys(x)) if key in known]
         if again:  # each from a stream of its own, so that the other points do not depend on it
             keys = np.ascontiguousarray(u[again, width:]).view(np.uint64)[:, 0].tolist()
-            tries = self._points(state, model, np.concatenate([first_uniforms(key, TRIES, width) for key in keys]))
+            tries = self.points(state, model, np.concatenate([first_uniforms(key, TRIES, width) for key in keys]))
             new = [j for j, key in enumerate(_keys(tries)) if key not in known]
             for j in reversed(new):
                 x[again[j // TRIES]] = tries[j]
         return x
 
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
         """Number of 32-bit uniforms per point."""
         return words(len(self.family.initial())) + 2 + -(-self.family.variables // 4)
 
-    def _points(self, state: LinearState, model: LinearModel, u: Words) -> Points:
-        """Return points by uniforms for the draw, the elite, the share of the draw, and a byte of each variable."""
+    def points(self, state: LinearState, model: LinearModel, u: Words) -> Points:
+        """Return the points for given uniforms, whether they were evaluated before or not.
+
+        Parameters
+        ----------
+        state : LinearState
+            State of the algorithm.
+        model : LinearModel
+            Its model.
+        u : array of uint32 of shape (m, width)
+            For each point the uniforms of a draw, one for the elite, one for the share of the draw, and one byte per
+            variable.
+
+        Returns
+        -------
+        array of shape (m, variables)
+            The points.
+        """
         end, best = words(len(state.first)), state.elites
         drawn = self.family.minimizer(model.draw(u[:, :end]))
         if best is None:
