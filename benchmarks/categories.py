@@ -1,4 +1,4 @@
-"""Calls to the optimum of a OneMax over categories, beside cmaes' CatCMAwM in the same run.
+"""Calls to the optimum of a OneMax over categories, compared with CatCMAwM of cmaes.
 
     python benchmarks/categories.py [--variables 30] [--options 5] [--seeds 11]
 

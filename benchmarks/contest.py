@@ -1,9 +1,9 @@
-"""What peers.py and power.py share: the functions of bits, the objective that counts, the peers, and runs in processes.
+"""What peers.py and power.py share: the functions of bits, the counting objective, the peers, and runs in processes.
 
 Every run goes through `Objective`, which counts calls and ends the run at the very call that meets the optimum or is
-the last one allowed. No algorithm may gain from where it begins: every point is XORed with bits drawn by function and
-seed, the same for all. Without that nevergrad, whose first point is all zeros, would solve the Ising functions in one
-call. To the other peers both values of a bit are alike, so that nothing changes for them.
+the last one allowed. No algorithm may benefit from its starting point: every point is XORed with bits drawn by function
+and seed, the same for all. Otherwise nevergrad, whose first point is all zeros, would solve the Ising functions in one
+call. The other peers treat both values of a bit alike, so that nothing changes for them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ CLOSE = 1e-9  # a cost this near to the optimum's, which is 0, meets it; times t
 PBO = tuple(f"F{i}" for i in range(1, 26))
 
 
-# What is minimised.
+# Objectives.
 
 
 @dataclass(frozen=True)
 class Function:
     """A cost of bits: the distance of the value from the optimum, or from 0 if that is unknown.
 
-    `sense` is 1 where the greatest value is looked for, and -1 where the least. No cost is as high as `most`. Where
-    variables have more options than two, `sizes` says how many each has.
+    `sense` is 1 for maximization, and -1 for minimization. No cost is as high as `most`. If
+    variables have more than two options, `sizes` has the number of options of each.
     """
 
     label: str
@@ -58,7 +58,7 @@ class Function:
 
 
 def function(name: str, n: int) -> Function:
-    """By name; a ValueError where it has no such n."""
+    """Return a function by name; raise ValueError if it has no such n."""
     if name in PBO:
         return pbo(int(name[1:]), n)
     problem = {"OneMax": OneMax, "LeadingOnes": LeadingOnes}[name](n)
@@ -74,16 +74,16 @@ def pbo(number: int, n: int) -> Function:
 
 
 def stated_optimum(number: int, n: int, stated: float) -> float | None:
-    """What ioh says, where that is right: compared with enumeration for n = 9, 10, 11, 12 and 16."""
+    """The optimum according to ioh, if correct: compared with enumeration for n = 9, 10, 11, 12 and 16."""
     wrong = math.isinf(stated) or (number == 24 and n % 5) or (number == 23 and n < 16)
     return None if wrong else float(stated)
 
 
-# How a run is counted and timed.
+# Counting and timing.
 
 
 class Done(BaseException):
-    """The optimum is met or the calls are spent. No `Exception`: `minimize` would take that for a failed evaluation."""
+    """The optimum is met or the calls are exhausted. Not an `Exception`, which `minimize` would count as a failure."""
 
 
 class Clock:
@@ -101,9 +101,9 @@ class Clock:
 
 
 class Objective:
-    """What a peer calls with a point: gives the cost, counts, and raises `Done` at the end of the run.
+    """The objective of a peer: returns the cost of a point, counts calls, and raises `Done` at the end of the run.
 
-    `clock` is for the peer's own time; what is spent in here does not count for it.
+    `clock` measures the peer's own time, without the time spent in here.
     """
 
     def __init__(self, function: Function, mask: Any, calls: int) -> None:
@@ -133,7 +133,7 @@ class Objective:
 
     def _evaluate(self, x: Any) -> float:
         x = np.asarray(x, dtype=np.int8)
-        if x.shape != self.mask.shape:  # ioh would answer with NaN
+        if x.shape != self.mask.shape:  # ioh would return NaN
             raise ValueError(f"x: expected {self.mask.size} variables, got the shape {x.shape}")
         cost = self.function.cost(x ^ self.mask)
         self.nfev += 1
@@ -146,7 +146,7 @@ class Objective:
 
 Algorithm = Callable[[Objective, int, int], None]  # the objective, n, a seed
 
-# The peers: each calls f until that raises `Done`, with `f.clock` running while the peer itself works.
+# The peers: each calls f until that raises `Done`, with `f.clock` running outside of f.
 
 
 def pbil_lambda(f: Objective, n: int, seed: int) -> None:
@@ -161,7 +161,7 @@ def pbil_lambda(f: Objective, n: int, seed: int) -> None:
 
 
 def climb(mutate: Callable[[Any, Any], Any], f: Objective, n: int, seed: int) -> None:
-    """Changes the point it is at and stays with what is not worse."""
+    """Change the current point and accept a point that is not worse."""
     rng = np.random.default_rng(seed)
     with f.clock:
         x = rng.integers(0, 2, n, dtype=np.int8)
@@ -202,9 +202,9 @@ def catcmawm(f: Objective, n: int, seed: int) -> None:
 def nevergrad(name: str, f: Objective, n: int, seed: int) -> None:
     import nevergrad as ng
 
-    if f.function.sizes:  # of Choice, it would spend most calls on points that it has seen
+    if f.function.sizes:  # with Choice, most calls would be repeated points
         space: Any = ng.p.Tuple(*(ng.p.TransitionChoice(range(k)) for k in f.sizes))
-    else:  # the default draws anew at each look, and stalls
+    else:  # the default draws again at each access, and stalls
         space = ng.p.Choice([0, 1], repetitions=n, deterministic=True)
     space.random_state.seed(seed)
     opt = ng.optimizers.registry[name](space, budget=f.calls)
@@ -232,7 +232,7 @@ def pymoo_ga(f: Objective, n: int, seed: int) -> None:
     while True:
         with f.clock:
             population = ga.ask()
-        if population is None or not len(population):  # it finds no child that is not in the population already
+        if population is None or not len(population):  # no child that is not in the population already was found
             return
         values = np.array([f(x) for x in population.get("X")])
         with f.clock:
@@ -243,7 +243,7 @@ def pymoo_ga(f: Objective, n: int, seed: int) -> None:
 def gomea(f: Objective, n: int, seed: int) -> None:
     import gomea
 
-    # It maximises, and misbehaves below 0; no cost is as high as this.
+    # It maximizes, and fails for negative values; no cost is as high as this.
     offset = 10.0 * n * n if f.function.most is None else f.function.most
 
     class Fitness(gomea.fitness.BBOFitnessFunctionDiscrete):
@@ -259,7 +259,7 @@ def gomea(f: Objective, n: int, seed: int) -> None:
 
 
 class Peer(NamedTuple):
-    """A peer in the table; `cost` is a guess at its µs per call, to begin with long runs."""
+    """A peer in the table; `cost` is an estimate of its µs per call, used to start long runs first."""
 
     title: str
     package: str
@@ -295,7 +295,7 @@ def mask(source: np.random.SeedSequence, n: int) -> Any:
 
 
 def compete(f: Objective, algorithm: Algorithm, source: np.random.SeedSequence) -> Row:
-    """What came of one run. `best` is a cost."""
+    """Outcome of one run. `best` is a cost."""
     warnings.simplefilter("ignore")
     start = time.perf_counter()
     try:
@@ -315,10 +315,10 @@ def compete(f: Objective, algorithm: Algorithm, source: np.random.SeedSequence) 
 
 
 def carry_out(tasks: Sequence[Any], run: Callable[[Any], Row], add: Callable[[Row], None], jobs: int) -> list[str]:
-    """Makes these runs in processes, the first ones first, and adds each row as it comes; says what went wrong."""
+    """Make these runs in processes, in order, and add each row as it arrives; return error messages."""
     errors = []
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = "1"  # for the processes to come
+        os.environ[name] = "1"  # for the processes that follow
     quietly = (signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a process without a traceback
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=signal.signal, initargs=quietly)
     try:
@@ -326,7 +326,7 @@ def carry_out(tasks: Sequence[Any], run: Callable[[Any], Row], add: Callable[[Ro
         for future in tqdm(as_completed(futures), total=len(tasks), unit=" runs", smoothing=0.0):
             error = future.exception()
             if isinstance(error, BrokenProcessPool):
-                raise SystemExit("A process died. The same command goes on, and can leave one of the peers out.")
+                raise SystemExit("A worker process died. Repeat the command to resume, or leave out a peer.")
             if error is None:
                 add(future.result())
             else:
@@ -336,18 +336,18 @@ def carry_out(tasks: Sequence[Any], run: Callable[[Any], Row], add: Callable[[Ro
     return errors
 
 
-# What is written.
+# Output.
 
 
 def grid(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose columns are level; the first row is its head."""
+    """Return a Markdown table with aligned columns; the first row is its head."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in rows]
     return "\n".join([padded[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *padded[1:]])
 
 
 def installed(names: Sequence[str], peers: Mapping[str, Peer] = PEERS) -> tuple[list[str], list[str]]:
-    """The peers whose package is there, and a note for each other."""
+    """Return the peers whose package is installed, and a note for each of the others."""
     kept = [name for name in names if find_spec(peers[name].package)]
     missing = [peers[name] for name in names if name not in kept]
     return kept, [f"{peer.title} is left out: {peer.package} is not installed." for peer in missing]

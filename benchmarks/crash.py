@@ -1,15 +1,14 @@
-"""Runs that are killed at random moments and go on: nothing lost, nothing paid for twice, the same result.
+"""Kill runs at random moments and resume them: no evaluation lost, none repeated, the same result.
 
     python benchmarks/crash.py [--kills 200] [--seed 0]
 
-A run with a journal is ended by SIGKILL again and again, at moments drawn at random, until it is done. Then the next
-one begins, until there were enough kills: a quarter each with one and with four worker processes, with an objective
-that takes a while (kills fall into evaluations) and with one that takes no time (kills fall into commits). The
-objective keeps a list of its own of the points that it was done with. Of what the journal had when the kill came,
-nothing may be missing later, and nothing may appear on that list again. In the end result, history and θ must be
-those of a run that was never interrupted, to the last bit.
+A run with a journal is ended by SIGKILL repeatedly, at random moments, until it is complete. Then the next
+one begins, until the number of kills is reached: a quarter each with one and with four worker processes, with a slow
+objective (kills hit evaluations) and with a fast one (kills hit commits). The objective records the points that it has
+evaluated in a separate list. No evaluation that was in the journal at a kill may be missing later or be repeated. In
+the end, result, history and θ must be bit for bit those of an uninterrupted run.
 
-An evaluation that was done while its value had not reached the journal yet is made again; these are counted.
+An evaluation that ended before a kill without having reached the journal is repeated; these are counted.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ import numpy as np
 import knobless as kl
 from knobless.journal.records import read
 
-SPACE = kl.Space(bits=kl.Binary(24), kind=kl.Choice("a", "b", "c"), z=kl.Float(0, 1))  # z tells points apart
+SPACE = kl.Space(bits=kl.Binary(24), kind=kl.Choice("a", "b", "c"), z=kl.Float(0, 1))  # z makes points unique
 BUDGET = {0.0: 4000, 0.002: 600}
 
 
@@ -42,7 +41,7 @@ def mark(x: dict) -> str:
 
 
 def objective(done: str, pause: float, x: dict) -> float:
-    """Some value, some failures; the point goes to the list when all is done."""
+    """Return a value or fail; the point is added to the list at the end."""
     time.sleep(pause * (0.5 + x["z"]))
     value = float(x["bits"].sum() + (x["kind"] == "b") + (x["z"] - 0.3) ** 2)
     line = os.open(done, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -74,11 +73,11 @@ def minimized(done: Path, pause: float, workers: int, seed: int, journal: Path |
 
 
 def started(folder: Path, pause: float, workers: int, seed: int) -> int:
-    """A process that runs to the end, or to its own, and leaves its result."""
+    """Start a process that completes the run, unless it is killed, and writes the result; return its id."""
     pid = os.fork()
     if pid:
         return pid
-    # A worker that is being started when its parent is killed complains.
+    # A worker that is being started when its parent is killed writes to standard error.
     os.dup2(os.open(folder / "complaints", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
     try:
         found = minimized(folder / "done", pause, workers, seed, folder / "run.sqlite")
@@ -91,7 +90,7 @@ def started(folder: Path, pause: float, workers: int, seed: int) -> int:
 
 
 def waited(pid: int, condition: Callable[[], bool]) -> None:
-    """Until the condition holds, or the process has ended."""
+    """Wait until the condition holds, or the process has ended."""
     while not condition() and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         time.sleep(0.0005)
 
@@ -112,11 +111,11 @@ def recorded(journal: Path) -> list[str]:
 
 
 class BrokenLaw(Exception):  # noqa: N818
-    """Names the law and the number of kills after which it was broken."""
+    """A violated law, with the number of kills before."""
 
 
 class Tally:
-    """Counts what happened; a law that is broken ends everything."""
+    """Counts events; a violated law ends the benchmark."""
 
     def __init__(self) -> None:
         self.kills = self.runs = self.evaluations = self.again = self.during = 0
@@ -131,7 +130,7 @@ def killed_until_done(tally: Tally, chance: random.Random, pause: float, workers
     folder = Path(tempfile.mkdtemp(prefix="knobless-crash-"))
     journal, done = folder / "run.sqlite", folder / "done"
     whole = minimized(folder / "once", pause, 1, seed, None)
-    if len(set(lines(folder / "once"))) < BUDGET[pause]:  # points that come twice by themselves would be taken for lost
+    if len(set(lines(folder / "once"))) < BUDGET[pause]:  # repeated points would count as lost
         shutil.rmtree(folder)
         return
     before: set[str] = set()
@@ -146,7 +145,7 @@ def killed_until_done(tally: Tally, chance: random.Random, pause: float, workers
             waited(pid, lambda: time.monotonic() >= end)  # noqa: B023
         else:
             waited(pid, lambda: False)
-        os.kill(pid, signal.SIGKILL)  # if it is done, it waits to be asked how it ended
+        os.kill(pid, signal.SIGKILL)  # one that has ended stays a zombie until waitpid
         _, how = os.waitpid(pid, 0)
         listed, committed = lines(done), recorded(journal)
         tally.check("no committed evaluation is lost", before <= set(committed))
@@ -191,13 +190,13 @@ def main() -> None:
                     sys.exit(str(error))
                 seed += 1
             print(
-                f"{workers} worker{'s' * (workers > 1)}, {1e3 * pause:g} ms an evaluation: {tally.kills} kills, "
+                f"{workers} worker{'s' * (workers > 1)}, {1e3 * pause:g} ms per evaluation: {tally.kills} kills, "
                 f"{tally.during} of them after evaluations; {tally.runs} runs, {tally.evaluations} evaluations: "
-                f"none lost, {tally.again} made again that had not reached the journal, results identical",
+                f"none lost, {tally.again} repeated that had not reached the journal, results identical",
                 flush=True,
             )
             everything.kills += tally.kills
-    print(f"{everything.kills} kills survived; seed {options.seed}, numpy {np.__version__}")
+    print(f"{everything.kills} kills; seed {options.seed}, numpy {np.__version__}")
 
 
 if __name__ == "__main__":

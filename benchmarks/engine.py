@@ -1,8 +1,8 @@
-"""Evaluations per second of whole runs on OneMax, on one core: the compiled engine beside the core and peers.
+"""Evaluations per second of whole runs on OneMax, on one core: the compiled engine, the core and peers.
 
     python benchmarks/engine.py [--repeats 3]
 
-Everything counts, the objective too. `compiled` is one long run of PBIL-λ that does not stop at the optimum; `trials`
+The time includes the objective. `compiled` is one long run of PBIL-λ that does not stop at the optimum; `trials`
 are runs to the optimum, seed after seed, including their construction; `portfolio` is the recommended algorithm of a
 deterministic objective, compiled and interpreted; a peer runs for a number of evaluations that keeps this benchmark
 short. Peers that are not installed are left out.
@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     repeats = parser.parse_args().repeats
-    print("evaluations per second on OneMax, and how many times as many the compiled engine makes")
+    print("evaluations per second on OneMax, and the speedup of the compiled engine")
     for n in CALLS:
         rates: dict[str, list[float]] = {}
         for seed in range(repeats + 1):  # the first is to warm up

@@ -1,7 +1,7 @@
 """Tables of trained networks as functions of choices, and the optimizers of choices that power.py runs on them.
 
-A table has a row for every configuration of a search space: one character a variable, which says the option (0 to 9,
-then a to z). Its value is the mean over the seeds of the trainings. Options are plain categories here, also where
+A table has one row per configuration of a search space: one character per variable, for its option (0 to 9,
+then a to z). Its value is the mean over the seeds of the trainings. Options are categories here, even if
 they were numbers, and are shuffled by table and seed, the same for all algorithms.
 """
 
@@ -19,7 +19,7 @@ from contest import Function, Objective
 
 
 class Grid(NamedTuple):
-    """`n` variables, a file, what is looked at in it, and whether that is to be great (1) or small (-1)."""
+    """`n` variables, a file, the measure in it, and whether that is maximized (1) or minimized (-1)."""
 
     n: int
     file: str
@@ -35,7 +35,7 @@ GRIDS = {
 
 
 class Plain(pickle.Unpickler):
-    """Of built-in values only: a file can bring no code."""
+    """Unpickler of built-in values only, so that a file cannot execute code."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"expected numbers and text alone, got {module}.{name}")
@@ -43,7 +43,7 @@ class Plain(pickle.Unpickler):
 
 @lru_cache
 def read(path: Path, measure: str) -> Any:
-    """The values, with an axis a variable."""
+    """Return the values, with one axis per variable."""
     with lzma.open(path) as file:
         rows = Plain(file).load()
     keys = np.array([[int(c, 36) for c in key] for key in rows])
@@ -65,13 +65,13 @@ def function(name: str, data: Path, source: np.random.SeedSequence) -> Function:
 
 
 def rank(name: str, data: Path, value: float) -> float:
-    """How many of 10,000 configurations are better, and a half: 0.5 is the best."""
+    """Return the number of better ones in 10,000 configurations, plus 0.5: 0.5 is the best."""
     grid = GRIDS[name]
     better = grid.sense * read(data / grid.file, grid.measure) > grid.sense * value
     return float(10_000 * better.mean() + 0.5)
 
 
-# Each calls f until that raises `Done`, with `f.clock` running while the algorithm itself works.
+# Each calls f until that raises `Done`, with `f.clock` running outside of f.
 
 
 def at_random(f: Objective, n: int, seed: int) -> None:

@@ -1,17 +1,18 @@
-"""Instances of public libraries as costs of bits, all to be minimised, with penalties where there are constraints.
+"""Instances of public libraries as costs of bits, all to be minimized, with penalties for constraints.
 
-A penalty is such that mending a point always pays: from any point that breaks a constraint, one that breaks none is
-reached by changes each of which costs nothing or less, and the last of which costs less. So the least cost is that of
-the problem as it stands, and no point that breaks a constraint has it.
+The penalty of a violation exceeds the cost of repairing it: from any infeasible point, a feasible one is reached by
+changes none of which increases the cost, and the last of which reduces it. The minimum is therefore that of the
+original problem, and no infeasible point attains it.
 
-- Covering (set covering, Steiner triples): what is not covered costs one more than the cheapest that covers it.
-- Knapsacks: minus the profit. A knapsack that is too full costs one more than the greatest profit of an item, and for
-  every unit of weight too many the greatest profit per weight of an item.
-- Facility location: with none open, all are opened and each customer goes to the dearest; any other point costs less.
+- Covering (set covering, Steiner triples): a row that is not covered costs one more than its cheapest column.
+- Knapsacks: minus the profit. An overfull knapsack costs one more than the largest profit of an item, plus the largest
+  profit per weight of an item for every unit of excess weight.
+- Facility location: with none open, the cost of opening all and serving each customer from the most expensive one;
+  any other point costs less.
 - MAX-SAT, QUBO, Max-Cut and LABS have no constraints: the weight of the unsatisfied clauses, x'Qx, minus the cut, the
   energy.
 
-`best` is the least cost known: proven, but for maxcut-hamming8-2, whose cost is the best that a tabu search found.
+`best` is the lowest known cost: proven, except for maxcut-hamming8-2, whose cost is the best found by a tabu search.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 from contest import Function
 from knobless.problems import LABS, MaxCut, MaxSat, Qubo
 
-Cost = tuple[Callable[[Any], float], float]  # and what no cost is above
+Cost = tuple[Callable[[Any], float], float]  # and an upper bound of the costs
 
 
 class Instance(NamedTuple):
@@ -62,7 +63,7 @@ def labs(n: int) -> Callable[[Path], Cost]:
 
 
 def covering(costs: Sequence[float], rows: Sequence[Sequence[int]]) -> Cost:
-    """The cost of the columns that are taken; each row names the columns that cover it."""
+    """Return the cost of the selected columns; each row lists the columns that cover it."""
     price = np.array(costs, dtype=np.float64)
     covers = np.zeros((len(rows), len(price)), dtype=np.float32)  # which counts exactly
     for row, columns in zip(covers, rows, strict=True):
@@ -76,7 +77,7 @@ def covering(costs: Sequence[float], rows: Sequence[Sequence[int]]) -> Cost:
 
 
 def set_covering(path: Path) -> Cost:
-    """OR-Library: rows and columns, the costs of the columns, and for each row how many cover it and which, from 1."""
+    """OR-Library: rows and columns, costs of the columns, and for each row the columns that cover it, from 1."""
     numbers = list(map(int, path.read_text().split()))
     m, n = numbers[:2]
     costs, at, rows = numbers[2 : 2 + n], 2 + n, []
@@ -93,7 +94,7 @@ def steiner(path: Path) -> Cost:
 
 
 def knapsacks(profits: Any, weights: Any, capacities: Any) -> Cost:
-    """Minus the profit of the items that are taken; `weights` has a row a knapsack."""
+    """Return minus the profit of the selected items; `weights` has one row per knapsack."""
     profit, weight, capacity = (np.asarray(each, dtype=np.float64) for each in (profits, weights, capacities))
     with np.errstate(divide="ignore"):
         density = np.where(weight > 0.0, profit / weight, 0.0).max(axis=1)
@@ -107,7 +108,7 @@ def knapsacks(profits: Any, weights: Any, capacities: Any) -> Cost:
 
 
 def multi_knapsack(path: Path) -> Cost:
-    """SAC-94: items, knapsacks, the optimum, profits, the weights, a row a knapsack, and the capacities."""
+    """SAC-94: items, knapsacks, the optimum, profits, the weights, one row per knapsack, and the capacities."""
     n, m, _, *numbers = map(float, path.read_text().split())
     n, m = int(n), int(m)
     profits, weights, capacities = numbers[:n], numbers[n : n + n * m], numbers[n + n * m : n + n * m + m]
@@ -115,7 +116,7 @@ def multi_knapsack(path: Path) -> Cost:
 
 
 def facilities(fixed: Any, serving: Any) -> Cost:
-    """What is open, and for each customer the cheapest that is; `serving` has a row a facility."""
+    """Return the cost of the open facilities and of the cheapest service; `serving` has one row per facility."""
     fixed, serving = np.asarray(fixed, dtype=np.float64), np.asarray(serving, dtype=np.float64)
     greatest = float(fixed.sum() + serving.max(axis=0).sum()) + 1.0
 

@@ -2,17 +2,17 @@
 
     python benchmarks/joint_training.py [--mnist FOLDER] [--updates 500]
 
-*Plain* is the loop that one would write with `knobless.torch.Search`: autograd, `torch.optim.SGD`, a batched product a
-layer, nothing compiled. It is measured as it is, and with the whole step recorded as a CUDA graph, as
-docs/joint_training.md says. *Eager* calls our own functions, backpropagation by hand and fused kernels among them,
+*Plain* is a straightforward loop with `knobless.torch.Search`: autograd, `torch.optim.SGD`, one batched product per
+layer, no compilation. It is measured as it is, and with the whole step recorded as a CUDA graph, as described in
+docs/joint_training.md. *Eager* calls the library's own functions, including manual backpropagation and fused kernels,
 without compiler or graph.
 
-The floor is what cannot be avoided: each weight is read for the way up and for the way back, and read and written, with
-its momentum, by the update; these bytes over the bandwidth of a large copy, measured here. Beside it stands what the
-same number of kernels would take if they did nothing. Without MNIST, noise is trained on, which takes as long.
+The floor is the time of the unavoidable memory traffic: each weight is read in the forward and in the backward pass,
+and read and written, with its momentum, by the update; these bytes divided by the bandwidth of a large copy, measured
+here. The time of the same number of empty kernels is printed with it. Without MNIST, the data are noise, which takes as
+long.
 
-Last comes how far losses and gradients are from those of float64, ours, by hand and in fused kernels, beside plain
-PyTorch's: speed must not be bought with exactness.
+Finally, the errors of losses and gradients relative to float64 are compared with those of plain PyTorch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def bandwidth() -> float:
 
 
 def launch() -> float:
-    """Seconds per kernel that does nothing, in a graph."""
+    """Return the seconds per empty kernel in a graph."""
     x, graph = torch.zeros(1, device="cuda"), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(1000):
@@ -73,7 +73,7 @@ def kernels(training: Training) -> int:
 
 
 def unavoidable(training: Training) -> int:
-    """Bytes per update: the first matrix is not needed on the way back."""
+    """Return the bytes per update: the first matrix is not needed in the backward pass."""
     size = sum(W.numel() for W in training.W)
     return 4 * (size + (size - training.W[0].numel()) + 4 * size)
 
@@ -90,7 +90,7 @@ def logits(network: Network, W: list[Tensor], x: Tensor, masks: Tensor) -> Tenso
     first, b_first, hidden, b_hidden, last, b_last = W
     X = repeated(dense(x, first, b_first).relu(), masks.shape[1])
     on = rows(masks.to(X.dtype), X)
-    # Taken apart at once: the gradient of hidden[:, k] would be as large as all of hidden, for every k.
+    # Split once: the gradient of hidden[:, k] would be as large as all of hidden, for every k.
     for k, layer in enumerate(zip(hidden.unbind(1), b_hidden.unbind(1), strict=True)):
         X = X + on[:, :, k] * dense(X, *layer).relu()
     return dense(X, last, b_last).view(*masks.shape[:2], x.shape[1], -1)
@@ -103,7 +103,7 @@ def losses_of(scores: Tensor, y: Tensor) -> Tensor:
 
 
 def plain(setting: Setting, data: Data, trials: int, device: str = "cuda") -> Callable[[], None]:
-    """A step of the loop that one would write, for trials as one batch."""
+    """Return a step of the plain loop, for trials as one batch."""
     network, bits = setting.network, Binary(setting.network.n)
     each = [network.parameters(torch.Generator().manual_seed(trial)) for trial in range(trials)]
     W = [torch.stack(same).to(device).requires_grad_() for same in zip(*each, strict=True)]
@@ -119,7 +119,7 @@ def plain(setting: Setting, data: Data, trials: int, device: str = "cuda") -> Ca
         masks = search.ask(2)
         losses = losses_of(logits(network, W, x, masks), y)
         optimizer.zero_grad()
-        losses.mean(1).sum().backward()  # of each trial the mean; trials have no weights in common
+        losses.mean(1).sum().backward()  # the mean per trial; trials share no weights
         if setting.clip < float("inf"):
             norm = torch.stack([w.grad.flatten(1).norm(dim=1) for w in W]).norm(dim=0)
             for w in W:
@@ -173,7 +173,7 @@ def off(found: Found, exact: Found) -> tuple[float, float]:
 
 
 def exactness(setting: Setting, data: Data) -> dict[str, tuple[float, float]]:
-    """At the first weights of all trials, with random architectures."""
+    """Compare at the initial weights of all trials, with random architectures."""
     network, some = setting.network, torch.Generator().manual_seed(0)
     each = [network.parameters(torch.Generator().manual_seed(trial)) for trial in range(TRIALS)]
     W = [torch.stack(same).cuda() for same in zip(*each, strict=True)]
@@ -205,7 +205,7 @@ def main() -> None:
     data = mnist(given.mnist) if given.mnist else noise()
     speed, each = bandwidth(), launch()
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, TF32")
-    print(f"a copy moves {speed / 1e12:.2f} TB/s; a kernel that does nothing takes {1e6 * each:.2f} µs in a graph\n")
+    print(f"a copy moves {speed / 1e12:.2f} TB/s; an empty kernel takes {1e6 * each:.2f} µs in a graph\n")
     head = ("30 trials", "floor", "ratio", "one trial", "plain, 30", "plain, recorded, 30", "plain, one", "eager, 30")
     print("| |", " | ".join((*head, "kernels", "× launch")), "|")
     print("|---" * (len(head) + 3) + "|")

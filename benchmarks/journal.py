@@ -1,4 +1,4 @@
-"""What it costs to record every evaluation, and to go on after a million of them.
+"""Overhead of recording every evaluation, and time to resume after a million of them.
 
     python benchmarks/journal.py [--evaluations 5000] [--repeats 5] [--million 1000000] [--no-peers]
 
@@ -7,7 +7,7 @@ same row into an SQLite file in WAL mode, and an Optuna study (random sampler, a
 and on its journal file. Repeats are interleaved, the figures are medians, ratios are taken within a repeat. The
 objective costs the same everywhere and is small.
 
-Then a journal of a million evaluations: its size, and time and memory for a new process to go on with it.
+Then, for a journal of a million evaluations, its size, and the time and memory of a new process that resumes it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def journal(folder: Path, evaluations: int) -> float:
 
 
 def insert(folder: Path, evaluations: int) -> float:
-    """The least that SQLite takes, with rows as they are in a journal."""
+    """Return the time of bare inserts into SQLite, with rows as in a journal."""
     with kl.journal.read(folder / "run.sqlite") as record:
         rows = [tuple(event) for event in record]
     connection = sqlite3.connect(folder / "bare.sqlite", isolation_level=None)
@@ -116,7 +116,7 @@ def quiet(x: np.ndarray) -> np.ndarray:
 
 
 def million(evaluations: int, fun: str, path: str, resumed: bool) -> None:
-    """Makes a journal, or goes on with it for one evaluation more; in a process of its own."""
+    """Make a journal, or resume it for one more evaluation, in a separate process."""
     start = time.perf_counter()
     given = {"budget": evaluations + resumed, "algorithm": PBIL, "rng": 0, "journal": path}
     result = kl.minimize(globals()[fun], SPACE, vectorized=True, **given)
@@ -125,7 +125,7 @@ def million(evaluations: int, fun: str, path: str, resumed: bool) -> None:
     if resumed:
         size = os.path.getsize(path) / 1e6
         print(f"{result.nfev - 1} evaluations, {result.nit} iterations, {fun} OneMax: {size:.0f} MB, ", end="")
-        print(f"going on takes {spent:.1f} s and {memory:.0f} MB of memory in all")
+        print(f"resuming takes {spent:.1f} s and {memory:.0f} MB of memory in all")
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
-"""Calls to the optimum through Optuna, and time of the sampler itself: KnoblessSampler beside Optuna's own.
+"""Compare KnoblessSampler with the samplers of Optuna: calls to the optimum, and time of the sampler.
 
     python benchmarks/optuna_sampler.py [--calls 500] [--seeds 10] [--jobs 2] [--out out/optuna]
+    python benchmarks/optuna_sampler.py --branches [--trials 100] [--branch-seeds 8] [--jobs 2]
 
 Two problems, each with an optimum drawn by seed. OneMax has 30 choices of two; its value is the number of wrong ones.
 The mixed space has ten variables: a wrong bit or option costs 1, the depth its distance over the range, the width and
@@ -8,13 +9,18 @@ the floats the square of that, in log scale where the variable has one. It is so
 and depth are right then, and the others within a tenth of their range.
 
 CmaEsSampler has no categories and leaves them to its independent sampler, which is its default, RandomSampler. "CmaEs,
-bits as integers" is the same sampler on OneMax written with integers from 0 to 1 and its margin, as its users would
-write it. All samplers are used as they come. A finished run is a row of `runs.csv` at once; the same command goes on
-where it was stopped.
+bits as integers" is the same sampler on OneMax written with integers from 0 to 1 and its margin, as users would
+write it. All samplers are used with their defaults. Finished runs are added to `runs.csv` at once; the same command
+resumes from there.
 
 Time is CPU time in a study in memory, per trial, over the 50 trials after the first 1,000: all that Optuna does for
-a trial, so that RandomSampler is the floor. The trials are the sampler's own, but for TPE's, whose first 1,000 come
-from RandomSampler: its cost depends on their number alone.
+a trial, so that RandomSampler is the floor. The trials are the sampler's own, except for TPE, whose first 1,000 come
+from RandomSampler: its time depends only on their number.
+
+`--branches` runs a study with conditional parameters instead: a model is one of three, each with two parameters of its
+own. Its cost is a least value plus weighted squared distances of its parameters to an optimum drawn by seed, scaled to
+their ranges. The model with the lowest least value depends on its parameters most. Printed are the best values after
+all trials, and the probability that those of KnoblessSampler are lower, with the p-value of a Mann-Whitney test.
 """
 
 from __future__ import annotations
@@ -33,6 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from scipy.stats import mannwhitneyu
 
 from knobless import pbil_elitist
 from knobless.optuna import KnoblessSampler
@@ -164,7 +171,66 @@ def quiet() -> None:
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
 
 
-# What is told.
+# Conditional parameters.
+
+MODELS: dict[str, tuple[float, dict[str, tuple[BaseDistribution, float]]]] = {  # least value, and weights
+    "linear": (
+        0.6,
+        {
+            "alpha": (FloatDistribution(1e-4, 1e2, log=True), 0.2),
+            "l1_ratio": (FloatDistribution(0.0, 1.0), 0.1),
+        },
+    ),
+    "forest": (
+        0.55,
+        {
+            "depth": (IntDistribution(2, 32, log=True), 0.4),
+            "features": (FloatDistribution(0.1, 1.0), 0.4),
+        },
+    ),
+    "boosting": (
+        0.5,
+        {
+            "learning_rate": (FloatDistribution(1e-3, 1.0, log=True), 1.5),
+            "leaves": (IntDistribution(2, 256, log=True), 1.5),
+        },
+    ),
+}
+
+
+def best_of_branches(sampler: str, seed: int, trials: int) -> float:
+    """Return the best value of a study with three branches."""
+    quiet()
+    rng = np.random.default_rng(2000 + seed)
+    best = {name: rng.uniform(0.1, 0.9) for _, each in MODELS.values() for name in each}
+
+    def objective(trial: optuna.Trial) -> float:
+        least, parameters = MODELS[trial.suggest_categorical("model", list(MODELS))]
+        away = ((name, each, w, trial._suggest(name, each)) for name, (each, w) in parameters.items())
+        return least + sum(w * (scaled(each, value) - best[name]) ** 2 for name, each, w, value in away)
+
+    study = optuna.create_study(sampler=SAMPLERS[sampler](seed))
+    study.optimize(objective, n_trials=trials)
+    return study.best_value
+
+
+def compare_branches(options: argparse.Namespace) -> None:
+    """Print the best values of the samplers, and compare them with those of KnoblessSampler."""
+    names = ["Knobless", "TPE", "Random"]
+    n = options.branch_seeds
+    with ProcessPoolExecutor(options.jobs) as pool:
+        each = [(name, seed) for name in names for seed in range(n)]
+        values = list(pool.map(best_of_branches, *zip(*each, strict=True), [options.trials] * len(each)))
+    found = {name: values[i * n : (i + 1) * n] for i, name in enumerate(names)}
+    print(f"Best of {options.trials} trials with three branches, {n} seeds.\n")
+    print("| sampler | median | from | to | P(Knobless lower) | p, two-sided |\n|---|---|---|---|---|---|")
+    for name, mine in found.items():
+        test = mannwhitneyu(mine, found["Knobless"])
+        p = "" if name == "Knobless" else f"{test.statistic / n**2:.2f} | {test.pvalue:.3f}"
+        print(f"| {name} | {statistics.median(mine):.4f} | {min(mine):.4f} | {max(mine):.4f} | {p or ' | '} |")
+
+
+# Report.
 
 
 def lines_of(rows: list[dict[str, str]], times: dict[tuple[str, str], float]) -> list[dict[str, Any]]:
@@ -204,7 +270,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("out/optuna"))
+    parser.add_argument("--branches", action="store_true", help="compare studies with conditional parameters")
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--branch-seeds", type=int, default=8)
     options = parser.parse_args()
+    if options.branches:
+        compare_branches(options)
+        return
     began = time.perf_counter()
     each = [("OneMax n=30", name) for name in (*SAMPLERS, MARGIN)] + [("mixed", name) for name in SAMPLERS]
     runs = [Run(problem, name, options.calls, seed) for problem, name in each for seed in range(options.seeds)]

@@ -1,15 +1,15 @@
-"""Calls to the optimum, and cost of the optimizer itself, of PBIL-λ beside its peers on 27 functions of bits.
+"""Compare PBIL-λ with its peers on 27 functions of bits: calls to the optimum, and overhead of the optimizer.
 
     python benchmarks/peers.py [--n 100] [--calls 50000] [--seeds 5] [--jobs 2] [--out out/peers]
                                [--functions OneMax F18 …] [--peers pbil-lambda rls …]
 
 The functions are OneMax and LeadingOnes of `knobless.problems` and the PBO suite of the package ioh, F1 to F25,
-instance 1 (F1 and F2 are OneMax and LeadingOnes again, with other seeds). `contest.py` has the functions and the
-peers, and says how a run is counted. A finished run is a row of `runs.csv` at once; the same command goes on where it
-was stopped. At the end come `table.md`, `table.csv` and `meta.json`.
+instance 1 (F1 and F2 are OneMax and LeadingOnes again, with other seeds). `contest.py` defines the functions, the
+peers and the counting of calls. Finished runs are added to `runs.csv` at once; the same command resumes from there. At
+the end, `table.md`, `table.csv` and `meta.json` are written.
 
-Overhead is wall time in ask and tell alone, or, for a peer that only has one call for the whole run, all of that
-less what the objective took. Machines are noisy, and jobs disturb each other: read it as an order of magnitude.
+Overhead is wall time in ask and tell alone, or, for a peer with a single call for the whole run, the time of that call
+minus that of the objective. Timings are noisy, and jobs affect each other: only the order of magnitude is reliable.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from contest import (
 from knobless.paper.experiment import commit, machine, seed
 from knobless.paper.table import Table, write_csv
 
-SHORT = 100  # runs of fewer calls say little about overhead
+SHORT = 100  # shorter runs are not representative of the overhead
 OURS = "pbil-lambda"
 FUNCTIONS = ("OneMax", "LeadingOnes", *PBO)
 
@@ -52,7 +52,7 @@ FUNCTIONS = ("OneMax", "LeadingOnes", *PBO)
 
 
 class Task(NamedTuple):
-    """What names a run."""
+    """Key of a run."""
 
     n: int
     calls: int
@@ -72,7 +72,7 @@ def run(task: Task) -> dict[str, Any]:
     return {**task._asdict(), **compete(f, PEERS[task.peer].run, source)}
 
 
-# What came of it.
+# Results.
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Cell:
 
     @property
     def calls(self) -> float:
-        """To the optimum: the median, or all calls spent over the runs that met it."""
+        """Calls to the optimum: the median, or all calls divided by the number of runs that met it."""
         if self.measure == "median":
             return statistics.median(self.solved)
         return sum(int(row["nfev"]) for row in self.rows) / len(self.solved) if self.solved else math.inf
@@ -133,7 +133,7 @@ def leaders(line: Line) -> set[str]:
 
 
 def against(line: Line) -> str:
-    """PBIL-λ beside the best of the others: a ratio of calls, or by how much its value is better or worse."""
+    """Compare PBIL-λ with the best of the others: a ratio of calls, or a difference of values."""
     others = [cell for peer, cell in line.items() if peer != OURS]
     if OURS not in line or not others:
         return ""
@@ -146,7 +146,7 @@ def against(line: Line) -> str:
 
 
 def standing(lines: dict[str, Line]) -> str:
-    """How many lines PBIL-λ wins, shares and loses."""
+    """Return the number of lines that PBIL-λ wins, shares and loses, as a sentence."""
     led = [leaders(line) for line in lines.values() if OURS in line]
     if not led:
         return "PBIL-λ was not run."
@@ -188,17 +188,17 @@ def overhead_grid(lines: dict[str, Line], peers: Sequence[str]) -> str:
 
 
 def report(lines: dict[str, Line], options: argparse.Namespace, notes: Sequence[str]) -> str:
-    spent = f"{options.n} bits, at most {options.calls:,} calls a run, {options.seeds} runs each"
+    spent = f"{options.n} bits, at most {options.calls:,} calls per run, {options.seeds} runs each"
     reading = (
-        "Calls to the optimum: the median; where some runs failed, all calls spent over the runs that met it, and how"
-        " many did; in brackets, where none did or it is not known, the median of the best values (greater is better)."
-        " The best of a line is bold."
+        "Calls to the optimum: the median; where some runs failed, all calls divided by the number of runs that met it,"
+        " with that number; where none did or the optimum is not known, in brackets, the median of the best values"
+        " (larger is better). The best of a line is bold."
     )
     parts = [
-        f"# PBIL-λ beside its peers: {spent}",
+        f"# Comparison of PBIL-λ with its peers: {spent}",
         reading,
         calls_grid(lines, options.peers),
-        standing(lines) + " F1 and F2 are OneMax and LeadingOnes once more.",
+        standing(lines) + " F1 and F2 are OneMax and LeadingOnes again.",
         "Overhead outside the objective, over all runs, in wall time:",
         overhead_grid(lines, options.peers),
         *notes,
@@ -207,7 +207,7 @@ def report(lines: dict[str, Line], options: argparse.Namespace, notes: Sequence[
 
 
 def long_form(lines: dict[str, Line]) -> list[dict[str, Any]]:
-    """`table.csv`: a row a cell."""
+    """Return `table.csv`: one row per cell."""
     return [
         {
             "function": name,
@@ -231,7 +231,7 @@ def meta(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     packages = sorted({"ioh", *(PEERS[peer].package for peer in options.peers)} - {"knobless"})
     return {
         **machine(),
-        "commit": commit(),  # of the last session
+        "commit": commit(),  # of the last invocation
         **{package: version(package) for package in packages},
         **{key: value for key, value in vars(options).items() if not isinstance(value, Path)},
         "load_average": os.getloadavg() if hasattr(os, "getloadavg") else None,
@@ -240,11 +240,11 @@ def meta(options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     }
 
 
-# What was asked for.
+# Command line.
 
 
 def suitable(names: Sequence[str], n: int) -> tuple[list[str], list[str]]:
-    """The functions that have this n, and a note for each other."""
+    """Return the functions that have this n, and a note for each of the others."""
     kept, notes = [], []
     for name in names:
         try:
@@ -259,7 +259,7 @@ def suitable(names: Sequence[str], n: int) -> tuple[list[str], list[str]]:
 def asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=100, help="bits")
-    parser.add_argument("--calls", type=int, default=50_000, help="after which a run is given up")
+    parser.add_argument("--calls", type=int, default=50_000, help="calls after which a run is stopped")
     parser.add_argument("--seeds", type=int, default=5, help="runs of each peer on each function")
     parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=FUNCTIONS, metavar="NAME")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME", help=", ".join(PEERS))
@@ -282,7 +282,7 @@ def main() -> None:
     pending = sorted((task for task in tasks if task.key not in table), key=lambda task: -PEERS[task.peer].cost)
     errors = carry_out(pending, run, table.add, options.jobs)  # long ones first
     lines = lines_of(table, tasks)
-    failed = [f"{len(errors)} runs failed, and are tried again next time; the first: {errors[0]}"] if errors else []
+    failed = [f"{len(errors)} runs failed and will be repeated next time; the first: {errors[0]}"] if errors else []
     text = report(lines, options, [*unsuitable, *missing, *failed])
     print(text)
     (options.out / "table.md").write_text(text, encoding="utf-8")

@@ -1,15 +1,16 @@
-"""The default for functions without noise beside its peers, at equal calls, on what others have published.
+"""Compare the default for deterministic objectives with its peers, at equal calls, on published problems.
 
     python benchmarks/power.py [--suite pbo maxsat …] [--algorithms ours rls …] [--jobs 2] [--data data]
 
-`ours` is `kl.minimize(fun, space, budget=calls, deterministic=True, rng=seed)` and nothing else. The suites are the 25
+`ours` is `kl.minimize(fun, space, budget=calls, deterministic=True, rng=seed)`. The suites are the 25
 functions of ioh's PBO (`contest.py`), instances of public libraries (`instances.py`) and tables of trained networks
-(`grids.py`); `--data` is the folder with the files of the last two. A finished run is a row of `<suite>.csv` at once,
-and the same command goes on where it was stopped; runs of peers.py count as well, as they are the same. At the end the
-tables are made from all rows there are, of whichever command: `table.md`, `table.csv`, `meta.json`, and the figures of
-the page beside the folder. `verdicts.py` says how algorithms are compared.
+(`grids.py`); `--data` is the folder with the files of the last two. Finished runs are added to `<suite>.csv` at
+once, and the same command resumes from there; runs of peers.py count as well, as they are the same. At the end the
+tables are made from all rows: `table.md`, `table.csv`, `meta.json`, and the figures of the page next to the folder.
+`verdicts.py` defines the comparison.
 
-No algorithm may gain from where it begins: bits are flipped, and options shuffled, by line and seed, for all alike.
+No algorithm may benefit from its starting point: bits are flipped, and options shuffled, by line and seed, equally for
+all.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from knobless.paper.table import Table, read_csv, write_csv
 from verdicts import Cell, Entry, Rank, Standing, standing
 
 ROOT = Path(__file__).parents[1]
-SHORT = 50  # runs of fewer calls say little about overhead
+SHORT = 50  # shorter runs are not representative of the overhead
 OURS, OURSELVES = "ours", ("ours", "pbil-lambda")  # neither is a peer of the other
 
 
@@ -87,7 +88,7 @@ class Line(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What names a run within a suite."""
+    """Key of a run within a suite."""
 
     instance: str
     n: int
@@ -102,7 +103,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Suite:
-    """Lines, and who runs on them."""
+    """Lines, and the algorithms that run on them."""
 
     title: str
     note: str
@@ -158,7 +159,7 @@ SUITES = {
 
 
 def run(data: Path, task: Task) -> Row:
-    """A row of `<suite>.csv`. `best` is a cost: the distance from the optimum, or from 0 where that is not known."""
+    """Return a row of `<suite>.csv`. `best` is a cost: the distance from the optimum, or from 0 if that is unknown."""
     algorithm = ALGORITHMS[task.algorithm].run
     if task.instance in GRIDS:
         source = seed("power", task.instance, task.seed)
@@ -181,17 +182,17 @@ def rows_of(path: Path) -> list[Row]:
 
 
 def taken_over(folder: Path) -> Iterator[Row]:
-    """The runs of peers.py, but for PBIL-λ's, which did not know that the functions have no noise."""
+    """Yield the runs of peers.py, except those of PBIL-λ, which were made without `deterministic=True`."""
     for row in rows_of(folder / "runs.csv") + rows_of(folder / "all-10000" / "runs.csv"):
         if row["peer"] not in OURSELVES:
             yield {**row, "instance": row["function"], "algorithm": row["peer"]}
 
 
-# What came of it.
+# Results.
 
 
 def entries_of(suite: Suite, rows: Sequence[Row]) -> list[Entry]:
-    """The lines of a suite that have runs, by all the runs there are."""
+    """Return the lines of a suite that have runs, with all their runs."""
     found: dict[Line, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         found[Line(row["instance"], int(row["n"]), int(row["calls"]))][row["algorithm"]].append(row)
@@ -258,19 +259,19 @@ def in_words(standing: Standing) -> list[str]:
     return [text + (f" It loses {', '.join(standing.lost)}." if standing.lost else "")]
 
 
-NOT_YET = "knobless itself has not been run yet."
+NOT_YET = "knobless has not been run yet."
 READING = (
-    "Calls for one run that meets the optimum, on average: all calls spent over the runs that met it, and how many did"
-    " where not all did. In brackets, where none did or the optimum is not known, the median of the best values. The"
-    " best of a line is bold. PBIL-λ, too, is told that points need not be evaluated twice; it is no peer. Near is at"
-    " most twice the calls, or the rank, of the best peer, or a value within 2 % of its. The last line has the median"
-    " time that an algorithm takes outside the function, on a machine that was busy with other runs: it can be several"
-    " times too long, and differs from suite to suite."
+    "Expected calls to the optimum: all calls divided by the number of runs that met it, with that number if not all"
+    " did. In brackets, where none did or the optimum is not known, the median of the best values. The best of a line"
+    " is bold. PBIL-λ is also run with deterministic=True; it is not a peer. Near is at most twice the calls, or the"
+    " rank, of the best peer, or a value within 2 % of that peer's. The last line has the median time of an algorithm"
+    " outside the function, on a machine with other load: it can be several times too long, and differs from suite to"
+    " suite."
 )
 
 
 def summary(each: dict[str, list[Entry]]) -> str:
-    """A line a suite, for the page; the suite that repeats another with fewer calls is not in the sum."""
+    """Return one line per suite, for the page; the suite that repeats another with fewer calls is not in the sum."""
     rows = [["", "lines", "at least as good as every peer", "near or better"]]
     total = [0, 0, 0]
     for name, entries in each.items():
@@ -284,7 +285,7 @@ def summary(each: dict[str, list[Entry]]) -> str:
 
 def report(each: dict[str, list[Entry]], notes: Sequence[str]) -> str:
     sections = [section(SUITES[name], entries) for name, entries in each.items()]
-    parts = ["# knobless beside its peers, at equal calls", READING, summary(each), *sections, *notes]
+    parts = ["# Comparison of knobless with its peers, at equal calls", READING, summary(each), *sections, *notes]
     return "\n\n".join(parts) + "\n"
 
 
@@ -296,7 +297,7 @@ def losses(each: dict[str, list[Entry]]) -> str:
 
 
 def fill(page: Path, **figures: str) -> None:
-    """Puts each text where the page has `<!-- name -->` … `<!-- end -->`."""
+    """Insert each text between `<!-- name -->` and `<!-- end -->` of the page."""
     text = page.read_text(encoding="utf-8")
     for name, figure in figures.items():
         before, place, rest = text.partition(f"<!-- {name} -->")
@@ -308,7 +309,7 @@ def fill(page: Path, **figures: str) -> None:
 
 
 def long_form(each: dict[str, list[Entry]]) -> list[Row]:
-    """`table.csv`: a row a cell."""
+    """Return `table.csv`: one row per cell."""
     return [
         {
             "suite": suite,
@@ -340,7 +341,7 @@ def meta(each: dict[str, list[Entry]]) -> Row:
 
 
 def write(out: Path, notes: Sequence[str]) -> str:
-    """Everything that is made of the rows; the report as a text."""
+    """Write all files that are made from the rows; return the report."""
     each = {name: entries for name in SUITES if (entries := entries_of(SUITES[name], rows_of(out / f"{name}.csv")))}
     text = report(each, notes)
     (out / "table.md").write_text(text, encoding="utf-8")
@@ -352,7 +353,7 @@ def write(out: Path, notes: Sequence[str]) -> str:
     return text
 
 
-# What was asked for.
+# Command line.
 
 
 def asked() -> argparse.Namespace:
@@ -361,7 +362,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--suite", nargs="+", choices=SUITES, default=[*SUITES], metavar="NAME", help=", ".join(SUITES))
     parser.add_argument("--algorithms", nargs="+", choices=ALGORITHMS, metavar="NAME", help=f"of the suite's: {names}")
     parser.add_argument("--lines", nargs="+", choices=lines, metavar="NAME", help="such as F18, uf100-01; all if none")
-    parser.add_argument("--seeds", type=int, help="runs of each algorithm on each line; as the suite says if not given")
+    parser.add_argument("--seeds", type=int, help="runs of each algorithm on each line; by default that of the suite")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the instances and the tables")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "power")
@@ -380,7 +381,7 @@ def tasks_of(suite: Suite, options: argparse.Namespace) -> list[Task]:
 
 
 def complete(name: str, options: argparse.Namespace) -> list[str]:
-    """Makes the runs of a suite that are not there yet; says what went wrong."""
+    """Make the missing runs of a suite; return error messages."""
     tasks = tasks_of(SUITES[name], options)
     keys = {task.key for task in tasks}
     table = Table(options.out / f"{name}.csv", Task._fields, (*RESULTS, "rank") if name == "tables" else RESULTS)
@@ -392,10 +393,10 @@ def complete(name: str, options: argparse.Namespace) -> list[str]:
     files = {FILES[task.instance] for task in pending if FILES.get(task.instance)}
     if missing := sorted(file for file in files if not (options.data / file).exists()):
         raise SystemExit(f"--data: expected {missing[0]} in the folder {options.data}, got none")
-    print(f"{name}: {len(tasks) - len(pending)} of {len(tasks)} runs are there")
-    pending.sort(key=lambda task: ALGORITHMS[task.algorithm].cost * task.calls)  # many rows soon
+    print(f"{name}: {len(tasks) - len(pending)} of {len(tasks)} runs exist")
+    pending.sort(key=lambda task: ALGORITHMS[task.algorithm].cost * task.calls)  # short runs first
     errors = carry_out(pending, partial(run, options.data), table.add, options.jobs)
-    failed = f"{name}: {len(errors)} runs failed, and are tried again next time; the first: "
+    failed = f"{name}: {len(errors)} runs failed and will be repeated next time; the first: "
     return [failed + errors[0]] if errors else []
 
 

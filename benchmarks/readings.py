@@ -1,11 +1,11 @@
-"""Measures the figures that README.md and docs/algorithm.md print, beside what they print.
+"""Measure the figures of README.md and docs/algorithm.md, and print them next to the printed ones.
 
     python benchmarks/readings.py [--only NAME] [--seeds 11]
 
-Runs of the plain algorithm take the compiled engine. What the documents compare it with is put together here from
-the library's parts: other weights, the same `tell` called in another order, a family with another `move`. A row is
-looked up in its document by its first cell. Calls are medians over the seeds 0, 1, …; a processor that adds in
-another order may move a figure a little.
+Runs of the plain algorithm use the compiled engine. The variants that it is compared with are built here from
+the components of the library: other weights, the same `tell` called in another order, a family with another `move`.
+A row is looked up in its document by its first cell. Calls are medians over the seeds 0, 1, …; figures may differ
+slightly on processors with another order of summation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from knobless.problems import IsingRing, IsingTorus, Jump, LeadingOnes, NoisyOne
 
 ROOT = Path(__file__).resolve().parent.parent
 README, ALGORITHM = "README.md", "docs/algorithm.md"
-CAP = 2_000_000  # calls after which a run to the optimum is given up and counts as infinitely long
+CAP = 2_000_000  # calls after which a run to the optimum is stopped and counts as infinitely long
 
 Rows = Iterator[tuple[str, list[str]]]  # the first cell of a row, and the others
 Function = Callable[[Any], Any]
@@ -39,20 +39,20 @@ Tell = Callable[[kl.IGO, kl.State, Any, Any], kl.State]
 
 
 def calls(problem: Any, algorithm: kl.IGO, seeds: range) -> str:
-    """To the optimum, in the compiled engine."""
+    """Return the median calls to the optimum, in the compiled engine."""
     runs = fast.trials(problem, algorithm, seeds, budget=CAP, target=0, jobs=1)
     return median(run.nfev if run.best <= 0 else math.inf for run in runs)
 
 
 def certain(problem: Any, seeds: range, budget: int = CAP) -> list[kl.Result]:
-    """Runs that were told that equal points have equal values."""
+    """Run with `deterministic=True`."""
     space = kl.Binary(problem.n)
     return [kl.minimize(problem, space, budget=budget, target=0, deterministic=True, rng=seed) for seed in seeds]
 
 
 @dataclass(frozen=True)
 class Iteration:
-    """What one iteration of the core's loop has seen and where it leads."""
+    """One iteration of the core's loop: the calls so far, its values and the next state."""
 
     nfev: int
     f: Any
@@ -62,7 +62,7 @@ class Iteration:
 def iterations(
     fun: Function, algorithm: kl.IGO, seed: int, budget: int, tell: Tell = kl.IGO.tell
 ) -> Iterator[Iteration]:
-    """The core's loop, for noise and for what is no part of the library."""
+    """Run the core's loop, for noise and for variants that are not part of the library."""
     rng, state, nfev = np.random.default_rng(seed), algorithm.init(), 0
     while nfev < budget:
         x = algorithm.ask(state, rng)
@@ -79,7 +79,7 @@ def last(each: Iterable[Iteration]) -> Iteration:
 
 
 def calls_of_variant(problem: Function, algorithm: kl.IGO, seeds: range, tell: Tell = kl.IGO.tell) -> str:
-    """To the optimum, in the core."""
+    """Return the median calls to the optimum, in the core."""
 
     def one(seed: int) -> float:
         for i in iterations(problem, algorithm, seed, CAP, tell):
@@ -93,7 +93,7 @@ def calls_of_variant(problem: Function, algorithm: kl.IGO, seeds: range, tell: T
 def one_plus_one(fun: Function, n: int, seed: int, budget: int, again: bool = False) -> tuple[int, Any]:
     """A (1+1)-EA until a value of 0: each bit flips with probability 1/n, at least one does; calls, and the point.
 
-    The value of the point it is at is remembered, or measured `again` beside each new one.
+    The value of the current point is stored, or evaluated `again` with each new one.
     """
     rng, nfev = np.random.default_rng(seed), 1
     x = rng.integers(0, 2, n, dtype=np.int8)
@@ -119,18 +119,18 @@ def wrong(x: Any) -> int:
     return int((x == 0).sum())
 
 
-# What the library does not have.
+# Variants that are not part of the library.
 
 
 def divided(f: Any) -> Any:
-    """The weights of `Quartiles` divided by their mean before centring, λ/μ: +1, 0 and −1."""
+    """The weights of `Quartiles` divided by their mean before centering, λ/μ: +1, 0 and −1."""
     return kl.Quartiles()(f) * -(-len(f) // 4) / len(f)
 
 
 def tell_whitening_after(algorithm: kl.IGO, state: kl.State, x: Any, f: Any) -> kl.State:
     """Line 12 with the θ that line 11 has written.
 
-    The gradient of centred weights does not depend on θ, so that a second `tell`, at the new θ and with the old
+    The gradient of centered weights does not depend on θ, so that a second `tell`, at the new θ and with the old
     signal, whitens the same gradient there.
     """
     theta = algorithm.tell(state, x, f).theta
@@ -139,7 +139,7 @@ def tell_whitening_after(algorithm: kl.IGO, state: kl.State, x: Any, f: Any) -> 
 
 @dataclass(frozen=True)
 class Exponential:
-    """A `Gaussian` whose σ² moves to σ² exp(g), g cut to [−½, ½], and in all else is that one."""
+    """A `Gaussian` whose σ² is updated to σ² exp(g), with g clipped to [−½, ½]."""
 
     inner: kl.Gaussian
 
@@ -147,7 +147,7 @@ class Exponential:
         return getattr(self.inner, name)
 
     def move(self, theta: Any, step: Any) -> Any:
-        """In two halves, because one would be cut: its rule makes σ²/(1 − h) of σ², with h = 1 − exp(−g/2)."""
+        """Update in two halves, so that none is clipped: the family's rule is σ²/(1 − h), with h = 1 − exp(−g/2)."""
         m, second = theta.reshape(2, -1)
         dm, dsecond = step.reshape(2, -1)
         g = np.clip((dsecond - 2.0 * m * dm) / (second - m * m), -0.5, 0.5)
@@ -158,7 +158,7 @@ class Exponential:
         return theta
 
 
-# What the documents print.
+# The rows of the documents.
 
 
 def bits(seeds: range) -> Rows:
@@ -166,8 +166,8 @@ def bits(seeds: range) -> Rows:
     binary = kl.Bernoulli(n)
     both = kl.pbil_lambda(binary), kl.cga(binary)
     for name, problem in (
-        ("OneMax: count the wrong bits", OneMax(n)),
-        ("LeadingOnes: only the first wrong bit shows", LeadingOnes(n)),
+        ("OneMax: the number of wrong bits", OneMax(n)),
+        ("LeadingOnes: only the first wrong bit has an effect", LeadingOnes(n)),
     ):
         ea = median(one_plus_one(problem, n, seed, CAP)[0] for seed in seeds)
         ours, cga = (calls(problem, algorithm, seeds) for algorithm in both)
@@ -182,7 +182,7 @@ def bits(seeds: range) -> Rows:
 
     ours, cga = (span(modes(algorithm)) for algorithm in both)
     yield f"OneMax under noise of deviation 10: wrong bits after {noisy:,} calls", [ours, "", cga, span(ends(False))]
-    yield "the same, the EA's own point measured anew at every step", ["", "", "", span(ends(True))]
+    yield "the same, the EA's current point evaluated again at every step", ["", "", "", span(ends(True))]
 
     deceptive = Traps(50)
 
@@ -285,7 +285,7 @@ def spread(theta: Any) -> float:
 
 
 def strict(x: Any, f: float, pyramid: Any, stream: Any) -> Any:
-    """The original's climb: only changes that are better, until none is."""
+    """The original's climb: only changes that improve, until none does."""
     while True:
         before = f
         for i, by in pyramid.changes[stream.permutation(len(pyramid.changes))].tolist():
@@ -301,7 +301,7 @@ def strict(x: Any, f: float, pyramid: Any, stream: Any) -> Any:
 
 
 def deterministic_calls(problem: Any, algorithm: Any, seeds: range) -> str:
-    """To the optimum, none paid for twice; interpreted, so that parts can be put in place of others."""
+    """Calls to the optimum, each point evaluated once; interpreted, so that components can be replaced."""
     space = kl.Binary(problem.n)
     runs = [
         kl.minimize(
@@ -348,18 +348,18 @@ def beyond(seeds: range) -> Rows:
 READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
     "bits": (README, "100 bits: knobless | `deterministic=True` | cGA, ε = 1/n | (1+1)-EA", bits),
     "budget": (README, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
-    "few": (README, "least number of wrong bits of 100 after 50 | 500 calls", few),
+    "few": (README, "smallest number of wrong bits of 100 after 50 | 500 calls", few),
     "weights": (ALGORITHM, "calls: weights as here | divided by λ/μ | cGA, ε = n^-½", weights),
     "whitening": (ALGORITHM, "calls: whitened with θ before | after the update", whitening),
-    "unbounded": (ALGORITHM, "pure noise, 100 bits, λ_max = ∞: least | median | greatest λ", unbounded),
-    "variance": (ALGORITHM, "pure noise, one float: median | least σ² of a run, over its start", variance),
-    "climbs": (ALGORITHM, "calls: climbs as here | that stop where nothing is better", climbs),
-    "beyond": (ALGORITHM, "calls: PBIL-λ | with a survivor | P3 | a portfolio", beyond),
+    "unbounded": (ALGORITHM, "pure noise, 100 bits, λ_max = ∞: minimum | median | maximum of λ", unbounded),
+    "variance": (ALGORITHM, "pure noise, one float: median | minimum of σ² in a run, relative to the start", variance),
+    "climbs": (ALGORITHM, "calls: climbs as here | until no neighbor is better", climbs),
+    "beyond": (ALGORITHM, "calls: PBIL-λ | with elitism | P3 | portfolio", beyond),
 }
 
 
 def printed(document: str) -> dict[str, list[str]]:
-    """The rows of a document's tables by their first cell."""
+    """Return the rows of a document's tables by their first cell."""
     lines = (line.strip() for line in (ROOT / document).read_text(encoding="utf-8").splitlines())
     rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|"))
     return {first: others for first, *others in rows}
@@ -378,7 +378,7 @@ def main() -> None:
         for first, cells in measure(range(options.seeds)):
             told = printed(document).get(first)
             print(f"  {first}\n    measured | " + " | ".join(cells))
-            print("    printed  | " + ("not there" if told is None else " | ".join(told)), flush=True)
+            print("    printed  | " + ("no such row" if told is None else " | ".join(told)), flush=True)
         print(f"  {time.perf_counter() - start:.0f} s\n")
 
 

@@ -1,11 +1,11 @@
-"""`FeatureSelector` and `SearchCV` beside scikit-learn's own, each pair at the same number of model fits.
+"""Compare `FeatureSelector` and `SearchCV` with scikit-learn's methods, at the same number of model fits.
 
     python benchmarks/sklearn_selection.py features [--data FOLDER] [--seeds 3]
     python benchmarks/sklearn_selection.py search [--seeds 5]
 
-Each seed splits the data in halves. All methods see the one half, with the same folds; the accuracy on the other half
-is that of a model fitted to the first with what was selected. FOLDER has the tables Sonar, Vehicle and segment; without
-it, the data sets are those that come with scikit-learn. Writes `docs/peers/sklearn/`.
+Each seed splits the data in halves. All methods use one half, with the same folds; the accuracy on the other half
+is that of a model fitted to the first with the selected features or parameters. FOLDER has the tables Sonar, Vehicle
+and segment; without it, the data sets are those that come with scikit-learn. Writes `docs/peers/sklearn/`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def halves(X: np.ndarray, y: np.ndarray, seed: int):
 
 
 def select(data: str, X: np.ndarray, y: np.ndarray, model: str, seed: int) -> list[dict]:
-    """Every method on one split of one data set."""
+    """Run every method on one split of one data set."""
     X, test, y, expected, cv = halves(X, y, seed)
     scaler = StandardScaler().fit(X)
     X, test = scaler.transform(X), scaler.transform(test)
@@ -154,7 +154,7 @@ SEARCHES = {
 
 
 def search(data: str, X: np.ndarray, y: np.ndarray, candidates: int, seed: int) -> list[dict]:
-    """Halving from so many candidates, and the others with as many fits as that took."""
+    """Run halving with this number of candidates, and the other methods with as many fits."""
     X, test, y, expected, cv = halves(X, y, seed)
     estimator, space, scoring = SEARCHES[data]
     common = {"scoring": scoring, "cv": cv, "random_state": seed}
@@ -163,13 +163,13 @@ def search(data: str, X: np.ndarray, y: np.ndarray, candidates: int, seed: int) 
     def row(method: str, searcher) -> int:
         Counted.fits = 0
         searcher.fit(X, y)
-        spent = Counted.fits - 1  # all of them fit once more in the end
+        spent = Counted.fits - 1  # all of them refit at the end
         inner = cross_val_score(searcher.best_estimator_, X, y, cv=cv, scoring=scoring).mean()
         rows.append({"data": data, "candidates": candidates, "seed": seed, "method": method, "fits": spent})
         rows[-1] |= {"inner": inner, "outer": searcher.score(test, expected)}
         return spent
 
-    # Three rounds, the last with all samples: with fewer in the first there are folds without a class.
+    # Three rounds, the last with all samples: with fewer samples in the first, some folds would lack a class.
     halving = {"n_candidates": candidates, "min_resources": len(X) // 9}
     n_iter = row("HalvingRandomSearchCV", HalvingRandomSearchCV(estimator, space, **halving, **common)) // FOLDS
     row("RandomizedSearchCV", RandomizedSearchCV(estimator, space, n_iter=n_iter, **common))

@@ -1,10 +1,11 @@
-"""`knobless solve` on instances whose best values are known: SATLIB, Biq Mac and G-set.
+"""Run `knobless solve` on instances with known best values: SATLIB, Biq Mac and G-set.
 
     python benchmarks/solve_table.py --data FOLDER [--budget 100000] [--seeds 5] [--fresh] [--out docs/peers/solve]
 
-FOLDER has the files, and BEST_KNOWN.json: under the name of each the `value` that is best known, as the format has it.
-A finished run is a row of runs.csv at once, and the same command goes on where it was stopped; `--fresh` begins anew:
-say so after the algorithm has changed. At the end come table.csv, a row an instance, table.md and meta.json.
+FOLDER contains the files and BEST_KNOWN.json, with the best known `value` of each file name, as defined by the format.
+Finished runs are added to runs.csv at once, and the same command resumes from there; `--fresh` starts again, which is
+needed after a change of the algorithm. At the end, table.csv, with one row per instance, table.md and meta.json are
+written.
 """
 
 from __future__ import annotations
@@ -24,32 +25,32 @@ from knobless.paper.table import Table, write_csv
 from knobless.problems.instances import SUFFIXES, Format, Instance, load_instance, solve_instance
 
 SETS = ("satlib", "biqmac", "gset")
-HEAD = """# `knobless solve` beside the best values known
+HEAD = """# Results of `knobless solve` and best known values
 
-{budget:,} evaluations a run at most, {seeds} runs an instance (seeds 0 to {last}), each on one core; a SAT run ends
-where all clauses are satisfied. For SAT a gap is the number of unsatisfied clauses, else how far the value is from the
-best one known, in per cent of it. Seconds are those of a run without the start of the command, on a machine that had
-other work as well: an order of magnitude.
+At most {budget:,} evaluations per run, {seeds} runs per instance (seeds 0 to {last}), each on one core; a SAT run ends
+when all clauses are satisfied. For SAT, the gap is the number of unsatisfied clauses, otherwise the distance from the
+best known value, in percent of it. Seconds are those of a run without the start of the command, on a machine with
+other load: an order of magnitude.
 """
 
 
 def instances(data: Path) -> dict[str, tuple[Path, float]]:
-    """By name the file, and the best value known."""
+    """Return the file and the best known value by name."""
     known = json.loads((data / "BEST_KNOWN.json").read_text(encoding="utf-8"))
     found = {}
     for name in sorted(name for name in known if name.startswith(SETS)):
         where = data / name
-        where = where if where.exists() else next(data.rglob(where.name))  # SATLIB's lie in folders by size
+        where = where if where.exists() else next(data.rglob(where.name))  # those of SATLIB are in folders by size
         found[str(where.relative_to(data))] = where, known[name]["value"]
     return found
 
 
 def read(path: Path) -> Instance:
-    return load_instance(str(path), None if path.suffix in SUFFIXES else Format.MC)  # rudy's names do not tell
+    return load_instance(str(path), None if path.suffix in SUFFIXES else Format.MC)  # rudy's files have no suffix
 
 
 def gap(format: str, value: float, best: float) -> float:
-    """Unsatisfied clauses, or per cent; below 0 if it is better than what is known."""
+    """Return the unsatisfied clauses, or the percentage; below 0 if better than the best known value."""
     worse = best - value if format == Format.MC else value - best
     return worse if format == Format.CNF else 100.0 * worse / abs(best)
 
@@ -59,7 +60,7 @@ def measure(found: dict[str, tuple[Path, float]], table: Table, budget: int, see
         (name, seed) for name in found for seed in range(seeds) if table.get((name, str(budget), str(seed))) is None
     ]
     if todo:
-        solve_instance(read(found[todo[0][0]][0]), 100, 0)  # so that loading the compiled engine is in nobody's seconds
+        solve_instance(read(found[todo[0][0]][0]), 100, 0)  # load the compiled engine outside the timed runs
     for name, seed in tqdm(todo, unit="run"):
         path, best = found[name]
         instance = read(path)
@@ -72,7 +73,7 @@ def measure(found: dict[str, tuple[Path, float]], table: Table, budget: int, see
 
 
 def summed(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Several runs in one row."""
+    """Summarize several runs in one row."""
     gaps = [float(run["gap"]) for run in runs]
     return {
         "runs": len(runs),
@@ -85,7 +86,7 @@ def summed(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def row(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """An instance: the value of the middle run, and of the best."""
+    """Return the row of an instance: the values of the median run and of the best one."""
     runs = sorted(runs, key=lambda run: float(run["gap"]))
     first, middle = runs[0], runs[len(runs) // 2]
     facts = {"instance": name, "format": first["format"], "n": first["n"], "best_known": first["best_known"]}
@@ -120,7 +121,7 @@ def report(runs: list[dict[str, Any]], out: Path, budget: int, seeds: int) -> No
         )
         for r in rows
     ]
-    head = ("set", "format", "n", "runs that met the best known", "gap: least / median / greatest", "seconds, median")
+    head = ("set", "format", "n", "runs that met the best known", "gap: minimum / median / maximum", "seconds, median")
     text = HEAD.format(budget=budget, seeds=seeds, last=seeds - 1)
     text += "\n" + markdown(head, sets) + "\n## Each instance\n\n" + markdown(columns, each)
     (out / "table.md").write_text(text, encoding="utf-8")

@@ -1,7 +1,8 @@
-"""How power.py compares: what the runs of an algorithm come to, who is best on a line, and how ours stands beside it.
+"""Comparison in power.py: the score of an algorithm's runs, the best algorithm on a line, and our verdict against it.
 
-By ERT, the calls spent over the runs that met the optimum, wherever an algorithm ever meets it; else by the median of
-the best values; on tables of configurations, by the rank of the best one found. Ties count for all who share them.
+Algorithms are compared by ERT, the calls of all runs divided by the number of runs that met the optimum, if any
+algorithm ever meets it; otherwise by the median of the best values; on tables of configurations, by the rank of the
+best one found. Ties count for all that share them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-NEAR_CALLS, NEAR_VALUES = 2.0, 0.02  # what counts as near: twice the calls, or the rank; values within 2 %
+NEAR_CALLS, NEAR_VALUES = 2.0, 0.02  # near: at most twice the calls, or the rank; values within 2 %
 Runs = Sequence[Mapping[str, str]]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of an algorithm on a line; `sense` is 1 where values are to be great, -1 where they are to be small."""
+    """The runs of an algorithm on a line; `sense` is 1 for maximization, -1 for minimization."""
 
     rows: Runs
     optimum: float | None
@@ -44,7 +45,7 @@ class Cell:
 
     @property
     def order(self) -> tuple[float, float]:
-        """Less is better. Costs only tell apart who never met the optimum."""
+        """Sort key, smaller is better. Costs only order algorithms that never met the optimum."""
         return (self.score, 0.0) if self.solved else (math.inf, self.cost)
 
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ class Rank:
 
 
 class Verdict(NamedTuple):
-    """Ours beside the best of the others: in words, whether it is at least as good, and whether it is at least near."""
+    """Ours compared with the best of the others: in words, whether it is at least as good, and at least near."""
 
     text: str
     good: bool
@@ -106,7 +107,7 @@ class Entry:
         return {name for name, cell in self.cells.items() if cell.order == least}
 
     def verdict(self, ours: str, ourselves: Collection[str]) -> Verdict | None:
-        """None where ours or all others were not run; `ourselves` are no others."""
+        """Return None if ours or all others were not run; `ourselves` do not count as others."""
         others = [cell for name, cell in self.cells.items() if name not in ourselves]
         if ours not in self.cells or not others:
             return None
@@ -124,7 +125,7 @@ class Entry:
 
 
 class Standing(NamedTuple):
-    """Of so many lines, in how many ours is at least as good as every other, and in how many near or better."""
+    """Numbers of lines: all, those where ours is at least as good as every other, those where it is near or better."""
 
     lines: int
     good: int

@@ -27,7 +27,7 @@ def pytest_configure(config):
         settings.load_profile("quick")
 
 
-# A shell starts what runs in the background deaf to Ctrl-C, and the tests of Ctrl-C would then wait for ever.
+# A shell starts background jobs with SIGINT ignored, and the tests of Ctrl-C would then wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -55,7 +55,7 @@ SMALL = {
 
 
 def frozen(a, dtype=None):
-    """A read-only copy: whoever writes to it raises."""
+    """A read-only copy: writing to it raises."""
     a = np.array(a, dtype=dtype)
     a.flags.writeable = False
     return a
@@ -120,7 +120,7 @@ def log_density(family, theta, x):
 
 
 def free(family):
-    """A basis of the directions in which θ may move: for a choice, the last option pays for the others."""
+    """A basis of the directions in which θ may move: for a choice, the last option balances the others."""
     blocks = []
     for part, _ in parts_of(family):
         if isinstance(part, Categorical):

@@ -1,4 +1,4 @@
-"""Every public algorithm through the shell: one protocol, and the same promises whoever keeps it.
+"""Every public algorithm in an `Optimizer`: one protocol, with the same guarantees.
 
 A new one is one more line in `ALGORITHMS`.
 """
@@ -211,7 +211,7 @@ def test_it_keeps_the_protocol(name):
         info = algorithm.info(state)
         assert (info.theta.tolist(), info.lam) == (state.theta.tolist(), algorithm.lam(state))
         assert all(isinstance(each, float) for each in info[2:])
-        state = after  # a copy goes on as what it is a copy of
+        state = after  # a copy continues as the original
 
 
 # Asking and telling
@@ -262,7 +262,7 @@ def test_writing_to_what_was_handed_out_changes_nothing(name, deterministic):
 
 @every_algorithm
 def test_the_points_of_an_iteration_are_the_callers_own(name):
-    """Whoever writes into them changes no state, or is told that he may not."""
+    """Writing into them changes no state, or raises."""
     recipe, space = ALGORITHMS[name]
     algorithm, rng = recipe(space).at_least(3), np.random.default_rng(0)
     state = algorithm.init()
@@ -391,7 +391,7 @@ def test_a_deterministic_run_pays_for_no_point_twice(name):
         assert opt.complete
 
 
-# Going on
+# Resuming
 
 
 def played(name, deterministic, steps, begun, again):

@@ -140,7 +140,7 @@ def run(*words, objective="sim:loss", space="space.toml", budget=300, rng=3):
 
 
 def reported(result):
-    """What `--json` should say of a result, through JSON and back."""
+    """The expected output of `--json` for a result, through JSON and back."""
     return json.loads(json.dumps(sayable({name: getattr(result, name) for name in commands.REPORTED})))
 
 
@@ -343,7 +343,7 @@ def test_ctrl_c_keeps_what_is_recorded_and_says_how_to_go_on(folder, words):
     assert data["nfev"] == commands.count_recorded("run.sqlite") == 300
 
 
-# Going on.
+# Resuming.
 
 
 def test_there_is_nothing_left_to_do_until_the_budget_is_raised(folder):
@@ -395,7 +395,7 @@ def test_another_run_is_refused_and_changes_nothing(folder, changed, said):
 def test_options_that_json_has_no_word_for_survive(folder, space):
     (folder / "dates.toml").write_text("kind = { choice = [2020-01-01, 2021-01-01] }\nbits = { binary = 5 }")
     here(*run("--journal", "run.sqlite", objective="sim:years", space=space, budget=10, rng=0))
-    (folder / "dates.toml").unlink()  # the journal knows
+    (folder / "dates.toml").unlink()  # the journal has a copy
     here("resume", "run.sqlite", "--budget", 60)
     data = json.loads(here("show", "run.sqlite", "--json").stdout)
     result = kl.minimize(import_object("sim:years"), import_object("sim:space"), budget=60, rng=0)
@@ -543,7 +543,7 @@ def test_show_of_a_journal_that_another_program_keeps(folder):
     data = json.loads(here("show", "run.sqlite", "--json").stdout)
     assert (data["nfev"], data["failures"], data["fun"]) == (4, 1, 1.0)
     assert data["x"] == batch[1].x.tolist()  # the first of equals, though it came later
-    assert (data["lam"], data["mode"], data["marginals"]) == (None, None, [])  # which only its program knows
+    assert (data["lam"], data["mode"], data["marginals"]) == (None, None, [])  # unknown for a custom algorithm
     text = here("show", "run.sqlite").stdout
     assert "".join(map(str, data["x"])) in text
     opt.close()

@@ -131,7 +131,7 @@ def test_a_worker_killed_during_an_evaluation_costs_a_retry(client, tmp_path):
 def test_one_that_kills_its_worker_each_time_has_failed(client, tmp_path):
     (tmp_path / "go").touch()
     found = run(client.get_executor(), blocked, [(tmp_path, -1), *((tmp_path, value) for value in range(6))])
-    assert len(set(lines(tmp_path / "-1"))) == 2 * (ALLOWED + 1)  # blamed, it was tried again with nobody beside it
+    assert len(set(lines(tmp_path / "-1"))) == 2 * (ALLOWED + 1)  # after the failures, it was tried again alone
     assert isinstance(found[0].value, Exception)
     assert f"on {ALLOWED + 1} different workers, but all those workers died" in str(found[0].value)
     assert [found[id].value for id in range(1, 7)] == [*range(6)]
@@ -158,7 +158,7 @@ def test_what_is_late_is_given_up_and_what_waits_is_not_late(client, tmp_path):
 
 
 def known(client):
-    """Tasks that the scheduler knows of: it hears of them, and forgets them, a little later."""
+    """Tasks of the scheduler, which are added and removed with a delay."""
     return client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.tasks))
 
 

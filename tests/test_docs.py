@@ -269,7 +269,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_the_comparison_says_what_was_measured():
-    section = text_of(ROOT / "docs" / "comparison.md").split("## Bits, without noise")[1].split("\n## ")[0]
+    section = text_of(ROOT / "docs" / "comparison.md").split("## Binary variables without noise")[1].split("\n## ")[0]
     measured = rows(text_of(ROOT / "docs" / "peers" / "table.md"))
     peers = measured["function"][:-1]
     summary, some = (rows(table) for table in re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE))

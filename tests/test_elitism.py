@@ -1,4 +1,4 @@
-"""Elitism: whom the rules keep, how a kept point pulls θ, and that it says nothing of the signal."""
+"""Elitism: the points that the rules keep, their effect on θ, and that the signal does not depend on them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ every_small = pytest.mark.parametrize("family", WITH_A_NUMBER.values(), ids=WITH
 @settings(max_examples=8)
 @given(st.data())
 def test_the_signal_has_length_one_when_f_tells_nothing(family, preference, data):
-    """E‖z‖² = 1 whoever survives, with f drawn apart from x: exact, by enumerating all samples, also with ties."""
+    """E‖z‖² = 1 for any elite if f is independent of x: exact, by enumerating all samples, also with ties."""
     lam, theta = data.draw(st.integers(2, 4)), data.draw(thetas(family))
     f = frozen(data.draw(st.lists(st.integers(0, 2), min_size=lam, max_size=lam)), float)
     points, _ = support(family, theta)
@@ -161,7 +161,7 @@ def test_with_the_survivor_in_it_the_signal_would_have_another_length(at, length
 
 @every_family
 def test_where_only_the_survivor_counts_theta_moves_and_the_signal_stays(family):
-    """With the best of all alone weighted, samples that are all worse have no weight, and so tell nothing."""
+    """If only the best of all has a weight, samples that are all worse have none, and there is no signal."""
     algorithm = IGO(family, Truncation(1), SNR(eps=0.5, lam_max=9), LastBest())
     start = algorithm.init()
     x = algorithm.ask(start, np.random.default_rng(0), 3)

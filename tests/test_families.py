@@ -21,6 +21,7 @@ from knobless import (
     BestSoFar,
     Categorical,
     Family,
+    Float,
     Gaussian,
     Integer,
     Product,
@@ -49,7 +50,7 @@ START = 1.0 / 12.0
 
 
 def scores(family, theta, x):
-    """∇ ln p_θ(x) in the free coordinates, one row a point, by a complex step: exact to rounding."""
+    """∇ ln p_θ(x) in the free coordinates, one row per point, by a complex step: exact to rounding."""
     step = 1e-30
     return np.array([[log_density(family, theta + 1j * step * e, xi).imag / step for e in free(family).T] for xi in x])
 
@@ -411,7 +412,7 @@ def test_nothing_handed_out_is_a_view_of_theta(family):
     np.testing.assert_array_equal(theta, kept)
 
 
-# What is the same thing said twice
+# Equivalent families
 
 
 def trajectory(algorithm, seed, objective, iterations=60):
@@ -701,3 +702,24 @@ def test_bytes_that_no_point_packs_to_are_refused():
         Product((Bernoulli(3), Categorical(1, 3))).unpack(b"\x00\x09")
     with pytest.raises(ValueError, match="expected 2 bytes for each, got 3 in all"):
         Product((Bernoulli(3), Categorical(1, 3))).unpack(b"\0\0\0")
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        Integer(-3, 9),
+        Integer(1, 40, log=True),
+        Integer(7, 1000, log=True),
+        Integer(0, 10, step=3),
+        Float(0, 1, step=0.1),
+    ],
+    ids=repr,
+)
+def test_indices_of_numbers(variable):
+    family = Gaussian((variable.axis, Axis()))
+    assert family.counts.tolist() == [variable.count, 0]
+    z = np.linspace(-0.2, 1.2, 9973)
+    values = np.unique(variable.values(z[:, None])[:, 0])
+    found = family.indices(np.stack([z, z], axis=1))
+    assert (found[:, 0] == np.searchsorted(values, variable.values(z[:, None])[:, 0])).all()
+    assert (found[:, 1] == z).all()

@@ -247,7 +247,7 @@ def test_many_at_once_are_left_to_the_interpreter():
     kl.minimize(Watched(30), kl.Binary(30), budget=200, batch=4, deterministic=True, rng=0)
     assert Watched.calls == 200
     with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
-        fast.Run(fast.compiled(problems.OneMax(9)), kl.p3(kl.Bernoulli(9)))  # it would pay again for what it knows
+        fast.Run(fast.compiled(problems.OneMax(9)), kl.p3(kl.Bernoulli(9)))  # it would repeat evaluations
 
 
 @pytest.mark.slow

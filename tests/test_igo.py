@@ -153,7 +153,7 @@ def test_umda_and_pbil_by_hand(n, seed, numbers):
 
 @every_family
 def test_cga_is_pbil_epsilon_held_at_two_samples(family):
-    """Bit for bit, as the paper says in its appendix."""
+    """Bit for bit, as in the paper's appendix."""
     held = IGO(family, Quartiles(), SNR(eps=1 / family.dim, lam_min=2, lam_max=2, spend=steps))
     f = lambda x: float(np.sum(x * x))  # noqa: E731
     for (x, eps, theta), (y, epsilon, phi) in zip(run(cga(family), 1, f, 100), run(held, 1, f, 100), strict=True):
@@ -313,7 +313,7 @@ def test_snr_reads_off_the_state():
 def test_theorem_1(family, data):
     """ln J(θ')/J(θ) ≥ (1 − ε̄)/ε̄ · KL(P_θ‖P_θ'), run through the loop itself.
 
-    θ in fractions, so that a sample with each point as often as its probability says makes the Monte-Carlo
+    θ in fractions, so that a sample with each point as often as its probability makes the Monte Carlo
     mean the exact one. Margins of 1e-9 are no projection.
     """
     k = 2 if isinstance(family, Bernoulli) else family.k

@@ -399,7 +399,7 @@ def test_a_run_that_was_cut_off_ends_as_a_whole_one(name, when, tmp_path, monkey
     assert len([*(tmp_path / "cut").glob("*.checkpoint")]) == (when > 1)
     lines.clear()
     run("cut", lines.append)
-    assert len(lines) == len(curve_marks(112)) - (when - 1) + (when > 1)  # it goes on, and says so
+    assert len(lines) == len(curve_marks(112)) - (when - 1) + (when > 1)  # it resumes, with a message
     assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
     assert not [path for path in (tmp_path / "cut").iterdir() if path.suffix in (".checkpoint", ".part")]
     lines.clear()

@@ -1,4 +1,4 @@
-"""Journals: a run that goes on from one is the run that never stopped, and what is wrong with one is said."""
+"""Journals: a resumed run equals an uninterrupted one, and errors in a journal are reported."""
 
 import itertools
 import json
@@ -110,7 +110,7 @@ def fused(fun, calls):
     return lit
 
 
-# Going on.
+# Resuming.
 
 
 def played(domain, steps, chance, deterministic, journal, reopened):
@@ -390,7 +390,7 @@ def test_maximize_and_other_known_points_are_another_run(tmp_path):
     ):
         with pytest.raises(kl.JournalError, match=f"known: {message}"):
             kl.minimize(ones, BITS, budget=10, known=other, journal=tmp_path / "a", rng=0)
-    # Said once is enough.
+    # It need not be passed again.
     result = kl.minimize(ones, BITS, budget=30, journal=tmp_path / "a")
     assert look_at(result) == look_at(kl.minimize(ones, BITS, budget=30, known=known, rng=0))
 
@@ -505,7 +505,7 @@ def test_a_difference_knows_one_from_true():
     assert difference([1], [1, 2], "a") == "a: journal has [1], got [1, 2]"
 
 
-# What is in it.
+# Contents.
 
 
 def test_every_evaluation_is_there_with_its_failure(tmp_path):

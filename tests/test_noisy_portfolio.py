@@ -56,7 +56,7 @@ def test_the_loop_starts_after_ten_evaluations_per_parameter_and_keeps_three_of_
         if before.loop is None:
             assert len(x) == algorithm.linear.lam(before.linear)
         else:
-            loop = spent[1] <= SHARE * spent[0]  # whoever is below its share
+            loop = spent[1] <= SHARE * spent[0]  # the loop, if it is below its share
             lam = algorithm.loop.lam(before.loop) if loop else algorithm.linear.lam(before.linear)
             assert len(x) == lam == algorithm.lam(before) == algorithm.info(before).lam
             spent[loop] += len(x)

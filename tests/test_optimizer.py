@@ -276,11 +276,11 @@ def test_what_is_no_value_is_never_the_best(fun):
 
 
 def bad_tells(out, told):
-    stranger = kl.Candidate(999, out[0].x)
+    unknown = kl.Candidate(999, out[0].x)
     return {
         "told twice": (ValueError, "which was told or cancelled", [out[0], told], [1.0, 1.0]),
-        "unknown": (ValueError, "unknown id 999", [out[0], stranger], [1.0, 1.0]),
-        "negative": (ValueError, "unknown id -1", [out[0], stranger._replace(id=-1)], [1.0, 1.0]),
+        "unknown": (ValueError, "unknown id 999", [out[0], unknown], [1.0, 1.0]),
+        "negative": (ValueError, "unknown id -1", [out[0], unknown._replace(id=-1)], [1.0, 1.0]),
         "the same twice at once": (ValueError, "each once", [out[0], out[0]], [1.0, 1.0]),
         "too few values": (ValueError, "values: expected 2, one for each candidate, got 1", list(out[:2]), [1.0]),
         "too many values": (ValueError, "values: expected 2, one for each candidate, got 3", out[:2], [1.0] * 3),

@@ -67,7 +67,7 @@ def leading(x):
 
 
 def rugged(x):
-    """A number for each point that says nothing of its neighbours', from many or, with ties, from few."""
+    """A number for each point that is unrelated to those of its neighbors."""
     return sum((i + 3) ** 5 * (int(xi) + 1) for i, xi in enumerate(x)) * 2654435761 % 2**32 >> 12
 
 
@@ -136,7 +136,7 @@ def test_several_climbers_are_their_plain_transcription(family, options, f):
 
 
 def test_a_climber_looks_at_each_neighbour_of_where_it_is_and_keeps_the_better():
-    """Said once more, without a transcription: the first round of each of three climbers."""
+    """Without a transcription: the first round of each of three climbers."""
     n = 30
     seen, _ = asked(kl.P3(kl.Bernoulli(n), climbers=3), 0, rugged, n + 1)
     for climber in zip(*seen, strict=True):

@@ -1,4 +1,4 @@
-"""Pictures show what the journal says: what is drawn is compared with the rows, a fold, and what a callback saw."""
+"""Plots show the contents of the journal: they are compared with its rows, a fold, and the infos of a callback."""
 
 import json
 import math
@@ -242,7 +242,7 @@ def test_hitting_times_are_the_share_of_runs_that_have_got_there(tmp_path, direc
         drawn = share[np.searchsorted(calls, call, side="right") - 1]
         assert drawn == sum(hit is not None and hit <= call for hit in found) / 7
     assert calls[-1] == 40
-    # A result knows of iterations alone, and is never earlier than its journal.
+    # A result has iterations only, and is never earlier than its journal.
     coarse, shares = xy(plots.hitting_times(results, target).lines[0])
     assert shares[-1] == share[-1]
     assert all(a >= b for a, b in zip(coarse, calls, strict=True))

@@ -1,4 +1,4 @@
-"""A portfolio: who has the turn, what each has spent, who hears of what; and how far the recommended one gets."""
+"""A portfolio: its turns, the evaluations of each member, injected points, and results of the recommended one."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_whoever_led_last_goes_on_until_it_has_spent_as_much_as_the_others():
 
 
 def test_the_best_point_is_shared():
-    """Whoever has survivors and had a turn that did not lead has the portfolio's best for one."""
+    """A member with elitism that had a turn and does not lead has the portfolio's best point in its elite."""
     portfolio = kl.portfolio(kl.Binary(20))
     f = lambda x: sum((i + 3) ** 5 * (int(xi) + 1) for i, xi in enumerate(x)) * 2654435761 % 2**32  # noqa: E731
     rng, state, lowest, shared = np.random.default_rng(1), portfolio.init(), math.inf, 0

@@ -515,7 +515,7 @@ def test_hovering_tells_the_exact_values(opened, recorded):
     assert opened.locator("#tip").is_hidden()
 
 
-def test_a_strangers_words_stay_words(opened, recorded):
+def test_text_of_an_untrusted_journal_is_not_executed(opened, recorded):
     assert "window.evil = 2" in opened.locator("#facts").inner_text()
     opened.locator("#failures details").first.locator("summary").click()
     texts = opened.locator("#failures pre").all_text_contents()

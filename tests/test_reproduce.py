@@ -1,4 +1,4 @@
-"""`knobless reproduce`: every command in a tiny version, what it writes, and that it goes on where it was stopped."""
+"""`knobless reproduce`: every command on a small scale, its output, and resuming."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_page_holds_everything_in_one_file(tmp_path):
     assert 'src="http' not in html
 
 
-# Going on where it was stopped.
+# Resuming.
 
 
 def counted(ran: list[int], number: int, fails: int | None = None) -> Task:

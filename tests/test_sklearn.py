@@ -330,6 +330,16 @@ def test_only_the_parameters_of_one_dict_at_a_time():
     assert search.cv_results_["param_b"].mask.tolist() == ["b" not in params for params in seen]
 
 
+def test_the_parameters_of_several_dicts_are_conditional():
+    grid = Grid([{"a": [1, 2, 3], "b": Float(0, 0.3, step=0.1)}, {"a": ["x", "y"]}, {}])
+    assert grid.space.cardinality == 3 * 4 + 2 + 1
+    codes = grid.space.family.sample(grid.space.family.initial(), 300, np.random.default_rng(0))
+    points = grid.space.decode_each(codes)
+    assert {(x["dict"], len(x)) for x in points} == {(0, 3), (1, 2), (2, 1)}
+    assert {grid.point(x) for x in points} == set(grid.points())
+    assert len(set(grid.points())) == 15
+
+
 def test_a_single_candidate():
     search = SearchCV(Hill(), {"a": [2], "kind": ("round",)}, n_iter=5, cv=2).fit(EMPTY)
     assert search.cv_results_["params"] == [{"a": 2, "kind": "round"}]
@@ -409,7 +419,7 @@ def test_where_all_candidates_fail_the_search_says_so():
 
 
 class Loaded:
-    """Draws, but does not say from where."""
+    """A distribution of unknown range."""
 
     def rvs(self, random_state=None):
         return 4

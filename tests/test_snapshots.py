@@ -1,4 +1,4 @@
-"""Snapshots: an optimizer that was saved and loaded goes on as the one that was not, whatever is out."""
+"""Snapshots: a saved and loaded optimizer continues as the original, with any pending candidates."""
 
 import json
 import math
@@ -17,6 +17,12 @@ DOMAINS = {
     "choices": kl.Choice(1, 2, 3, 4, n=5),
     "integer": kl.Integer(1, 10**6),
     "mixed": kl.Space(bits=kl.Binary(4), kind=kl.Choice("x", None, len), below=[kl.Float(-1, 1, n=2), kl.Choice(1, 2)]),
+    "conditional": kl.Space(
+        kind=kl.Choice("x", "y", "z"),
+        bits=kl.Binary(3).when(kind=("x", "y")),
+        flag=kl.Binary(1),
+        inner=kl.Space(n=kl.Integer(1, 3), rate=kl.Float(0, 1).when(n=(2, 3))).when(flag=1, kind="y"),
+    ),
 }
 BITS = kl.Binary(9)
 

@@ -390,6 +390,14 @@ def test_options_of_any_type_come_back_as_they_are():
         assert space.encode(option).tolist() == [i]
 
 
+def test_nan_is_an_option_that_equals_itself():
+    space = kl.Space(a=kl.Choice(math.nan, 0.0))
+    assert space.encode({"a": float("nan")}) == 0.0
+    assert space == kl.Space(a=kl.Choice(float("nan"), 0.0))
+    with pytest.raises(ValueError, match="expected options that differ, got nan twice"):
+        kl.Choice(math.nan, float("nan"))
+
+
 def test_an_equal_option_of_another_type_is_taken_where_there_is_no_better():
     space = kl.Space.of(kl.Choice(1, "a"))
     assert space.decode(space.encode(True)) == 1
@@ -567,7 +575,7 @@ def test_columns_are_in_the_order_of_declaration_and_cover_a_code():
     covered = [i for column in space.columns() for i in range(100)[column.where]]
     assert sorted(covered) == list(range(space.family.variables))
     code = space.family.sample(space.family.initial(), 1, np.random.default_rng(0))
-    for (_, variable, where), value in zip(space.columns(), space.flatten(space.decode(code[0])), strict=True):
+    for (_, variable, where, _), value in zip(space.columns(), space.flatten(space.decode(code[0])), strict=True):
         assert np.array_equal(np.ravel(value), variable.values(code[:, where])[0])
 
 

@@ -277,7 +277,7 @@ def test_a_seed_gives_the_keys():
 
 
 def train(search, rng, rounds, k=1):
-    """Goes on with noisy losses; all that was asked."""
+    """Continue with noisy losses; return all points asked for."""
     asked = []
     for _ in range(rounds):
         masks = search.ask(k)

@@ -73,7 +73,7 @@ def alive(pid):
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return stat.rpartition(")")[2].split()[0] != "Z"  # one that nobody has waited for yet is not alive either
+    return stat.rpartition(")")[2].split()[0] != "Z"  # a zombie is not alive either
 
 
 def children():
@@ -505,7 +505,7 @@ def test_a_discarded_crash_is_not_tried_again(tmp_path):
 
 @pytest.mark.slow
 def test_processes_that_no_longer_start_end_the_run(tmp_path, monkeypatch):
-    """The first one works; then the module that has the function ends whoever imports it."""
+    """The first process works; then the module of the function ends every process that imports it."""
     monkeypatch.syspath_prepend(tmp_path)
     module = tmp_path / "fragile.py"
     module.write_text("import os\n\n\ndef fun(x):\n    return os._exit(4) if x else 3\n")
@@ -837,7 +837,7 @@ def test_one_that_the_executor_blames_is_tried_again_alone():
         pool.submit([(4, 4)])
         executor.complete(2)
         assert values(pool, 1) == {2: 4.0}
-        assert len(executor.futures) == 4  # 3 is still there, so nobody is alone
+        assert len(executor.futures) == 4  # 3 is still pending, so none runs alone
         executor.complete(3)
         assert values(pool, 1) == {3: 6.0}
         assert len(executor.futures) == 5

@@ -30,7 +30,7 @@ ATTACKS: dict[str, Callable[[int, Path], list[str]]] = {
     "hostile": hostile.attack,
     "races": races.attack,
 }
-PATIENCE = 120  # seconds after which a case is taken to hang
+PATIENCE = 900  # seconds after which a case is taken to hang; the slowest takes a minute on an idle machine
 LINES = 6  # of what differed, shown for a case unless it is run alone
 
 

@@ -31,7 +31,36 @@ def space(chance: random.Random, numbers: bool = True, depth: int = 2) -> Proble
     if depth == 0 or chance.random() < 0.4:
         return _variable(chance, numbers)
     below = [space(chance, numbers, depth - 1) for _ in range(chance.randint(1, 4))]
-    return below if chance.random() < 0.4 else {f"v{i}": each for i, each in enumerate(below)}
+    if chance.random() < 0.4:
+        return below
+    named = {f"v{i}": each for i, each in enumerate(below)}
+    return _conditional(chance, named) if chance.random() < 0.5 else named
+
+
+def _conditional(chance: random.Random, named: dict[str, Problem]) -> dict[str, Problem]:
+    """The same with conditions on variables that come before."""
+    found: dict[str, Problem] = {}
+    values: dict[str, list[Any]] = {}  # of variables on which others may depend
+    for name, each in named.items():
+        match each:
+            case kl.Choice(n=None):
+                values[name] = list(each.options)
+            case kl.Integer(n=None, high=high, low=low) if high - low < 100:
+                values[name] = list(range(low, high + 1, each.step))
+            case kl.Binary(n=1):
+                values[name] = [0, 1]
+        others = [other for other in values if other != name]
+        found[name] = each
+        if others and not isinstance(each, list) and chance.random() < 0.6:
+            parent = chance.choice(others)
+            some = chance.sample(values[parent], chance.randint(1, len(values[parent])))
+            found[name] = (kl.Space(**each) if isinstance(each, dict) else each).when(**{parent: some})
+    return found
+
+
+def is_conditional(space: Problem) -> bool:
+    """Whether a variable of the space may be inactive."""
+    return isinstance(kl.Space.of(space).family, kl.Conditional)
 
 
 def _variable(chance: random.Random, numbers: bool) -> Problem:
@@ -83,7 +112,9 @@ def algorithm(chance: random.Random, space: Problem, numbers: bool) -> Any:
         lambda: _igo(chance, space, lam, mu),
         lambda: _igo(chance, space, lam, mu),
     ]
-    if not numbers:
+    if is_conditional(space):
+        recipes += [lambda: kl.branch_search(space), lambda: kl.BranchSearch(kl.pbil_lambda(space))]
+    elif not numbers:
         recipes += [lambda: kl.p3(space), lambda: kl.portfolio(space), lambda: _portfolio(chance, space, lam, mu)]
     return chance.choice(recipes)()
 

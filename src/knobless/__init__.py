@@ -5,11 +5,14 @@
 
 `minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
 as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
-known forms. `P3`, `LinearThompson`, `NoisyPortfolio` and `Portfolio` are further algorithms with the same protocol.
+known forms. `P3`, `LinearThompson`, `NoisyPortfolio`, `BranchSearch` and `Portfolio` are further algorithms with the
+same protocol.
 """
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm, AlgorithmInfo, Member
+from knobless.core.branch_search import BranchSearch
+from knobless.core.conditional import Condition, Conditional
 from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
 from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
@@ -21,6 +24,7 @@ from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Preference, Quartiles, Truncation, Values
 from knobless.journal.records import Journal, JournalError
 from knobless.recipes import (
+    branch_search,
     cga,
     linear_thompson,
     noisy_portfolio,
@@ -55,9 +59,12 @@ __all__ = [
     "Bernoulli",
     "BestSoFar",
     "Binary",
+    "BranchSearch",
     "Candidate",
     "Categorical",
     "Choice",
+    "Condition",
+    "Conditional",
     "Elite",
     "Elitism",
     "Evaluation",
@@ -87,6 +94,7 @@ __all__ = [
     "Status",
     "Truncation",
     "Values",
+    "branch_search",
     "cga",
     "linear_thompson",
     "maximize",

@@ -8,6 +8,8 @@ from typing import Any
 
 from knobless.core.adaptation import SNR, Fixed, samples, steps
 from knobless.core.algorithm import Member
+from knobless.core.branch_search import BranchSearch
+from knobless.core.conditional import Conditional
 from knobless.core.elitism import LastBest
 from knobless.core.families import Family
 from knobless.core.linear import LinearThompson
@@ -248,6 +250,30 @@ def portfolio(space: Any) -> Portfolio:
     return Portfolio((P3(family), pbil_elitist(family)))
 
 
+def branch_search(space: Any) -> BranchSearch:
+    """Elitist PBIL-λ at first, then turns among the branches, for deterministic objectives over conditional spaces.
+
+    Parameters
+    ----------
+    space : Space, Family, or anything `Space.of` takes
+        What to search; with conditional variables.
+
+    Returns
+    -------
+    BranchSearch
+
+    Raises
+    ------
+    TypeError
+        If the space has no conditional variables.
+
+    Notes
+    -----
+    Branches without numbers are searched by the portfolio of P3 and elitist PBIL-λ, the others by elitist PBIL-λ.
+    """
+    return BranchSearch(pbil_elitist(space), deterministic=True)
+
+
 def recommended(family: Family, deterministic: bool) -> Member:
     """Return the algorithm that is used if none is given.
 
@@ -262,7 +288,8 @@ def recommended(family: Family, deterministic: bool) -> Member:
     -------
     Algorithm
         For noisy objectives linear Thompson sampling, later in turns with PBIL-λ; for deterministic ones the portfolio
-        of P3 and elitist PBIL-λ, or elitist PBIL-λ alone with numbers, which P3 does not support.
+        of P3 and elitist PBIL-λ, or elitist PBIL-λ alone with numbers, which P3 does not support, or the search of
+        branches with conditional variables.
 
     Notes
     -----
@@ -271,4 +298,6 @@ def recommended(family: Family, deterministic: bool) -> Member:
     """
     if not deterministic:
         return noisy_portfolio(family)
+    if isinstance(family, Conditional):
+        return branch_search(family)
     return portfolio(family) if family.options.all() else pbil_elitist(family)

@@ -7,6 +7,7 @@ users of scikit-learn write into a `Space`.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,9 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from knobless._checks import count
+from knobless.core.algorithm import Algorithm
+from knobless.core.branch_search import BranchSearch
+from knobless.core.conditional import Conditional
 from knobless.recipes import pbil_lambda
 from knobless.run.optimizer import Optimizer
 from knobless.space.space import Space
@@ -37,7 +41,7 @@ from knobless.space.variables import Binary, Choice, Float, Integer
 __all__ = ["FeatureSelector", "SearchCV"]
 
 Key = TypeVar("Key", bound=Hashable)
-REPEATS = 1000  # points in a row that stand for candidates evaluated before, after which a search ends
+MAX_REPEATS = 1000  # points in a row that stand for candidates evaluated before, after which a search ends
 
 
 def evaluate_all(
@@ -49,7 +53,7 @@ def evaluate_all(
     """
     costs: dict[Key, float] = {}
     repeats = 0
-    while repeats < REPEATS and len(batch := opt.ask()):
+    while repeats < MAX_REPEATS and len(batch := opt.ask()):
         keys = [key(candidate.x) for candidate in batch]
         new = [each for each in dict.fromkeys(keys) if each not in costs][: n_iter - len(costs)]
         if new:
@@ -365,10 +369,11 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
             return [-score for score in results[self._sought(results)][-len(candidates) :].tolist()]
 
         batch = math.ceil(joblib.effective_n_jobs(self.n_jobs) / self.n_splits_)
-        # Elitism converges before `n_iter` candidates on small spaces and is not measured to be better.
-        algorithm, seed = pbil_lambda(grid.space), _seed(self.random_state)
-        opt = Optimizer(grid.space, algorithm, rng=seed, batch=batch, deterministic=True)
-        evaluate_all(opt, n_iter, grid.point, evaluate)
+        if grid.space.cardinality <= n_iter:
+            evaluate(list(grid.points()))  # there is nothing to search for
+        else:
+            opt = Optimizer(grid.space, grid.algorithm, rng=_seed(self.random_state), batch=batch, deterministic=True)
+            evaluate_all(opt, n_iter, grid.point, evaluate)
 
         if failure is not None and not results:
             raise failure
@@ -415,12 +420,24 @@ class Parameter(NamedTuple):
     def value(self, number: Any) -> Any:
         return number if self.options is None else self.options[number]
 
+    def numbers(self) -> Sequence[Any]:
+        """Return all values of the variable, if there are finitely many."""
+        match self.variable:
+            case None:
+                return [0]
+            case Choice(options=options):
+                return options
+            case Integer(low=low, high=high, step=step):
+                return range(low, high + 1, step)
+            case Float(count=count) as variable:
+                return list(variable.values((np.arange(count) + 0.5) / count).tolist())
+
 
 class Grid:
     """The space of `param_distributions`. Of several dicts, a candidate has the parameters of one.
 
-    A candidate is identified by the index of its dict, followed by the values of the variables of that dict: the
-    variables of the other dicts are inactive.
+    The index of the dict is a variable, on which the variables of the dicts are conditional. A candidate is identified
+    by this index, followed by the values of the variables of that dict.
     """
 
     def __init__(self, given: Any) -> None:
@@ -429,7 +446,7 @@ class Grid:
             raise TypeError(f"param_distributions: expected a dict or a list of dicts, got {given!r}")
         self.dicts = [{name: _parameter(name, value) for name, value in each.items()} for each in dicts]
         tree: dict[Any, Any] = {
-            (i, name): parameter.variable
+            (i, name): parameter.variable if len(dicts) == 1 else parameter.variable.when(dict=i)
             for i, each in enumerate(self.dicts)
             for name, parameter in each.items()
             if parameter.variable is not None
@@ -438,9 +455,21 @@ class Grid:
             tree["dict"] = Choice(*range(max(len(dicts), 2)))
         self.space = Space.of(tree)
 
+    @property
+    def algorithm(self) -> Algorithm:
+        """PBIL-λ, with several dicts in turns among them."""
+        # Elitism converges before `n_iter` candidates on small spaces and is not measured to be better.
+        loop = pbil_lambda(self.space)
+        return BranchSearch(loop, deterministic=True) if isinstance(self.space.family, Conditional) else loop
+
     def point(self, x: dict[Any, Any]) -> tuple[Any, ...]:
         i = x["dict"] if len(self.dicts) > 1 else 0
         return i, *(x.get((i, name), 0) for name in self.dicts[i])
+
+    def points(self) -> Iterator[tuple[Any, ...]]:
+        """Yield all candidates, if the space is finite."""
+        for i, each in enumerate(self.dicts):
+            yield from itertools.product([i], *(parameter.numbers() for parameter in each.values()))
 
     def parameters(self, point: tuple[Any, ...]) -> dict[str, Any]:
         """Return the parameters of the estimator."""

@@ -15,7 +15,7 @@ from .objects import import_object
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The objective, the space and when to stop: what a journal does not record by itself."""
+    """The objective, the space and the stopping criteria, which `minimize` does not record in a journal."""
 
     objective: str
     space: str  # as given: a file, or module:name

@@ -59,7 +59,7 @@ RECIPES: dict[AlgorithmName, Callable[[Any], Algorithm]] = {
 
 @dataclass(frozen=True)
 class Facts:
-    """What a journal records by itself of how a run is made."""
+    """Settings of a run that `minimize` records in its journal."""
 
     direction: str
     algorithm: Algorithm | None

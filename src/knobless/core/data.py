@@ -54,7 +54,7 @@ def shown(data: Any) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value as JSON has it, or else its name."""
+    """Return a value if JSON can represent it, else its name."""
     if value is None or type(value) in (bool, str) or (type(value) is int and abs(value) < 2**1024):
         return value
     if type(value) is float:
@@ -97,11 +97,14 @@ def difference(there: Any, here: Any, name: str, source: str = "journal") -> str
     source : str
         Where `there` comes from.
     """
-    if isinstance(there, dict) and isinstance(here, dict):
-        if there.keys() == here.keys() == {"named"} and _are_pairs(there["named"]):
-            return _named_difference(there["named"], here["named"], name, source)
-        if there.keys() == here.keys():
-            return next(filter(None, (difference(there[k], here[k], f"{name}: {k}", source) for k in here)), None)
+    if isinstance(there, dict) and isinstance(here, dict) and there.keys() == here.keys():
+        each = (
+            _named_difference(there[k], here[k], name, source)
+            if k == "named" and _are_pairs(there[k])
+            else difference(there[k], here[k], f"{name}: {k}", source)
+            for k in here
+        )
+        return next(filter(None, each), None)
     if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         each = (difference(a, b, f"{name}[{i}]", source) for i, (a, b) in enumerate(zip(there, here, strict=True)))
         return next(filter(None, each), None)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from .adaptation import SNR, Fixed, samples, steps
 from .algorithm import Algorithm, Member
+from .branch_search import BranchSearch
 from .data import from_plain, readable_name, shown, to_plain
 from .elitism import BestSoFar, LastBest, NoElitism
 from .families import Family
@@ -24,7 +25,7 @@ from .preferences import Quartiles, Truncation, Values
 from .rng import Stream
 
 CLIMBERS = 2**20  # of P3, at most, in a file
-BATCH = 2**20  # of LinearThompson, at most, in a file
+BATCH = 2**20  # of LinearThompson and BranchSearch, at most, in a file
 _DEPTH = 50  # of portfolios in portfolios
 
 COMPONENTS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
@@ -48,6 +49,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             return {"linear": {"batch": batch}}
         case NoisyPortfolio(linear=linear, loop=loop):
             return {"noisy_portfolio": {"linear": algorithm_data(linear), "loop": algorithm_data(loop)}}
+        case BranchSearch(loop=loop, deterministic=deterministic, batch=batch):
+            return {"branches": {"loop": algorithm_data(loop), "deterministic": deterministic, "batch": batch}}
         case Portfolio(members=members):
             return {"portfolio": [algorithm_data(member) for member in members]}
     return {"own": readable_name(type(algorithm))}
@@ -99,6 +102,11 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             if not isinstance(first, LinearThompson) or not isinstance(second, IGO | None):
                 raise ValueError(f"expected a linear search and a loop, got {shown(data)}")
             return None if second is None else NoisyPortfolio(first, second)
+        case {"branches": {"loop": loop, "deterministic": bool() as same, "batch": int() as k, **rest}} if not rest:
+            first = algorithm_of(loop, family, 0)
+            if not isinstance(first, IGO | None) or type(k) is not int or not 0 < k <= BATCH:
+                raise ValueError(f"expected a loop and a batch, got {shown(data)}")
+            return None if first is None else BranchSearch(first, same, k)
         case {"portfolio": [_, *_] as each} if depth:
             members = [algorithm_of(member, family, depth - 1) for member in each]
             return None if None in members else Portfolio(tuple(cast(list[Member], members)))

@@ -9,7 +9,7 @@ are rows of an array with one column per variable, so the loop in `igo.py` is th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -78,6 +78,10 @@ class Family(Protocol):
         """Number of options of each column; 0 for a number."""
 
     @property
+    def counts(self) -> NDArray[np.intp]:
+        """Number of different values of each column; 0 for a continuum."""
+
+    @property
     def width(self) -> int:
         """Number of bytes of a packed point."""
 
@@ -138,6 +142,20 @@ class Family(Protocol):
             The points, one per row.
         """
 
+    def active_dim(self, theta: Array) -> float:
+        """Return the expected number of free parameters of the active variables of a point from P_θ.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+
+        Returns
+        -------
+        float
+            `dim` if there are no conditional variables.
+        """
+
     def statistics(self, x: Points) -> NDArray[Any]:
         """Return the sufficient statistics T(x), one row per point.
 
@@ -149,6 +167,54 @@ class Family(Protocol):
         Returns
         -------
         array of shape (m, parameters)
+            One row per point; possibly `x` itself.
+        """
+
+    def deviations(self, theta: Array, x: Points) -> Array:
+        """Return T(x) − θ, one row per point; zero for inactive variables.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+        x : array of shape (m, variables)
+            Points, one per row.
+
+        Returns
+        -------
+        array of shape (m, parameters)
+            One row per point.
+        """
+
+    def gradient(self, theta: Array, x: Points, w: Array) -> Array:
+        """Return the natural gradient Σ w (T(x) − θ), without inactive variables.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters.
+        x : array of shape (m, variables)
+            Points, one per row.
+        w : array of shape (m,)
+            Their weights.
+
+        Returns
+        -------
+        array
+            A new array, in the space of the parameters.
+        """
+
+    def indices(self, x: Points) -> Points:
+        """Return points with numbers replaced by the indices of their values, where these are finitely many.
+
+        Parameters
+        ----------
+        x : array of shape (m, variables)
+            Points, one per row.
+
+        Returns
+        -------
+        array of shape (m, variables)
             One row per point; possibly `x` itself.
         """
 
@@ -271,6 +337,20 @@ class Family(Protocol):
             The indices.
         """
 
+    def select(self, columns: Sequence[int]) -> Family:
+        """Return the family of some of the columns, with the margins of a problem of these.
+
+        Parameters
+        ----------
+        columns : sequence of int
+            Columns of a point, at least one, in increasing order.
+
+        Returns
+        -------
+        Family
+            A new value.
+        """
+
     def pack(self, x: Points) -> bytes:
         """Return the points as bytes, `width` per point, the same on every machine.
 
@@ -310,8 +390,34 @@ def threshold(p: Array) -> Words:
     return (p * 4294967296.0).astype(np.uint32)
 
 
+class Unconditional:
+    """Base class of families all of whose variables are active in every point."""
+
+    def sample(self: Family, theta: Array, size: int, rng: RNG) -> Points:
+        return self.draw(theta, uniforms(rng, size, self.words))
+
+    @property
+    def counts(self: Family) -> NDArray[np.intp]:
+        return self.options
+
+    def indices(self, x: Points) -> Points:
+        return x
+
+    def active_dim(self: Family, theta: Array) -> float:
+        return self.dim
+
+    def deviations(self: Family, theta: Array, x: Points) -> Array:
+        return self.statistics(x) - theta
+
+    def gradient(self: Family, theta: Array, x: Points, w: Array) -> Array:
+        gradient: Array = w @ self.statistics(x)
+        if total := w.sum():  # zero for centered weights
+            gradient -= total * theta
+        return gradient
+
+
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(Unconditional):
     """Family of `n` independent bits: T(x) = x and θ is the probability of a one.
 
     Parameters
@@ -366,9 +472,6 @@ class Bernoulli:
     def draw(self, theta: Array, u: Words) -> Points:
         return (u < threshold(theta)).view(np.int8)
 
-    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
-
     def statistics(self, x: Points) -> NDArray[Any]:
         return x
 
@@ -401,6 +504,9 @@ class Bernoulli:
     def parameters(self, i: int) -> range:
         return range(i, i + 1)
 
+    def select(self, columns: Sequence[int]) -> Bernoulli:
+        return Bernoulli(len(columns), tuple(self.p[i] for i in columns) if isinstance(self.p, tuple) else self.p)
+
     def pack(self, x: Points) -> bytes:
         return np.packbits(x.astype(np.bool_), axis=1).tobytes()
 
@@ -409,7 +515,7 @@ class Bernoulli:
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(Unconditional):
     """Family of `n` independent choices among `k` options: T(x) is one-hot and θ the probability of each option.
 
     Parameters
@@ -485,11 +591,8 @@ class Categorical:
         below = u < threshold(np.minimum(tails, 1.0 - self.margin)).T[:, None, :]
         return below.sum(axis=0, dtype=self.dtype)
 
-    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
-
     def statistics(self, x: Points) -> NDArray[Any]:
-        return (x[:, :, None] == np.arange(self.k)).reshape(len(x), -1)
+        return (x[:, :, None] == np.arange(self.k)).reshape(len(x), self.n * self.k)
 
     def features(self, x: Points) -> Array:
         # √k (T(x) − 1/k). Scalar products are k − 1 for equal options and −1 for others: for k = 2 those of bits.
@@ -533,6 +636,9 @@ class Categorical:
     def parameters(self, i: int) -> range:
         return range(i * self.k, (i + 1) * self.k)
 
+    def select(self, columns: Sequence[int]) -> Categorical:
+        return Categorical(len(columns), self.k, None if self.p is None else tuple(self.p[i] for i in columns))
+
     def pack(self, x: Points) -> bytes:
         return np.ascontiguousarray(x, dtype=self._packed).tobytes()
 
@@ -549,7 +655,7 @@ def margin(variables: int, options: int) -> float:
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(Unconditional):
     """Product of independent families: points, parameters and statistics are concatenated.
 
     Parameters
@@ -585,6 +691,10 @@ class Product:
     def options(self) -> NDArray[np.intp]:
         return np.concatenate([part.options for part in self.parts])
 
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        return np.concatenate([part.counts for part in self.parts])
+
     @cached_property
     def width(self) -> int:
         return sum(part.width for part in self.parts)
@@ -615,12 +725,13 @@ class Product:
         each = zip(self.parts, self.part_parameters, self._words, strict=True)
         return np.concatenate([part.draw(theta[p], u[:, c]) for part, p, c in each], axis=1)
 
-    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
-
     def statistics(self, x: Points) -> NDArray[Any]:
         each = zip(self.parts, self.part_columns, strict=True)
         return np.concatenate([part.statistics(x[:, c]) for part, c in each], axis=1)
+
+    def indices(self, x: Points) -> Points:
+        each = zip(self.parts, self.part_columns, strict=True)
+        return np.concatenate([part.indices(x[:, c]) for part, c in each], axis=1)
 
     def features(self, x: Points) -> Array:
         each = zip(self.parts, self.part_columns, strict=True)
@@ -660,6 +771,14 @@ class Product:
         """Return the index of the part of column i, and the index of the column there."""
         at = bisect_right(self.part_columns, i, key=lambda columns: columns.start) - 1
         return at, i - self.part_columns[at].start
+
+    def select(self, columns: Sequence[int]) -> Family:
+        each = [
+            (part, [i - c.start for i in columns if c.start <= i < c.stop])
+            for part, c in zip(self.parts, self.part_columns, strict=True)
+        ]
+        parts = tuple(part.select(own) for part, own in each if own)
+        return parts[0] if len(parts) == 1 else Product(parts)
 
     def pack(self, x: Points) -> bytes:
         each = zip(self.parts, self.part_columns, strict=True)

@@ -7,6 +7,7 @@ Points hold the latent z. The value that the user sees is z rounded and bounded 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -17,8 +18,7 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
-from .families import Normal, margin, packed_rows
-from .rng import RNG, uniforms
+from .families import Normal, Unconditional, margin, packed_rows
 from .types import Array, Points, Words
 
 RESOLUTION = 1e-6  # finest resolution of a number, relative to its range (σ² must not vanish in m² + σ²)
@@ -35,6 +35,8 @@ class Axis:
         Bounds of the mean.
     cell, rate : float
         The width of a cell at z is cell·exp(−rate·z).
+    count : int
+        Number of cells; 0 for a continuum.
 
     Notes
     -----
@@ -46,10 +48,11 @@ class Axis:
     high: float = 1.0
     cell: float = RESOLUTION
     rate: float = 0.0
+    count: int = 0
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Unconditional):
     """Family of numbers: a latent normal z each on the range scaled to [0, 1], T(z) = (z, z²), θ = (m, m² + σ²).
 
     Parameters
@@ -88,6 +91,10 @@ class Gaussian:
         return np.zeros(self.variables, dtype=np.intp)
 
     @property
+    def counts(self) -> NDArray[np.intp]:
+        return np.array([axis.count for axis in self.axes])
+
+    @property
     def width(self) -> int:
         return 8 * self.variables
 
@@ -117,11 +124,16 @@ class Gaussian:
         radius = np.sqrt(-2.0 * np.log(half[:, ::2]))
         return m + np.sqrt(variance) * radius * np.cos(2.0 * np.pi * half[:, 1::2])
 
-    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
-
     def statistics(self, x: Points) -> NDArray[Any]:
         return np.concatenate([x, x * x], axis=1)
+
+    def indices(self, x: Points) -> Points:
+        low, _, cell, rate = self._axes
+        # On a log scale, cells are those of integers v at ln v.
+        unit = np.where(rate > 0.0, cell * rate, 1.0)
+        integers = np.rint(np.exp(rate * x) / unit) - np.rint(np.exp(rate * low) / unit)
+        steps = np.where(rate > 0.0, integers, np.floor(x * self.counts))
+        return np.where(self.counts > 0, bounded(steps, 0.0, self.counts - 1.0), x)
 
     def features(self, x: Points) -> Array:
         # The Legendre polynomials of degree 1 and 2, orthonormal on [0, 1]; values outside decode to the bounds.
@@ -172,6 +184,9 @@ class Gaussian:
 
     def parameters(self, i: int) -> range:
         return range(i, self.dim, self.variables)
+
+    def select(self, columns: Sequence[int]) -> Gaussian:
+        return Gaussian(tuple(self.axes[i] for i in columns))
 
     def pack(self, x: Points) -> bytes:
         return np.ascontiguousarray(x, dtype="<f8").tobytes()

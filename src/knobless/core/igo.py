@@ -115,7 +115,7 @@ class IGO:
             theta = self.family.move(np.array(theta, dtype=float), np.zeros(len(initial)))
         theta = initial if theta is None else theta
         if x0 is not None:
-            theta = self.family.move(theta, 0.5 * (self.family.statistics(x0[None])[0] - theta))
+            theta = self.family.move(theta, 0.5 * self.family.deviations(theta, x0[None])[0])
         signal = self.adaptation.start(self.family.whiten(theta, np.zeros(len(theta))))
         return State(theta, signal, Elite.empty(self.family))
 
@@ -134,15 +134,13 @@ class IGO:
             return State(theta, signal, kept)
         w = w / len(w)
         drawn = w[: len(f)]
-        gradient = drawn @ self.family.statistics(x)  # line 10
-        if total := drawn.sum():  # zero for centered weights
-            gradient -= total * theta
-        noise = math.sqrt(self.family.dim * (drawn @ drawn))  # its expected length for uninformative values
+        gradient = self.family.gradient(theta, x, drawn)  # line 10
+        noise = math.sqrt(self.family.active_dim(theta) * (drawn @ drawn))  # its length if f is uninformative
         # Lines 12-15 come before line 11: eq. (s) whitens with the θ from which x was drawn. Only then is the
         # expected squared length of the whitened gradient over `noise` one for uninformative values.
         eps, signal = self.adaptation.step(signal, self.family.whiten(theta, gradient), noise)
         if len(elite.f):  # the elite moves θ, not the signal
-            gradient += w[len(f) :] @ (self.family.statistics(elite.x) - theta)
+            gradient += w[len(f) :] @ self.family.deviations(theta, elite.x)
         gradient *= eps
         return State(self.family.move(theta, gradient), signal, kept)  # line 11
 

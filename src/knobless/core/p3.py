@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
+from .conditional import Conditional
 from .families import Family
 from .linkage import Group, Pairs
 from .rng import RNG, Stream
@@ -50,7 +51,7 @@ class P3:
     Raises
     ------
     TypeError
-        If the family contains numbers.
+        If the family contains numbers or conditional variables.
 
     References
     ----------
@@ -61,6 +62,8 @@ class P3:
     climbers: int = 1
 
     def __post_init__(self) -> None:
+        if isinstance(self.family, Conditional):
+            raise TypeError("family: expected no conditional variables; pbil_elitist and pbil_lambda also take these")
         if not self.family.options.all():
             numbers = int((self.family.options == 0).sum())
             remedy = "pbil_elitist and pbil_lambda also take integers and floats"

@@ -1,8 +1,8 @@
 """States of algorithms as plain data, for snapshots.
 
 The state of the loop is stored as its numbers, that of P3 as the key of its random numbers and the values it was told,
-from which it is rebuilt, that of the linear search as its evaluations, and that of a portfolio as the states of its
-members.
+from which it is rebuilt, that of the linear search as its evaluations, and that of a portfolio or of the search of
+branches as the states of its members.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import numpy as np
 
 from .adaptation import Signal
 from .algorithm import Algorithm
-from .data import finite_at, floats, listed, octets, text, whole, whole_at
+from .branch_search import BranchSearch, BranchState, Seen
+from .branches import Combination
+from .data import finite_at, floats, listed, octets, shown, text, whole, whole_at
 from .elitism import Elite
-from .families import Family
+from .families import Family, packed_rows
 from .igo import IGO, State
 from .linear import LinearState, LinearThompson
 from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
@@ -25,7 +27,7 @@ from .p3 import P3, Pyramid
 from .portfolio import Portfolio, PortfolioState
 from .types import Points
 
-SAVED = "IGO, P3, LinearThompson, NoisyPortfolio or Portfolio"
+SAVED = "IGO, P3, LinearThompson, NoisyPortfolio, BranchSearch or Portfolio"
 
 
 def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
@@ -52,6 +54,8 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
                 "n": state.n,
                 "spent": list(state.spent),
             }
+        case BranchSearch():
+            return _branches_data(algorithm, state)
         case Portfolio(members=members):
             each = zip(members, state.members, strict=True)
             return {
@@ -99,6 +103,8 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             if len(spent) != 2:
                 raise ValueError(f"spent: expected two numbers, got {len(spent)}")
             return NoisyPortfolioState(linear, loop, whole_at(data, "n"), spent)
+        case BranchSearch():
+            return _branches(algorithm, data)
         case Portfolio(members=members):
             n = len(members)
             theirs, idle = listed(data, "members"), tuple(whole(each) for each in listed(data, "idle"))
@@ -141,6 +147,66 @@ def _history(fresh: LinearState, data: dict[str, Any]) -> LinearState:
         raise ValueError(f"f: expected one value per point and at most {fresh.most}, got {len(f)} for {len(x)} points")
     fresh.add(x, f)
     return fresh
+
+
+def _branches_data(algorithm: BranchSearch, state: BranchState) -> dict[str, Any]:
+    family = algorithm.family
+    each = ((key, algorithm.part(key)[1], own) for key, own in state.states.items())
+    return {
+        "loop": state_data(algorithm.loop, state.loop),
+        "theta": text(state.theta),
+        "spent": state.spent,
+        "n": list(state.n),
+        "best": text(np.array(state.best)),
+        "states": [[list(key), state_data(own, theirs)] for key, own, theirs in each if own is not None],
+        "seen": [[list(key), _seen_data(seen)] for key, seen in state.seen.items()],
+        "turn": state.turn and [state.turn[0], list(state.turn[1])],
+        "elite": _elite_data(state.elite, family),
+    }
+
+
+def _branches(algorithm: BranchSearch, data: dict[str, Any]) -> BranchState:
+    family, fresh = algorithm.family, algorithm.init()
+    loop = _loop_state(algorithm.loop, data["loop"])
+    theta = _loop_state(algorithm.loop, data["loop"] | {"theta": data["theta"]}).theta
+    n, best = tuple(whole(each) for each in listed(data, "n")), floats(data, "best")
+    if len(n) != len(fresh.n) or len(best) != len(fresh.n) or np.isnan(best).any():
+        raise ValueError(f"n: expected numbers for {len(fresh.n)} branches")
+    states = {}
+    for each in listed(data, "states"):
+        key = _combination(algorithm, each[0])  # ValueError, TypeError or LookupError for anything but a pair
+        own = algorithm.part(key)[1]
+        if own is None:
+            raise ValueError("states: expected combinations with variables")
+        states[key] = state_of(own, each[1], None)
+    width = family.variables * family.dtype.itemsize
+    seen = {_combination(algorithm, key): _seen(each, width) for key, each in listed(data, "seen")}
+    turn = data["turn"]
+    if turn is not None:
+        turn = whole(turn[0]), _combination(algorithm, turn[1])
+        missing = algorithm.part(turn[1])[1] is not None and turn[1] not in states
+        if missing or turn[0] not in algorithm.branches.contained(turn[1]):
+            raise ValueError("turn: expected a branch and a combination that contains it")
+    elite = _elite_of(data["elite"], family)
+    return BranchState(loop, theta, whole_at(data, "spent"), n, tuple(best.tolist()), states, seen, turn, elite)
+
+
+def _seen_data(seen: Seen) -> dict[str, Any]:
+    points = b64encode(b"".join(sorted(seen.points))).decode()
+    return {"points": points, "repeats": seen.repeats, "restarts": seen.restarts}
+
+
+def _seen(data: Any, width: int) -> Seen:
+    points = packed_rows(octets(data, "points"), width)
+    return Seen(frozenset(row.tobytes() for row in points), whole_at(data, "repeats"), whole_at(data, "restarts"))
+
+
+def _combination(algorithm: BranchSearch, data: Any) -> Combination:
+    if not isinstance(data, list) or not all(type(each) is float for each in data):
+        raise ValueError("combination: expected a list of codes")
+    if not algorithm.branches.has(tuple(data)):
+        raise ValueError(f"combination: expected one of this space, got {shown(data)}")
+    return tuple(data)
 
 
 def _elite_data(elite: Elite, family: Family) -> dict[str, Any]:

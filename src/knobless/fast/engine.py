@@ -373,7 +373,7 @@ def _tell(theta, s, scalars, kept, x, f, w, order, gradient, lam, plan):
         squares += each * each
     if not on_samples:
         eps *= lam_min / scalars[LAM_R]
-    if not adaptive or not squares:  # if the elite alone has a weight, nothing is known of the signal
+    if not adaptive or not squares:  # if only the elite has a weight, there is no signal
         _move(theta, gradient, total, kept, own, eps, margin)
         return
     beta = eps

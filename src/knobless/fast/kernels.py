@@ -132,7 +132,7 @@ def ising_torus(x: Bits, ints: Ints, reals: Array) -> float:
         unequal = np.int32(unequal + (x[i] ^ x[n - side + i]))
     for i in range(n - one):  # right, the end of a row meeting the beginning of the next
         unequal = np.int32(unequal + (x[i] ^ x[i + one]))
-    for i in range(none, n, side):  # but it should meet that of its own
+    for i in range(none, n, side):  # but it should meet the beginning of its own row
         unequal = np.int32(unequal + (x[i] ^ x[i + side - one]))
         if i > none:
             unequal = np.int32(unequal - (x[i] ^ x[i - one]))

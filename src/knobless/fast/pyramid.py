@@ -254,7 +254,7 @@ def linkage_tree(p, level):
     """`Pairs.tree`, with the joins of `linkage.joined`; groups are numbered as there, the single ones first."""
     n = p.x.size
     leaves, spans = p.leaves[level], p.spans[level]
-    order = np.argsort(_words(p, n))  # of equal words, which 64 bits hardly give, NumPy would take the first first
+    order = np.argsort(_words(p, n))  # ties, which are unlikely for 64 bits, would be in another order in NumPy
     if 2 * n > MAX_OPTIONS:
         for i in range(n):
             leaves[i], spans[i, 0], spans[i, 1] = order[i], i, i + 1

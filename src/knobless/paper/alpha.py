@@ -48,7 +48,7 @@ def _marks(n: int) -> Array:
 
 
 def bounded_trial(problem: str, setting: str, n: int, number: int, cap: float, stop: Event) -> dict[str, Any]:
-    """λ_r on the way: to the optimum, or for 2000·n calls where noise leaves nothing to arrive at."""
+    """Record λ_r over a run to the optimum, or over 2000·n calls of pure noise, which has no optimum."""
     what = (_NAME, "bound", problem, n, number)  # the same for both settings: they differ where the bound is met
     objective: Objective
     objective = noisy(NOISES[problem](n), *what) if problem in NOISES else kernel_of(_PROBLEMS[problem](n))

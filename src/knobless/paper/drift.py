@@ -102,7 +102,7 @@ def reproduce(options: Options, cap: float) -> Report:
 
 
 def _claims(rows: dict[str, list[TableRow]], n: int) -> list[Claim]:
-    """Return the claims of the paper's explanation: drift, no way back, and whether that is the reason."""
+    """Return the claims of the paper's explanation: drift, slow recovery, and whether drift is the cause."""
     at = _marks(n)
     away = {s: middle(traces(rows[s], "away", len(at))) for s in rows}
     back = {s: middle(traces(rows[s], "back", len(at))) for s in rows}

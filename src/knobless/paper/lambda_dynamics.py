@@ -85,7 +85,7 @@ def reproduce(options: Options, cap: float = 3e7) -> Report:
 
 
 def curves(rows: list[TableRow]) -> Array:
-    """λ_r at each hundredth of the run, a row a trial."""
+    """Return λ_r at each hundredth of the run, one row per trial."""
     return np.array([np.array(row["lam_r"].split(), dtype=float) for row in rows])
 
 

@@ -30,7 +30,7 @@ class Futures:
     """Passes an executor no more evaluations than it runs at once, so that a late one has really begun.
 
     Where the executor itself reports a failure, the failed evaluation may not be its cause: when a Dask worker dies,
-    so do those that were to run on it next. Such an evaluation is tried once more, with no other beside it.
+    so do those that were to run on it next. Such an evaluation is tried once more, alone.
     """
 
     def __init__(self, start: Callable[[int, Any], Future[Reply]], capacity: int, limit: float | None) -> None:

@@ -1,7 +1,7 @@
-"""The point to use of a recorded run, as its result has it.
+"""The recommended point of a recorded run, as in its result.
 
 The evaluations at the end of a noisy run that compare the points to recommend are rows of its journal. They count as
-long as no candidate was drawn after them: a run that is resumed with a larger budget compares its points anew.
+long as no candidate was drawn after them: a run that is resumed with a larger budget compares its points again.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from knobless.core.conditional import Conditional
 from knobless.core.families import Discrete, Family, Normal
 from knobless.core.types import Array, Points
 from knobless.space.space import Space
@@ -73,7 +74,7 @@ def marginals_at(space: Space, columns: Sequence[int]) -> list[Marginal]:
     """Return the marginals of these columns."""
     variables: dict[int, Variable] = {}
     wanted = set(columns)
-    for _, variable, where in space.columns():
+    for _, variable, where, _ in space.columns():
         variables |= dict.fromkeys(wanted.intersection(range(where.start, where.stop)), variable)
     return [Marginal(full(space.names[i]), variables[i], space.family, i, labels(variables[i])) for i in columns]
 
@@ -118,8 +119,9 @@ class VariableSummary(NamedTuple):
 
 def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
     """Return the mode of θ and its spread, variable by variable."""
-    family, mode, found = space.family, space.family.mode(theta), []
-    for name, variable, where in space.columns():
+    family, found = space.family, []
+    mode = (family.flat if isinstance(family, Conditional) else family).mode(theta)  # of inactive variables too
+    for name, variable, where, _ in space.columns():
         each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
         value = _value(variable, mode[where])
         if isinstance(variable, (Binary, Choice)):

@@ -442,7 +442,7 @@ function textOf(column, i) {
     const v = data[i * per + k];
     words.push(labels ? labels[v] : time ? clock(v) : v === 0 && zero !== undefined ? zero : rough && Number.isFinite(v) ? short(v) : exact(v));
   }
-  return words.join(", ");
+  return words.some((word) => word) ? words.join(", ") : "";  // none in an inactive variable
 }
 
 function clock(v) {

@@ -1,7 +1,7 @@
 """The page as one text: `page.html` with the style, the script and the data filled in.
 
 Its content security policy has the hashes of its own style and script, so a browser runs no others: text in an
-untrusted journal could not run even if it were taken for markup.
+untrusted journal could not run even if it were parsed as markup.
 """
 
 from __future__ import annotations

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from knobless.core.description import algorithm_data
 from knobless.core.types import Array, Points
-from knobless.space.variables import Binary, Choice, Variable
+from knobless.space.space import Column
+from knobless.space.variables import Binary, Variable
+from knobless.space.when import INACTIVE
 
 from .marginals import Marginal, full, labels, marginals_at
 from .summary import objective_kind
@@ -135,16 +137,17 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
     """Return the value of each variable in the point to use and in the most probable one, with its probability."""
     best, recommended, mode, theta, left = trace.best, trace.recommended, trace.mode, trace.theta, ENTRIES
     code = recommended.code if recommended is not None else None if best is None else best[2]
+    active = [_active(trace, point) for point in (code, mode)]
     found = []
-    for name, variable, where in trace.space.columns():
+    for i, (name, variable, where, _) in enumerate(trace.space.columns()):
         shown = slice(where.start, min(where.stop, where.start + left))
         left -= shown.stop - shown.start
         entry = {
             "name": full(name),
             "count": where.stop - where.start,
             "bits": isinstance(variable, Binary),
-            "best": [] if code is None else _texts(variable, code[shown]),
-            "mode": [] if mode is None else _texts(variable, mode[shown]),
+            "best": [] if code is None else _texts(variable, code[shown], active[0][i]),
+            "mode": [] if mode is None else _texts(variable, mode[shown], active[1][i]),
         }
         if theta is not None:
             columns = range(shown.start, shown.stop)
@@ -155,9 +158,16 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
     return found
 
 
-def _texts(variable: Variable, code: Points) -> list[str]:
+def _active(trace: Trace, code: Points | None) -> list[bool]:
+    """Return which variables of a point are active; none if there is no point."""
+    return [] if code is None else trace.space.active(code[None])[0].tolist()
+
+
+def _texts(variable: Variable, code: Points, active: bool) -> list[str]:
     """Return the values as text."""
     words = labels(variable)
+    if not active:
+        return [str(INACTIVE)] * len(code)
     return [words[int(i)] for i in code] if words else [repr(value) for value in variable.values(code).tolist()]
 
 
@@ -179,11 +189,12 @@ def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
     started, ended = np.array(trace.started[since:]), np.array(trace.ended[since:])
     last = [each.text.strip().rpartition("\n")[2][-300:] for each in trace.failure_messages]
     codes = trace.codes(since)
+    active = trace.space.active(codes)
     return [
         _column("call", np.where(trace.evaluated[since:], trace.calls[since:], 0), zero=""),
         _column("fate", np.where(failures >= 0, FAILED, fates).astype(np.uint8), labels=FATES),
         _column("value", np.array(trace.values[since:], dtype=float)),
-        *(_variable(name, variable, codes[:, where]) for name, variable, where in _shown(trace)),
+        *(_variable(column, codes[:, column.where], active[:, i]) for i, column in _shown(trace)),
         _column("iteration", np.array(trace.iterations[since:], dtype=np.int64)),
         _column("position", np.array(trace.positions[since:], dtype=np.int64)),
         _column("seconds", ended - started, rough=True),
@@ -197,23 +208,27 @@ def _column(name: str, data: NDArray[Any], per: int = 1, **more: Any) -> dict[st
     return {"name": name, "per": per, "data": packed_array(data.ravel()), **more}
 
 
-def _shown(trace: Trace) -> list[tuple[str, Variable, slice]]:
-    """Return the variables that fit into the table."""
+def _shown(trace: Trace) -> list[tuple[int, Column]]:
+    """Return the variables that fit into the table, by index."""
     found, room = [], WIDTH
-    for name, variable, where in trace.space.columns():
-        n = variable.n or 1
-        width = -(-n // 8) if isinstance(variable, Binary) else n * (4 if isinstance(variable, Choice) else 8)
+    for i, column in enumerate(trace.space.columns()):
+        n = column.variable.n or 1
+        bits = isinstance(column.variable, Binary) and not column.conditions
+        width = -(-n // 8) if bits else n * (4 if labels(column.variable) else 8)
         if width <= room:
             room -= width
-            found.append((name, variable, where))
+            found.append((i, column))
     return found
 
 
-def _variable(name: str, variable: Variable, codes: Points) -> dict[str, Any]:
-    n = variable.n or 1
-    name = full(name)
-    if isinstance(variable, Binary):
+def _variable(column: Column, codes: Points, active: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return a column of the table; cells of an inactive variable are empty."""
+    name, variable, n = full(column.name), column.variable, column.variable.n or 1
+    if isinstance(variable, Binary) and not column.conditions:
         return _column(name, np.packbits(codes.astype(np.bool_), axis=1), per=-(-n // 8), bits=n, variable=True)
-    if isinstance(variable, Choice):
-        return _column(name, codes.astype(np.int64), per=n, labels=labels(variable), variable=True)
-    return _column(name, variable.values(codes).astype(float), per=n, variable=True)
+    words = labels(variable)
+    if words:
+        data = np.where(active[:, None], codes, len(words)).astype(np.int64)
+        return _column(name, data, per=n, labels=[*words, ""] if column.conditions else words, variable=True)
+    data = np.where(active[:, None], variable.values(codes).astype(float), math.nan)
+    return _column(name, data, per=n, variable=True)

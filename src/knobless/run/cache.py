@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 
+from knobless.core.conditional import Conditional
 from knobless.core.types import Array, Points
 from knobless.space.space import Space
 
@@ -21,7 +22,8 @@ class Cache:
     def __init__(self, space: Space) -> None:
         self._space = space
         family = space.family
-        self._plain = family.dtype.kind == "i"  # a code is the point itself
+        # A code is the point itself, except for latent numbers and inactive variables.
+        self._plain = family.dtype.kind == "i" and not isinstance(family, Conditional)
         self._values: dict[bytes, float] = {}
         self._waiting: dict[bytes, list[int]] = {}  # ids by point; the first of them was handed out
         self._keys: dict[int, bytes] = {}  # of the ids handed out

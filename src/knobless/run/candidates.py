@@ -53,7 +53,8 @@ class Batch(Sequence[Candidate]):
     ids : sequence of int
         The ids of the candidates.
     x : object
-        All points at once, as a vectorized objective receives them: arrays with one row per point.
+        All points at once, as a vectorized objective receives them: arrays with one row per point. A ValueError if the
+        space has conditional variables.
     """
 
     def __init__(self, space: Space, ids: Sequence[int], codes: Points) -> None:

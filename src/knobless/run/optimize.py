@@ -39,6 +39,8 @@ def optimize(
         raise TypeError(f"fun: expected a function, got {objective.fun!r}")
     if callback is not None and not callable(callback):
         raise TypeError(f"callback: expected a function, got {callback!r}")
+    if boolean("vectorized", objective.vectorized):
+        opt.space.check_vectorized()
     pairs = _encoded(known, opt, sign)
     loop = Loop(sign, opt, rules, callback)
     with ExitStack() as resources:

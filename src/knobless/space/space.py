@@ -1,7 +1,8 @@
 """Search spaces: variables by name, in lists, nested; and the translation between codes and points.
 
 A `Space` groups the columns of its codes into one block per kind and number of options (bits, then choices by number of
-options, then numbers), so its family is vectorized for any number of variables. A choice of two is a bit.
+options, then numbers), so its family is vectorized for any number of variables. A choice of two is a bit. The family of
+conditional variables is a `Conditional`, and a point has the keys of its active variables only.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from knobless.core.conditional import Conditional
 from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
 from knobless.core.gaussian import Gaussian
 from knobless.core.types import Points
 
+from .conditions import Conditions, is_conditional, resolve, resolved_tree
+from .counting import count_points
+from .layout import Layout, filled_shape
 from .variables import Binary, Choice, Float, Integer, Variable
+from .when import INACTIVE, When, shown_values, when
 
 VARIABLES = (Binary, Choice, Integer, Float)
 NUMBERS = (Integer, Float)
@@ -35,11 +42,15 @@ class Column(NamedTuple):
         The variable.
     where : slice
         Its columns: one, or `variable.n`.
+    conditions : tuple of pairs
+        Names of other variables, with the values that these must have for this one to be active; those of the spaces
+        that contain it included.
     """
 
     name: str
     variable: Variable
     where: slice
+    conditions: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
 
 class Space:
@@ -52,7 +63,8 @@ class Space:
 
     Notes
     -----
-    Points are dicts of the same shape.
+    Points are dicts of the same shape. A variable or space with conditions (`when`) is part of a point only where these
+    hold.
 
     Examples
     --------
@@ -60,13 +72,27 @@ class Space:
     >>> space = kl.Space(layers=kl.Binary(3), act=kl.Choice("relu", "tanh"), lr=kl.Float(1e-4, 1e-1, log=True))
     >>> len(space.columns())
     3
+
+    A conditional variable:
+
+    >>> space = kl.Space(kernel=kl.Choice("linear", "poly"), degree=kl.Integer(2, 5).when(kernel="poly"))
+    >>> space.cardinality
+    5
     """
+
+    when = when
 
     def __init__(self, /, **named: Any) -> None:
         self._set(named)
 
     def _set(self, tree: Any) -> None:
+        if isinstance(tree, When):
+            raise ValueError(f"space: expected a Space that contains the variables of the conditions, got {tree!r}")
         self._tree = _checked(tree, "space")
+        self._conditions: Conditions | None = None
+        if is_conditional(self._tree):
+            self._conditions = resolve(self._tree)
+            self._tree = resolved_tree(self._tree, iter(self._conditions.guards))
         self._leaves: list[tuple[str, Variable]] = list(_walk(self._tree, ""))
 
     @classmethod
@@ -88,7 +114,7 @@ class Space:
         TypeError
             If `domain` contains anything else.
         ValueError
-            If it contains no variable.
+            If it contains no variable, or a condition that cannot hold.
         """
         if isinstance(domain, cls):
             return domain
@@ -103,9 +129,20 @@ class Space:
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
+        if self._conditions is not None and self._conditions.unknown is not None:
+            raise ValueError(self._conditions.unknown)
         spans = slices(self._leaves[i][1].n or 1 for i in self._order)
         where = dict(zip(self._order, spans, strict=True))
-        return tuple(Column(name, variable, where[i]) for i, (name, variable) in enumerate(self._leaves))
+        return tuple(
+            Column(name, variable, where[i], () if self._conditions is None else self._conditions.shown(i))
+            for i, (name, variable) in enumerate(self._leaves)
+        )
+
+    @cached_property
+    def _layout(self) -> Layout | None:
+        """What conditions make of points; None if there are none."""
+        where = tuple(column.where for column in self._columns)
+        return None if self._conditions is None else Layout(self._conditions, where)
 
     def columns(self) -> tuple[Column, ...]:
         """Return the variables with their names and columns, in the order of declaration.
@@ -120,14 +157,16 @@ class Space:
     @property
     def tree(self) -> Any:
         """The variables as they were declared, as nested dicts and lists; a new one each time."""
-        return _filled(self._tree, [variable for _, variable in self._leaves])
+        return _copied(self._tree)
 
     @cached_property
     def family(self) -> Family:
         """Distribution over codes, initialized with the priors of the variables."""
+        layout = self._layout
         blocks = groupby((self._leaves[i][1] for i in self._order), key=_block)
         parts = tuple(_part(count, list(variables)) for (_, count), variables in blocks)
-        return parts[0] if len(parts) == 1 else Product(parts)
+        flat = parts[0] if len(parts) == 1 else Product(parts)
+        return flat if layout is None else layout.family(flat)
 
     @property
     def sole(self) -> Variable | None:
@@ -137,7 +176,9 @@ class Space:
     @cached_property
     def cardinality(self) -> float:
         """Number of points; inf if there are more than 2**1000 or infinitely many."""
-        variables = [variable for _, variable in self._leaves]
+        variables = [variable for _, variable, *_ in self._columns]
+        if self._conditions is not None:
+            return count_points([(v.count, v.n or 1) for v in variables], self._conditions.requirements)
         if sum(math.log2(v.count) * (v.n or 1) for v in variables) > 1000:
             return math.inf
         return math.prod(v.count ** (v.n or 1) for v in variables)
@@ -146,7 +187,7 @@ class Space:
     def names(self) -> tuple[str, ...]:
         """Name of each column of a code."""
         names = [""] * self.family.variables
-        for name, variable, where in self._columns:
+        for name, variable, where, _ in self._columns:
             names[where] = [name] if variable.n is None else [f"{name}[{i}]" for i in range(variable.n)]
         return tuple(names)
 
@@ -182,8 +223,27 @@ class Space:
         -----
         Codes are decoded variable by variable, so each further row adds little time.
         """
-        columns = [_listed(variable, codes[:, where]) for _, variable, where in self._columns]
+        columns = [_listed(variable, codes[:, where]) for _, variable, where, _ in self._columns]
+        if self._layout is not None:
+            return self._layout.points(codes, self.active(codes), columns)
         return [_filled(self._tree, values) for values in zip(*columns, strict=True)]
+
+    def active(self, codes: Points) -> NDArray[np.bool_]:
+        """Return which variables are active.
+
+        Parameters
+        ----------
+        codes : array of shape (m, columns)
+            Codes, one per row.
+
+        Returns
+        -------
+        array of bool of shape (m, variables)
+            One row per code, in the order of `columns()`.
+        """
+        if not isinstance(self.family, Conditional):
+            return np.ones((len(codes), len(self._columns)), dtype=bool)
+        return self.family.active(codes)[:, [column.where.start for column in self._columns]]
 
     def decode_batch(self, codes: Points) -> Any:
         """Return the codes as a vectorized objective gets them.
@@ -197,9 +257,26 @@ class Space:
         -------
         object
             Arrays in the shape of the space: one per variable, with one row per code.
+
+        Raises
+        ------
+        ValueError
+            If the space has conditional variables, of which points have different keys.
         """
-        each = [(variable, variable.values(codes[:, where])) for _, variable, where in self._columns]
-        return _filled(self._tree, [values[:, 0] if variable.n is None else values for variable, values in each])
+        self.check_vectorized()
+        each = [(variable, variable.values(codes[:, where])) for _, variable, where, _ in self._columns]
+        values = [values[:, 0] if variable.n is None else values for variable, values in each]
+        return _filled(self._tree, values) if self._layout is None else filled_shape(self._layout.full_shape, values)
+
+    def check_vectorized(self) -> None:
+        """Raise ValueError if the space has conditional variables."""
+        if isinstance(self.family, Conditional):
+            given = next(column for column in self._columns if column.conditions)
+            conditions = ", ".join(f"{name}={shown_values(values)}" for name, values in given.conditions)
+            raise ValueError(
+                "vectorized: expected False for a space with conditional variables, whose points have different keys, "
+                f"got {given.name}, which is active only for {conditions}"
+            )
 
     def encode(self, x: Any, name: str = "x") -> Points:
         """Return a code that decodes to the point `x`.
@@ -221,10 +298,16 @@ class Space:
         ValueError, TypeError
             If `x` is not a point of the space.
         """
-        code = np.empty(self.family.variables)
-        for (_, variable, columns), (where, value) in zip(self._columns, _taken(self._tree, x, name), strict=True):
-            code[columns] = _codes(variable, value, where)
-        return code.astype(self.family.dtype)
+        code = np.zeros(self.family.variables)
+        for (_, variable, columns, _), (where, value) in zip(self._columns, self._read(x, name), strict=True):
+            if value is not INACTIVE:
+                code[columns] = _codes(variable, value, where)
+        code = code.astype(self.family.dtype)
+        return self.family.canonical(code[None])[0] if isinstance(self.family, Conditional) else code
+
+    def _read(self, x: Any, name: str) -> Iterable[tuple[str, Any]]:
+        """Return the value of each variable in a point, with its name in messages; INACTIVE for an inactive one."""
+        return _taken(self._tree, x, name) if self._layout is None else self._layout.read(x, name)
 
     def flatten(self, x: Any) -> list[Any]:
         """Return the values of a point in the order of `columns()`.
@@ -237,9 +320,9 @@ class Space:
         Returns
         -------
         list
-            One value per variable.
+            One value per variable; `INACTIVE` for a variable that is not active.
         """
-        return [value for _, value in _taken(self._tree, x, "x")]
+        return [value for _, value in self._read(x, "x")]
 
     def visible(self, codes: Points) -> Points:
         """Return codes with latent numbers replaced by their values.
@@ -254,8 +337,8 @@ class Space:
         array of shape (m, columns)
             Two rows are equal if and only if their points are.
         """
-        seen = codes
-        for _, variable, where in self._columns:
+        seen = codes = self.family.canonical(codes) if isinstance(self.family, Conditional) else codes
+        for _, variable, where, _ in self._columns:
             if isinstance(variable, NUMBERS):
                 seen = codes.copy() if seen is codes else seen
                 seen[:, where] = variable.values(codes[:, where])
@@ -279,6 +362,8 @@ def _checked(tree: Any, name: str) -> Any:
         return tree._tree
     if isinstance(tree, VARIABLES):
         return tree
+    if isinstance(tree, When):
+        return When(_checked(tree.of, name), tree.conditions)
     if isinstance(tree, Mapping):
         if not tree:
             raise ValueError(f"{name}: expected at least one variable, got none")
@@ -299,8 +384,19 @@ def _walk(tree: Any, name: str) -> Iterator[tuple[str, Variable]]:
     elif isinstance(tree, list):
         for i, below in enumerate(tree):
             yield from _walk(below, f"{name}[{i}]")
+    elif isinstance(tree, When):
+        yield from _walk(tree.of, name)
     else:
         yield name, tree
+
+
+def _copied(tree: Any) -> Any:
+    """Return a copy of a tree."""
+    if isinstance(tree, dict):
+        return {key: _copied(below) for key, below in tree.items()}
+    if isinstance(tree, list):
+        return [_copied(below) for below in tree]
+    return When(_copied(tree.of), tree.conditions) if isinstance(tree, When) else tree
 
 
 def _filled(tree: Any, values: Iterable[Any]) -> Any:

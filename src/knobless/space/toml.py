@@ -11,6 +11,15 @@
 A variable is a table with one of these four keys and the options of the class of that name: `p`, `n`, `step`, `log`.
 Any other table is a group of variables, and an array is a list of them. A file that is a single variable, such as
 `binary = 100`, is the space of that variable. Nothing in a file is executed.
+
+A variable or a group with the key `when` is conditional; an array is a set of values:
+
+    kernel     = { choice = ["linear", "rbf", "poly"] }
+    degree     = { integer = [2, 5], when = { kernel = "poly" } }
+
+    [radial]
+    when       = { kernel = ["rbf", "poly"] }
+    gamma      = { float = [1e-4, 10], log = true }
 """
 
 from __future__ import annotations
@@ -22,6 +31,7 @@ from knobless._checks import boolean
 
 from .space import Space
 from .variables import Binary, Choice, Float, Integer
+from .when import When, conditions_of
 
 OPTIONS = {
     "binary": ("p",),
@@ -48,11 +58,17 @@ def space_from_toml(text: str, name: str) -> Space:
         If `text` is not TOML or does not describe a space; the message begins with `name` and the key.
     """
     try:
-        return Space.of(_tree(tomllib.loads(text), name, ""))
+        tree = _tree(tomllib.loads(text), name, "")
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name}: not TOML: {error}") from None
     except RecursionError:
         raise ValueError(f"{name}: nested too deeply") from None
+    try:
+        space = Space.of(tree)
+        space.columns()  # raises if a condition names a variable that the file does not have
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {str(error).removeprefix('space.')}") from None
+    return space
 
 
 def _tree(data: Any, name: str, key: str) -> Any:
@@ -65,12 +81,26 @@ def _tree(data: Any, name: str, key: str) -> Any:
         raise ValueError(f"{where}: expected {EXAMPLE}, or a table of variables, got {data!r}")
     if not data:
         raise ValueError(f"{where}: expected at least one variable, got none")
+    if "when" in data:
+        rest = {word: below for word, below in data.items() if word != "when"}
+        return When(_tree(rest, name, key), _conditions(data["when"], where))
     kinds = [kind for kind in OPTIONS if kind in data and not isinstance(data[kind], dict)]  # a table is a group
     if len(kinds) > 1:
         raise ValueError(f"{where}: expected one of {', '.join(OPTIONS)}, got {' and '.join(kinds)}")
     if kinds:
         return _variable(kinds[0], data, where)
     return {word: _tree(below, name, f"{key}.{word}".lstrip(".")) for word, below in data.items()}
+
+
+def _conditions(table: Any, where: str) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    if not isinstance(table, dict):
+        raise ValueError(
+            f'{where}: when: expected a table of names and values, such as {{ kernel = "rbf" }}, got {table!r}'
+        )
+    try:
+        return conditions_of(table)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _variable(kind: str, table: dict[str, Any], where: str) -> Any:

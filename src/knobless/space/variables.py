@@ -20,6 +20,9 @@ from knobless._checks import integer, positive_int, positive_real, probabilities
 from knobless.core.gaussian import RESOLUTION, Axis, bounded
 from knobless.core.types import Array, Points
 
+from .options import alike, equal, hash_key, repeated_option
+from .when import when
+
 
 class Variable(Protocol):
     """Protocol of variables."""
@@ -86,6 +89,7 @@ class Binary:
     p: float | Sequence[float] = 0.5
 
     count = 2
+    when = when
     __repr__ = brief
 
     def __post_init__(self) -> None:
@@ -140,12 +144,14 @@ class Choice:
     p: tuple[float, ...]
     n: int | None
 
+    when = when
+
     def __init__(self, *options: Any, p: Sequence[float] | None = None, n: int | None = None) -> None:
         k = len(options)
         if k < 2:
             hint = "; a list of options is written Choice(*options)" if options and np.ndim(options[0]) else ""
             raise ValueError(f"Choice: expected at least two options, got {k}: {options!r}{hint}")
-        twice = _repeated(options)
+        twice = repeated_option(options)
         if twice is not None:
             raise ValueError(f"Choice: expected options that differ, got {options[twice]!r} twice")
         prior = np.full(k, 1.0 / k) if p is None else probabilities("Choice: p", p)
@@ -183,25 +189,25 @@ class Choice:
         """Indices of the options by their keys."""
         index: dict[int | None, list[int]] = {}
         for i, option in enumerate(self.options):
-            index.setdefault(_key(option), []).append(i)
+            index.setdefault(hash_key(option), []).append(i)
         return index
 
     def values(self, codes: Points) -> NDArray[Any]:
         return self._array[codes.astype(np.intp)]
 
     def code(self, value: Any, name: str) -> float:
-        for i in self._index.get(_key(value), ()):
-            if _alike(self.options[i], value):
+        for i in self._index.get(hash_key(value), ()):
+            if alike(self.options[i], value):
                 return float(i)
         for i, option in enumerate(self.options):  # of another type: True is 1 only if there is no option 1
-            if _equal(option, value):
+            if equal(option, value):
                 return float(i)
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, self.options))}, got {value!r}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Choice) or len(self.options) != len(other.options):
             return False
-        same = all(map(_alike, self.options, other.options))
+        same = all(map(alike, self.options, other.options))
         return same and self.p == other.p and self.n == other.n
 
     def __hash__(self) -> int:
@@ -242,6 +248,7 @@ class Integer:
     log: bool = False
     n: int | None = None
 
+    when = when
     __repr__ = brief
 
     def __post_init__(self) -> None:
@@ -273,7 +280,7 @@ class Integer:
         # Values lie at ln v between ln(low − ½) and ln(high + ½); one unit at v is 1/v of that.
         bottom, span = self._scale
         cell = 1.0 / (math.exp(bottom) * span)
-        return Axis(self._latent(self.low), self._latent(self.high), cell, rate=span)
+        return Axis(self._latent(self.low), self._latent(self.high), cell, rate=span, count=int(self.count))
 
     @property
     def _scale(self) -> tuple[float, float]:
@@ -328,6 +335,7 @@ class Float:
     log: bool = False
     n: int | None = None
 
+    when = when
     __repr__ = brief
 
     def __post_init__(self) -> None:
@@ -410,56 +418,8 @@ class Float:
 
 def _grid_axis(count: int) -> Axis:
     """Return the axis of `count` equal cells; the mean stays between the centers of the outer ones."""
-    return Axis(low=0.5 / count, high=1.0 - 0.5 / count, cell=max(1.0 / count, RESOLUTION))
+    return Axis(low=0.5 / count, high=1.0 - 0.5 / count, cell=max(1.0 / count, RESOLUTION), count=count)
 
 
 def _cells(codes: Points, count: int) -> NDArray[np.int64]:
     return bounded(np.floor(codes * count), 0.0, count - 1.0).astype(np.int64)
-
-
-def _repeated(options: Sequence[Any]) -> int | None:
-    """Return the index of an option that equals an earlier one, or None."""
-    earlier: dict[int | None, list[Any]] = {}
-    for i, option in enumerate(options):
-        same_key = earlier.setdefault(_key(option), [])
-        if any(_alike(option, other) for other in same_key):
-            return i
-        same_key.append(option)
-    return None
-
-
-def _key(value: Any) -> int | None:
-    """Return a hash that is equal for equal values, also of lists, dicts, sets and arrays; None for other types."""
-    try:
-        return hash(value)
-    except Exception:  # options are of any type, and __hash__ may raise anything
-        pass
-    try:
-        match value:
-            case np.ndarray():
-                return _key(value.tolist())
-            case list() | tuple():
-                keys = tuple(map(_key, value))
-                return None if None in keys else hash(keys)
-            case dict():
-                pairs = frozenset((hash(name), _key(each)) for name, each in value.items())
-                return None if any(key is None for _, key in pairs) else hash(pairs)
-            case set():
-                return hash(frozenset(value))
-    except RecursionError:  # a list that contains itself
-        pass
-    return None
-
-
-def _alike(a: Any, b: Any) -> bool:
-    """Return whether two values have the same type and are equal."""
-    return a is b or (type(a) is type(b) and _equal(a, b))
-
-
-def _equal(a: Any, b: Any) -> bool:
-    """Return whether two values are equal; arrays also need the same shape."""
-    try:
-        same = a == b
-        return same if isinstance(same, bool) else bool(np.all(same)) and np.shape(a) == np.shape(b)
-    except Exception:  # options are of any type, and __eq__ may raise anything
-        return False

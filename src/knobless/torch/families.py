@@ -143,7 +143,8 @@ def in_tensors(family: Family) -> TensorFamily:
         return Choices(family)
     if isinstance(family, Product):
         return SideBySide(family)
-    raise TypeError(f"space: expected bits and choices alone (of fewer than {2**15} options), got {family!r}")
+    expected = f"bits and choices alone (of fewer than {2**15} options), none of them conditional"
+    raise TypeError(f"space: expected {expected}, got {family!r}")
 
 
 def tensor_threshold(p: Tensor) -> Tensor:

@@ -3,8 +3,8 @@
 Every option is computed and the choice selects among the results: no branch depends on data and nothing is copied to
 the host, so that everything runs in a CUDA graph or under `torch.func.vmap`. The weights of options that are not
 selected get gradients of zero, not None: momentum and weight decay apply to them. `Architecture` collects the choices
-of a model in a space for `Search` and takes a row of them beside the input. `freeze` returns the plain network of one
-row, without the options that it does not use.
+of a model in a space for `Search` and takes a row of them in addition to the input. `freeze` returns the plain
+network of one row, without the options that it does not use.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class Mixed(Searchable):
 
 
 class Architecture(nn.Module):
-    """Network that takes a row of choices beside its input.
+    """Network that takes a row of choices in addition to its input.
 
     Parameters
     ----------
@@ -370,7 +370,7 @@ class Architecture(nn.Module):
                     done[module] = plain(module.model)
                 else:
                     done[module] = module
-                    for name, child in module._modules.items():  # named_children() would skip the second of two alike
+                    for name, child in module._modules.items():  # named_children() would skip repeated modules
                         if child is not None and plain(child) is not child:
                             module.add_module(name, plain(child))
             return done[module]
@@ -468,7 +468,7 @@ def codes(name: str, row: Any, space: Space) -> list[int]:
     if numbers.shape != (n,):
         raise ValueError(f"{name}: expected a row of {n} choices, got the shape {list(numbers.shape)}")
     found = numbers.tolist()
-    for _, variable, columns in space.columns():
+    for _, variable, columns, _ in space.columns():
         for i in range(n)[columns]:
             if found[i] not in range(int(variable.count)):
                 raise ValueError(f"{name}[{i}]: expected an integer from 0 to {variable.count - 1}, got {found[i]}")

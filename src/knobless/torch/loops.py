@@ -1,6 +1,6 @@
 """Joint training of weights and architecture: the two procedures of the paper's appendix.
 
-`network(x, mask)` is any module that takes an architecture (a row that `Search.ask` returns) beside its input.
+`network(x, mask)` is any module that takes an architecture (a row of `Search.ask`) in addition to its input.
 `callback` is called after each update, and hooks of the optimizer (`register_step_pre_hook`) can clip gradients.
 """
 

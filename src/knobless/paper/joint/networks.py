@@ -2,8 +2,8 @@
 
 A network is a value: `parameters` makes the weights of a trial, `logits` runs the A architectures of every trial on
 its mini-batch (x [R, B, pixels], masks [R, A, n]), and `backprop` goes back as well, by hand: autograd would keep and
-move about twice as much. What it returns are the factors of the gradients: a matrix's gradient is HᵀG, with H what went
-into the layer and G the gradient of what came out, one row an example, and a bias's is the sum of the rows of G.
+move about twice as much. What it returns are the factors of the gradients: a matrix's gradient is HᵀG, with H the input
+of the layer and G the gradient of its output, one row per example, and that of a bias is the sum of the rows of G.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Factors = list[tuple[Tensor, Tensor]]  # H and G, layer by layer
 
 
 class Network(Protocol):
-    """What training needs to know of a network."""
+    """Interface of a network for training."""
 
     @property
     def n(self) -> int:

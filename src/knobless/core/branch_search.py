@@ -1,0 +1,371 @@
+"""Search of conditional spaces: one loop for the whole space, then turns among its branches.
+
+At first, a loop draws all variables from one distribution, for a few evaluations per branch. That is enough where a
+good branch is good on average. Then the points of an iteration come from one combination of branches, so points are
+ranked among their like, and a branch that must be tuned before it is good is tuned. The r-th best branch of a variable
+has a share of the evaluations proportional to 1/r. θ is one vector for the whole space: variables that several branches
+have in common are learned in all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from knobless._checks import boolean, positive_int
+
+from .adaptation import SNR
+from .algorithm import AlgorithmInfo, Member
+from .branches import Branches, Combination, Part
+from .conditional import Conditional
+from .elitism import Elite
+from .igo import IGO, State
+from .p3 import P3
+from .portfolio import Portfolio
+from .rng import RNG, Stream
+from .types import Array, Points
+
+PER_BRANCH = 5  # evaluations per branch before the turns
+COUNTED = 2**12  # points of a combination up to which those that were evaluated are counted
+REPEATS = 50  # points in a row that were evaluated before, after which the search of a combination is restarted
+TRIED = 100  # combinations that are drawn in search of one that is not exhausted
+
+
+class Seen(NamedTuple):
+    """The points of a combination that were evaluated.
+
+    Attributes
+    ----------
+    points : frozenset of bytes
+        The different points.
+    repeats : int
+        Evaluations since the last new point.
+    restarts : int
+        How often the search of the combination was restarted.
+    """
+
+    points: frozenset[bytes] = frozenset()
+    repeats: int = 0
+    restarts: int = 0
+
+    def add(self, point: bytes) -> Seen:
+        """Return this with one more point."""
+        if point in self.points:
+            return self._replace(repeats=self.repeats + 1)
+        return self._replace(points=self.points | {point}, repeats=0)
+
+
+class BranchState(NamedTuple):
+    """State of a search of branches.
+
+    Attributes
+    ----------
+    loop : State
+        State of the loop, as it was when the turns began.
+    theta : array
+        Parameters around which the search is: those of the loop at first.
+    spent : int
+        Number of evaluations.
+    n : tuple of int
+        Evaluations in the turns of each branch.
+    best : tuple of float
+        The best value of each branch.
+    states : mapping
+        State of the algorithm of each combination that had a turn.
+    seen : mapping
+        The points of each combination that were evaluated, if the objective is deterministic and its points are few.
+    turn : tuple of int and tuple, or None
+        The branch whose turn it is, with its combination; None before the turns.
+    elite : Elite
+        The best point.
+    """
+
+    loop: State
+    theta: Array
+    spent: int
+    n: tuple[int, ...]
+    best: tuple[float, ...]
+    states: Mapping[Combination, Any]
+    seen: Mapping[Combination, Seen]
+    turn: tuple[int, Combination] | None
+    elite: Elite
+
+    def copy(self) -> BranchState:
+        """Return a copy that does not change with this state."""
+        states = {key: state.copy() for key, state in self.states.items()}
+        return self._replace(loop=self.loop.copy(), theta=self.theta.copy(), states=states, elite=self.elite.copy())
+
+
+@dataclass(frozen=True)
+class BranchSearch:
+    """A loop for a conditional space, then turns among its branches.
+
+    Parameters
+    ----------
+    loop : IGO
+        Algorithm for the whole family, with the adaptation `SNR`. The parts of the space are searched with the same
+        components, and with the ε and λ_max of the paper for their numbers of free parameters.
+    deterministic : bool
+        Whether equal points have equal values. Parts without numbers are then searched by a portfolio of P3 and the
+        loop. A combination all of whose points were evaluated gets no more turns, and one whose search yields no new
+        points is searched anew, from the initial distribution.
+    batch : int
+        Least number of points per iteration.
+
+    Raises
+    ------
+    TypeError
+        If the loop has another adaptation, or a family without conditional variables.
+
+    Notes
+    -----
+    The combination of branches is chosen before the points of an iteration are drawn. The expected length of the signal
+    for uninformative values is therefore that of a family without conditions.
+    """
+
+    loop: IGO
+    deterministic: bool = False
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        _ = self.family, self._adaptation
+        boolean("deterministic", self.deterministic)
+        positive_int("batch", self.batch)
+
+    @property
+    def family(self) -> Conditional:
+        """Family of the points."""
+        family = self.loop.family
+        if not isinstance(family, Conditional):
+            raise TypeError(f"loop: expected a family with conditional variables, got {family!r:.200}")
+        return family
+
+    @property
+    def _adaptation(self) -> SNR:
+        if not isinstance(self.loop.adaptation, SNR):
+            raise TypeError(f"loop: expected the adaptation SNR, got {self.loop.adaptation!r:.200}")
+        return self.loop.adaptation
+
+    @cached_property
+    def branches(self) -> Branches:
+        """Branches of the space."""
+        return Branches(self.family)
+
+    @cached_property
+    def _parts(self) -> dict[Combination, tuple[Part, Member | None]]:
+        return {}
+
+    def part(self, key: Combination) -> tuple[Part, Member | None]:
+        """Return the part of the space that is active in a combination, and the algorithm for it, if any."""
+        if key not in self._parts:
+            part = self.branches.part(key)
+            self._parts[key] = part, self.algorithm_of(part)
+        return self._parts[key]
+
+    def algorithm_of(self, part: Part) -> Member | None:
+        """Return the algorithm for a part of the space; None if it is a single point.
+
+        Parameters
+        ----------
+        part : Part
+            The part.
+
+        Returns
+        -------
+        Member or None
+            The loop for it, possibly in a portfolio with P3.
+        """
+        family = part.family
+        if family is None:
+            return None
+        n = family.dim
+        adaptation = self._adaptation
+        adaptation = replace(adaptation, eps=n**-0.5, lam_max=max(n, adaptation.lam_min))
+        loop = replace(self.loop, family=family, adaptation=adaptation)
+        if self.deterministic and family.options.all() and not isinstance(family, Conditional):
+            return Portfolio((P3(family, self.batch), loop))
+        return loop
+
+    def init(self, theta: Array | None = None, x0: Points | None = None) -> BranchState:
+        """Return the state before the first iteration: that of the loop."""
+        loop, k = self.loop.init(theta, x0), len(self.branches.each)
+        return BranchState(loop, loop.theta, 0, (0,) * k, (math.inf,) * k, {}, {}, None, Elite.empty(self.family))
+
+    def lam(self, state: BranchState) -> int:
+        """Return the number of points of the current iteration."""
+        if state.turn is None:
+            return self.loop.lam(state.loop)
+        _, algorithm = self.part(state.turn[1])
+        return self.batch if algorithm is None else algorithm.lam(state.states[state.turn[1]])
+
+    def ask(self, state: BranchState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+        """Return points of the loop, or of the combination whose turn it is."""
+        if state.turn is None:
+            return self.loop.ask(state.loop, rng, size, start)
+        key = state.turn[1]
+        part, algorithm = self.part(key)
+        if algorithm is None:
+            return np.tile(part.template, (self.batch if size is None else size, 1))
+        return part.embed(algorithm.ask(state.states[key], rng, size, start))
+
+    def tell(self, state: BranchState, x: Points, f: Array) -> BranchState:
+        """Return the state after an iteration."""
+        if not len(f):
+            return state
+        state = self._count(state, x, f)
+        if state.turn is None:
+            loop = self.loop.tell(state.loop, x, f)
+            state = state._replace(loop=loop, theta=loop.theta)
+            begins = state.n and state.spent >= PER_BRANCH * len(state.n)
+            return self._next(state) if begins else state
+        rows: dict[Combination, list[int]] = {}
+        for i, row in enumerate(x):
+            rows.setdefault(self.branches.combination_of(row), []).append(i)
+        for key, own in rows.items():
+            state = self._learn(state, key, x[own], f[own])
+        return self._next(state)
+
+    def _learn(self, state: BranchState, key: Combination, x: Points, f: Array) -> BranchState:
+        """Return the state after evaluations of one combination: the one whose turn it is, or of points replayed."""
+        branch, turn = state.turn or (0, ())
+        if key != turn:
+            branch = min(self.branches.contained(key), key=state.n.__getitem__)
+            state = self._at(state, branch, key)
+        n = (*state.n[:branch], state.n[branch] + len(f), *state.n[branch + 1 :])
+        part, algorithm = self.part(key)
+        if algorithm is None:
+            return state._replace(n=n)
+        after = algorithm.tell(state.states[key], x[:, part.columns], f)
+        theta = state.theta
+        if not _restarts(state, key):
+            theta = theta.copy()
+            theta[part.parameters] = after.theta
+        return state._replace(n=n, theta=theta, states={**state.states, key: after})
+
+    def _count(self, state: BranchState, x: Points, f: Array) -> BranchState:
+        """Return the state with the best values of the branches, the best point, and the points that were seen."""
+        best, seen = list(state.best), dict(state.seen)
+        for row, point, value in zip(x, self.family.indices(x), f.tolist(), strict=True):
+            key = self.branches.combination_of(row)
+            for branch in self.branches.contained(key):
+                best[branch] = min(best[branch], value) if value == value else best[branch]
+            if self.deterministic and self._size(key) <= COUNTED:
+                seen[key] = seen.get(key, Seen()).add(point.tobytes())
+        elite = state.elite
+        i = int(np.where(f == f, f, math.inf).argmin())
+        if f[i] < (elite.f[0] if len(elite.f) else math.inf):
+            elite = Elite(x[i : i + 1].copy(), f[i : i + 1].copy())
+        return state._replace(spent=state.spent + len(f), best=tuple(best), seen=seen, elite=elite)
+
+    def _size(self, key: Combination) -> float:
+        """Return the number of points of a combination; inf with a continuum or further conditions."""
+        family = self.part(key)[0].family
+        if family is None:
+            return 1.0
+        finite = family.counts.all() and not isinstance(family, Conditional)
+        return float(np.prod(family.counts, dtype=float)) if finite else math.inf
+
+    def _next(self, state: BranchState) -> BranchState:
+        """Return the state with the next turn: that of the branch with the fewest evaluations relative to its share."""
+        shares = self._shares(state)
+        state = state._replace(theta=self.branches.weighted(state.theta, shares))
+        order = sorted(range(len(shares)), key=lambda b: state.n[b] / shares[b])
+        stream = Stream(state.spent)  # the same for all seeds, since `lam` depends on the combination and draws nothing
+        u = self._uniforms(stream)
+        for branch in order:
+            key = self.branches.combine(branch, state.best, u)
+            if not self._exhausted(state, key):
+                return self._at(state, branch, key)
+        for _ in range(TRIED):
+            u = self._uniforms(stream)
+            u[:, 0] = 0.0  # all from the prior
+            key = self.branches.combine(order[0], state.best, u)
+            if not self._exhausted(state, key):
+                break
+        return self._at(state, order[0], key)
+
+    def _uniforms(self, stream: Stream) -> Array:
+        nodes = len(self.branches.columns)
+        return np.ldexp(stream.words(2 * nodes).astype(float), -64).reshape(nodes, 2)
+
+    def _shares(self, state: BranchState) -> list[float]:
+        """Return the share of each branch in the evaluations of its column: 1/r for the r-th best, times its prior."""
+        shares = [0.0] * len(state.n)
+        for own in self.branches.of_node:
+            ranked = enumerate(sorted(own, key=lambda b: state.best[b]), start=1)
+            each = {b: self.branches.each[b].prior / rank for rank, b in ranked}
+            for b, share in each.items():
+                shares[b] = share / sum(each.values())
+        return shares
+
+    def _exhausted(self, state: BranchState, key: Combination) -> bool:
+        """Return whether all points of a combination were evaluated."""
+        return key in state.seen and len(state.seen[key].points) >= self._size(key)
+
+    def _at(self, state: BranchState, branch: int, key: Combination) -> BranchState:
+        """Return the state with this turn; the algorithm of the combination continues with the θ of all."""
+        part, algorithm = self.part(key)
+        state = state._replace(turn=(branch, key))
+        if algorithm is None:
+            return state
+        theta = state.theta[part.parameters]
+        seen = state.seen.get(key)
+        if seen is not None and seen.repeats >= REPEATS:
+            # From here on with a θ of its own: the other combinations are not at their end.
+            seen = seen._replace(repeats=0, restarts=seen.restarts + 1)
+            state = state._replace(seen={**state.seen, key: seen})
+            own = algorithm.init()
+        elif _restarts(state, key):
+            own = state.states[key]
+        elif key in state.states:
+            own = with_theta(algorithm, state.states[key], theta)
+        else:
+            own = algorithm.init(theta)
+            if len(state.elite.f) and self.branches.combination_of(state.elite.x[0]) == key:
+                own = algorithm.inject(own, state.elite.x[0, part.columns], float(state.elite.f[0]))
+        return state._replace(states={**state.states, key: own})
+
+    def inject(self, state: BranchState, x: Points, f: float) -> BranchState:
+        """Return the same state: a point of another algorithm is already observed."""
+        return state
+
+    def observe(self, state: BranchState, x: Points, f: Array) -> BranchState:
+        """Return the state with the best values of the branches."""
+        return self._count(state, x, f) if len(f) else state
+
+    def can_yield(self, state: BranchState) -> bool:
+        """Return True: an iteration depends on the state alone."""
+        return True
+
+    def info(self, state: BranchState) -> AlgorithmInfo:
+        """Return what can be observed of the algorithm whose turn it is, with the θ of all."""
+        if state.turn is None:
+            return self.loop.info(state.loop)
+        algorithm = self.part(state.turn[1])[1]
+        if algorithm is None:
+            return AlgorithmInfo(state.theta, self.lam(state), math.nan, math.nan, math.nan)
+        return algorithm.info(state.states[state.turn[1]])._replace(theta=state.theta)
+
+    def at_least(self, lam: int) -> Self:
+        """Return the same search with at least `lam` points per iteration."""
+        return replace(self, loop=self.loop.at_least(lam), batch=max(self.batch, lam))
+
+
+def _restarts(state: BranchState, key: Combination) -> int:
+    """Return how often the search of a combination was restarted."""
+    return state.seen[key].restarts if key in state.seen else 0
+
+
+def with_theta(algorithm: Member, state: Any, theta: Array) -> Any:
+    """Return the state of a loop, or of a portfolio that ends with one, with other parameters."""
+    if isinstance(algorithm, Portfolio):
+        last = with_theta(algorithm.members[-1], state.members[-1], theta)
+        return state._replace(members=(*state.members[:-1], last))
+    if isinstance(state, State):
+        return state._replace(theta=algorithm.family.move(theta, np.zeros(len(theta))))
+    return state

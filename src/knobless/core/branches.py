@@ -1,0 +1,232 @@
+"""Branches of a conditional space, and the part of the space that is active in a combination of them.
+
+A branch is one value of a column on which others depend. A combination has one branch for each such column that is
+active; given it, the rest of the space is a family like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .conditional import Conditional, Intervals, inside
+from .families import Discrete, Family, Normal
+from .types import Array, Points
+
+Combination = tuple[float, ...]  # code of each branch column; a fixed one if it is inactive
+
+
+class Branch(NamedTuple):
+    """One value of a column on which others depend.
+
+    Attributes
+    ----------
+    node : int
+        Index of the column among the branch columns.
+    code : float
+        The value.
+    prior : float
+        Its prior probability, relative to that of equally probable values.
+    """
+
+    node: int
+    code: float
+    prior: float
+
+
+class Part(NamedTuple):
+    """The part of a space that is active in a combination of branches.
+
+    Attributes
+    ----------
+    template : array of shape (variables,)
+        A point of the combination.
+    columns : array of int
+        Active columns apart from the branch columns; possibly none.
+    parameters : array of int
+        Indices of their parameters in θ, in the order of the parameters of `family`.
+    family : Family or None
+        Family of these columns; None if there are none.
+    """
+
+    template: Points
+    columns: NDArray[np.intp]
+    parameters: NDArray[np.intp]
+    family: Family | None
+
+    def embed(self, x: Points) -> Points:
+        """Return points of the whole space for points of this part."""
+        codes = np.tile(self.template, (len(x), 1))
+        codes[:, self.columns] = x
+        return codes
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Branches of a family with conditional columns.
+
+    Parameters
+    ----------
+    family : Conditional
+        The family; its `branches` are the columns and their values.
+    """
+
+    family: Conditional
+
+    @cached_property
+    def _nodes(self) -> list[tuple[int, tuple[float, ...]]]:
+        """The branch columns with the codes of their values; a column comes after those that it depends on."""
+        return sorted(self.family.branches, key=lambda node: len(self.family.requirements[node[0]]))
+
+    @cached_property
+    def columns(self) -> list[int]:
+        """The branch columns."""
+        return [column for column, _ in self._nodes]
+
+    @cached_property
+    def each(self) -> list[Branch]:
+        """All branches, ordered by column."""
+        found = []
+        for node, (column, codes) in enumerate(self._nodes):
+            marginal = self.family.marginal(self.family.initial(), column)
+            p = marginal.p.tolist() if isinstance(marginal, Discrete) else [1.0 / len(codes)] * len(codes)
+            found += [Branch(node, code, len(codes) * prior) for code, prior in zip(codes, p, strict=True)]
+        return found
+
+    @cached_property
+    def of_node(self) -> list[list[int]]:
+        """Indices of the branches of each column."""
+        return [[i for i, each in enumerate(self.each) if each.node == node] for node in range(len(self._nodes))]
+
+    @cached_property
+    def _needs(self) -> list[dict[int, Intervals]]:
+        """For each column, the branch columns that it depends on by index, with the codes that they must have."""
+        index = {column: node for node, column in enumerate(self.columns)}
+        return [{index[p]: codes for p, codes in each.items() if p in index} for each in self.family.requirements]
+
+    def weighted(self, theta: Array, shares: Sequence[float]) -> Array:
+        """Return θ with the parameters of the branch columns replaced.
+
+        Parameters
+        ----------
+        theta : array
+            Parameters of the family.
+        shares : sequence of float
+            Weight of each branch; those of one column sum to one.
+
+        Returns
+        -------
+        array
+            A new array: the weights are the probabilities of the values of a choice, and a number has its most
+            probable value at the branch with the greatest weight.
+        """
+        theta = theta.copy()
+        for own, column in zip(self.of_node, self.columns, strict=True):
+            weights = np.array([shares[b] for b in own])
+            codes = np.array([self.each[b].code for b in own])
+            at, marginal = self.family.parameters(column), self.family.marginal(theta, column)
+            if isinstance(marginal, Normal):
+                mean = codes[weights.argmax()]
+                theta[at] = mean, mean**2 + marginal.sigma**2
+            else:
+                x = np.tile(self.family.inactive, (len(own), 1))
+                x[:, column] = codes
+                theta[at] = weights @ self.family.flat.statistics(x)[:, at]
+        return self.family.move(theta, np.zeros(len(theta)))
+
+    def combine(self, branch: int, best: Sequence[float], u: Array) -> Combination:
+        """Return a combination that contains a branch.
+
+        Parameters
+        ----------
+        branch : int
+            Index of the branch.
+        best : sequence of float
+            The best value of each branch: the other columns get the branch with the least value.
+        u : array of shape (nodes, 2)
+            Uniform numbers in [0, 1). The first one of a column decides whether its branch is drawn from the prior
+            instead, by the second one: in one case of as many as there are columns.
+
+        Returns
+        -------
+        tuple of float
+            The combination.
+        """
+        node, code, _ = self.each[branch]
+        needs = self._needs[self.columns[node]]
+        chosen: list[float] = []
+        for i, column in enumerate(self.columns):
+            if i == node:
+                chosen.append(code)
+            elif not all(inside(chosen[p], codes) for p, codes in self._needs[column].items()):
+                chosen.append(float(self.family.inactive[column]))
+            else:
+                allowed = [b for b in self.of_node[i] if i not in needs or inside(self.each[b].code, needs[i])]
+                if u[i, 0] * len(self.columns) < 1.0:
+                    shares = np.cumsum([self.each[b].prior for b in allowed])
+                    pick = allowed[int(np.searchsorted(shares, u[i, 1] * shares[-1], side="right"))]
+                else:
+                    pick = min(allowed, key=lambda b: best[b])
+                chosen.append(self.each[pick].code)
+        return tuple(chosen)
+
+    def combination_of(self, x: Points) -> Combination:
+        """Return the combination of a point; the code of a number is replaced by that of the nearest value."""
+        found: list[float] = x[self.columns].tolist()
+        if self._numbers:
+            active = self._active(tuple(found))
+            for node, codes in self._numbers.items():
+                if active[node]:
+                    code = found[node]
+                    found[node] = min(codes, key=lambda each: abs(each - code))
+        return tuple(found)
+
+    @cached_property
+    def _numbers(self) -> dict[int, tuple[float, ...]]:
+        """The branch columns that are numbers, by index, with the codes of their values."""
+        options = self.family.options
+        return {node: codes for node, (column, codes) in enumerate(self._nodes) if options[column] == 0}
+
+    def contained(self, combination: Combination) -> list[int]:
+        """Return the indices of the branches of a combination, those of active columns."""
+        active = self._active(combination)
+        return [i for i, (node, code, _) in enumerate(self.each) if active[node] and combination[node] == code]
+
+    def _active(self, combination: Combination) -> list[bool]:
+        """Return which branch columns are active."""
+        needs = (self._needs[column].items() for column in self.columns)
+        return [all(inside(combination[p], codes) for p, codes in each) for each in needs]
+
+    def has(self, combination: Combination) -> bool:
+        """Return whether a point may have this combination."""
+        if len(combination) != len(self.columns):
+            return False
+        each = zip(self._active(combination), combination, self._nodes, strict=True)
+        return all(
+            code in codes if active else code == self.family.inactive[column] for active, code, (column, codes) in each
+        )
+
+    def part(self, combination: Combination) -> Part:
+        """Return the part of the space that is active in a combination."""
+        family = self.family
+        template = family.inactive.copy()
+        template[self.columns] = combination
+        columns = [
+            column
+            for column, needs in enumerate(self._needs)
+            if column not in self.columns and all(inside(combination[p], codes) for p, codes in needs.items())
+        ]
+        if not columns:
+            none = np.empty(0, dtype=np.intp)
+            return Part(template, none, none, None)
+        inner = family.select(columns)
+        parameters = np.empty(len(inner.initial()), dtype=np.intp)
+        for i, column in enumerate(columns):
+            own = inner.parameters(i)
+            parameters[own.start : own.stop : own.step] = family.parameters(column)
+        return Part(template, np.array(columns), parameters, inner)

@@ -1,0 +1,335 @@
+"""Conditional variables: columns that are part of a point only for some values of other columns.
+
+`Conditional` adds conditions to a family. Every column is drawn, and the inactive ones are then set to a fixed code, so
+equal points have equal codes. An inactive variable takes no part in the update: its deviation from θ is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .families import Discrete, Family, Normal
+from .rng import RNG, uniforms
+from .types import Array, Points, Words
+
+INACTIVE_NUMBER = 0.5  # code of an inactive number; that of an inactive bit or choice is 0
+EVERYTHING = ((-math.inf, math.inf),)
+
+Intervals = tuple[tuple[float, float], ...]
+
+
+class Condition(NamedTuple):
+    """Values of a column for which another column is active.
+
+    Attributes
+    ----------
+    column : int
+        The conditional column.
+    parent : int
+        The column that it depends on.
+    intervals : tuple of pairs of float
+        The column is active only if low <= code < high for the code of the parent and one of these pairs.
+    """
+
+    column: int
+    parent: int
+    intervals: Intervals
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """Family with conditional columns.
+
+    Parameters
+    ----------
+    flat : Family
+        Family of all columns, whether active or not.
+    conditions : tuple of Condition
+        A column is active if all its conditions hold and the columns that they depend on are active. It must be
+        possible that they all hold.
+    branches : tuple of pairs
+        Columns on which others depend and which have few values, each with the code of every value.
+
+    Notes
+    -----
+    The columns are drawn independently, and whether a column is active depends on other columns only. Given that it is
+    active, its statistics therefore have the mean θ, and its whitened deviation has the expected squared length of its
+    number of free parameters. So the expected squared length of the whitened gradient for uninformative values is
+    known: that of a flat family, with the expected number of free parameters of the active columns.
+    """
+
+    flat: Family
+    conditions: tuple[Condition, ...]
+    branches: tuple[tuple[int, tuple[float, ...]], ...] = ()
+
+    # Conditions.
+
+    @cached_property
+    def requirements(self) -> list[dict[int, Intervals]]:
+        """For each column, the columns that it depends on, directly or not, with the codes that they must have."""
+        direct: list[list[Condition]] = [[] for _ in range(self.variables)]
+        for each in self.conditions:
+            direct[each.column].append(each)
+        found: dict[int, dict[int, Intervals]] = {}
+
+        def closure(column: int) -> dict[int, Intervals]:
+            if column not in found:
+                needs: dict[int, Intervals] = {}
+                for _, parent, intervals in direct[column]:
+                    for other, codes in ((parent, intervals), *closure(parent).items()):
+                        needs[other] = _intersection(needs.get(other, EVERYTHING), codes)
+                found[column] = needs
+            return found[column]
+
+        return [closure(column) for column in range(self.variables)]
+
+    @cached_property
+    def _tests(self) -> tuple[list[tuple[int, Intervals]], NDArray[np.bool_]]:
+        """All different requirements, and which column has which of them."""
+        each = [list(needs.items()) for needs in self.requirements]
+        tests = list(dict.fromkeys(test for needs in each for test in needs))
+        needed = [[test in needs for needs in each] for test in tests]
+        return tests, np.array(needed, dtype=bool).reshape(len(tests), self.variables)
+
+    def active(self, x: Points) -> NDArray[np.bool_]:
+        """Return which columns are active.
+
+        Parameters
+        ----------
+        x : array of shape (m, variables)
+            Points, one per row.
+
+        Returns
+        -------
+        array of bool of shape (m, variables)
+            One row per point.
+        """
+        tests, needed = self._tests
+        active = np.ones(x.shape, dtype=bool)
+        for (parent, intervals), columns in zip(tests, needed, strict=True):
+            codes = x[:, parent]
+            holds = np.zeros(len(x), dtype=bool)
+            for low, high in intervals:
+                holds |= (low <= codes) & (codes < high)
+            active[np.ix_(~holds, columns)] = False
+        return active
+
+    def canonical(self, x: Points) -> Points:
+        """Return points with a fixed code in their inactive columns.
+
+        Parameters
+        ----------
+        x : array of shape (m, variables)
+            Points, one per row.
+
+        Returns
+        -------
+        array of shape (m, variables)
+            A new array.
+        """
+        return np.where(self.active(x), x, self.inactive)
+
+    @cached_property
+    def inactive(self) -> Points:
+        return np.where(self.options > 0, 0, INACTIVE_NUMBER).astype(self.dtype)
+
+    @cached_property
+    def _column_of(self) -> NDArray[np.intp]:
+        """The column of each parameter."""
+        of = np.empty(len(self.flat.initial()), dtype=np.intp)
+        for column in range(self.variables):
+            own = self.flat.parameters(column)
+            of[own.start : own.stop : own.step] = column
+        return of
+
+    @cached_property
+    def _dims(self) -> Array:
+        """Number of free parameters of each column."""
+        return np.where(self.options > 0, self.options - 1.0, 2.0)
+
+    def _probabilities(self, theta: Array) -> Array:
+        """Return the probability of each column to be active."""
+        tests, needed = self._tests
+        each = np.array(
+            [_probability(self.flat.marginal(theta, parent), codes) for parent, codes in tests], dtype=float
+        )
+        return np.where(needed, each[:, None], 1.0).prod(axis=0)
+
+    # The family.
+
+    @cached_property
+    def dim(self) -> int:
+        """Expected number of free parameters of the active columns under the initial distribution, rounded."""
+        return max(round(self.active_dim(self.flat.initial())), 1)
+
+    def active_dim(self, theta: Array) -> float:
+        return float(self._probabilities(theta) @ self._dims)
+
+    @property
+    def variables(self) -> int:
+        return self.flat.variables
+
+    @property
+    def words(self) -> int:
+        return self.flat.words
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.flat.dtype
+
+    @property
+    def options(self) -> NDArray[np.intp]:
+        return self.flat.options
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        return self.flat.counts
+
+    @property
+    def width(self) -> int:
+        return self.flat.width
+
+    def within(self, total: int) -> Self:
+        return replace(self, flat=self.flat.within(total))
+
+    def initial(self) -> Array:
+        return self.flat.initial()
+
+    def draw(self, theta: Array, u: Words) -> Points:
+        return self.canonical(self.flat.draw(theta, u))
+
+    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
+        return self.draw(theta, uniforms(rng, size, self.words))
+
+    def statistics(self, x: Points) -> NDArray[Any]:
+        # Those of an inactive column are the initial parameters: it has no information.
+        return np.where(self.active(x)[:, self._column_of], self.flat.statistics(x), self.initial())
+
+    def indices(self, x: Points) -> Points:
+        return np.where(self.active(x), self.flat.indices(x), self.inactive)
+
+    def deviations(self, theta: Array, x: Points) -> Array:
+        return np.where(self.active(x)[:, self._column_of], self.flat.statistics(x) - theta, 0.0)
+
+    def gradient(self, theta: Array, x: Points, w: Array) -> Array:
+        gradient: Array = w @ self.deviations(theta, x)
+        return gradient
+
+    def features(self, x: Points) -> Array:
+        return np.where(self.active(x)[:, self._column_of], self.flat.features(x), 0.0)
+
+    def minimizer(self, w: Array) -> Points:
+        # From the last dependent column up: the weight of a value of a branch is its own plus the least ones of the
+        # columns that it makes active. Exact if no column depends directly on several others.
+        x = self.flat.minimizer(w)
+        least = self._scores(x, w)
+        for column, codes in self._from_last:
+            totals = []
+            for code in codes:
+                x[:, column] = code
+                own = self._scores(x, w)[:, column]
+                children = [c.column for c in self._last_conditions.get(column, ()) if inside(code, c.intervals)]
+                totals.append(own + least[:, children].sum(axis=1))
+            best = np.argmin(totals[::-1], axis=0)  # the last option in case of ties
+            x[:, column] = np.asarray(codes[::-1])[best]
+            least[:, column] = np.min(totals, axis=0)
+        return self.canonical(x)
+
+    def _scores(self, x: Points, w: Array) -> Array:
+        """Return the contribution of each column to features(x)·w if it is active."""
+        each = self.flat.features(x) * w
+        scores = np.zeros(x.shape)
+        for parameter, column in enumerate(self._column_of.tolist()):
+            scores[:, column] += each[:, parameter]
+        return scores
+
+    @cached_property
+    def _depth(self) -> list[int]:
+        """Number of columns that each column depends on: less than that of every column that depends on it."""
+        return [len(needs) for needs in self.requirements]
+
+    @cached_property
+    def _from_last(self) -> list[tuple[int, tuple[float, ...]]]:
+        """The branches, those that depend on others first."""
+        return sorted(self.branches, key=lambda branch: -self._depth[branch[0]])
+
+    @cached_property
+    def _last_conditions(self) -> dict[int, list[Condition]]:
+        """Of each column the condition on the most dependent other column, by that column."""
+        last: dict[int, Condition] = {}
+        for each in self.conditions:
+            known = last.get(each.column)
+            if known is None or self._depth[known.parent] <= self._depth[each.parent]:
+                last[each.column] = each
+        found: dict[int, list[Condition]] = {}
+        for each in last.values():
+            found.setdefault(each.parent, []).append(each)
+        return found
+
+    def whiten(self, theta: Array, v: Array) -> Array:
+        return self.flat.whiten(theta, v)
+
+    def move(self, theta: Array, step: Array) -> Array:
+        return self.flat.move(theta, step)
+
+    def mode(self, theta: Array) -> Points:
+        return self.canonical(self.flat.mode(theta)[None])[0]
+
+    def entropy(self, theta: Array) -> float:
+        each = [_entropy(self.flat.marginal(theta, column)) for column in range(self.variables)]
+        return float(self._probabilities(theta) @ each)
+
+    def marginal(self, theta: Array, i: int) -> Discrete | Normal:
+        return self.flat.marginal(theta, i)
+
+    def parameters(self, i: int) -> range:
+        return self.flat.parameters(i)
+
+    def select(self, columns: Sequence[int]) -> Family:
+        kept = {column: i for i, column in enumerate(columns)}
+        conditions = tuple(
+            Condition(kept[each.column], kept[each.parent], each.intervals)
+            for each in self.conditions
+            if each.column in kept and each.parent in kept
+        )
+        branches = tuple((kept[column], codes) for column, codes in self.branches if column in kept)
+        flat = self.flat.select(columns)
+        return Conditional(flat, conditions, branches) if conditions else flat
+
+    def pack(self, x: Points) -> bytes:
+        return self.flat.pack(x)
+
+    def unpack(self, data: bytes) -> Points:
+        return self.canonical(self.flat.unpack(data))
+
+
+def inside(code: float, intervals: Intervals) -> bool:
+    """Return whether a code lies in one of the intervals."""
+    return any(low <= code < high for low, high in intervals)
+
+
+def _intersection(first: Intervals, second: Intervals) -> Intervals:
+    each = sorted((max(a, c), min(b, d)) for a, b in first for c, d in second)
+    return tuple((low, high) for low, high in each if low < high)
+
+
+def _probability(marginal: Discrete | Normal, intervals: Intervals) -> float:
+    """Return the probability of a code in one of the intervals."""
+    if isinstance(marginal, Discrete):
+        return float(sum(p for i, p in enumerate(marginal.p.tolist()) if inside(i, intervals)))
+    cdf = NormalDist(*marginal).cdf
+    return sum(cdf(high) - cdf(low) for low, high in intervals)
+
+
+def _entropy(marginal: Discrete | Normal) -> float:
+    if isinstance(marginal, Discrete):
+        return float(-(marginal.p @ np.log(marginal.p)))
+    return 0.5 * math.log(2.0 * math.pi * math.e * marginal.sigma**2)

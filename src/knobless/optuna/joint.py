@@ -1,0 +1,154 @@
+"""The space of the parameters that are sampled jointly, and the algorithm over it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial
+
+from knobless.core.algorithm import Algorithm
+from knobless.core.branch_search import BranchSearch
+from knobless.core.conditional import Conditional
+from knobless.core.description import algorithm_data
+from knobless.core.igo import IGO
+from knobless.core.types import Points
+from knobless.recipes import pbil_elitist, pbil_lambda
+from knobless.space.space import Space
+from knobless.space.variables import Choice, Float, Integer
+
+from .conditions import Needs, variable_value
+from .tags import TAG
+
+
+def pbil_in_branches(space: Space) -> Algorithm:
+    """Return PBIL-λ; with conditional parameters elitist PBIL-λ, later in turns among the branches."""
+    return BranchSearch(pbil_elitist(space)) if isinstance(space.family, Conditional) else pbil_lambda(space)
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """Distributions sorted by name, their conditions, and the algorithm over them."""
+
+    distributions: dict[str, BaseDistribution]
+    conditions: Needs
+    space: Space
+    algorithm: Algorithm
+
+    @classmethod
+    def of(
+        cls, distributions: Mapping[str, BaseDistribution], conditions: Needs, recipe: Callable[[Space], Algorithm]
+    ) -> Joint:
+        found = {name: variable_of(distributions[name]) for name in sorted(distributions)}
+        variables = {name: variable for name, variable in found.items() if variable is not None}
+        # A condition on a parameter that is not sampled here, such as a fixed one, is assumed to hold.
+        kept = {
+            name: {parent: values for parent, values in conditions.get(name, {}).items() if parent in variables}
+            for name in variables
+        }
+        conditions = {name: needs for name, needs in kept.items() if needs}
+        tree = {name: each.when(**conditions[name]) if name in conditions else each for name, each in variables.items()}
+        space = Space.of(tree or Choice(0, 1))  # never sampled if there are no variables
+        algorithm = recipe(space)
+        # The state must be a value: two ends of a run share the states before them.
+        if not (isinstance(algorithm, IGO) or (isinstance(algorithm, BranchSearch) and not algorithm.deterministic)):
+            expected = "a recipe that returns an IGO, or a BranchSearch for noisy objectives"
+            raise TypeError(f"algorithm: expected {expected}, got {algorithm!r:.200}")
+        return cls({name: distributions[name] for name in variables}, conditions, space, algorithm)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for the codes of trials to be comparable."""
+        space: dict[str, Any] = {name: repr(each) for name, each in self.distributions.items()}
+        for name, needs in self.conditions.items():
+            space[name] = [space[name], {parent: list(values) for parent, values in needs.items()}]
+        return {"space": space, "algorithm": algorithm_data(self.algorithm)}
+
+    def params(self, code: Points) -> dict[str, Any]:
+        """Return the parameters of a code, the active ones only."""
+        each = ((name, self.distributions[name], value) for name, value in self.space.decode(code).items())
+        return {name: d.choices[v] if isinstance(d, CategoricalDistribution) else v for name, d, v in each}
+
+    def code(self, params: Mapping[str, Any]) -> Points | None:
+        """Return the code of parameters, or None if they are not in this space."""
+        try:
+            given = {name: variable_value(d, params[name]) for name, d in self.distributions.items() if name in params}
+            return self.space.encode({name: value for name, value in given.items() if self._is_active(name, given)})
+        except (TypeError, ValueError):
+            return None
+
+    def _is_active(self, name: str, given: Mapping[str, Any]) -> bool:
+        needs = self.conditions.get(name, {})
+        return all(given.get(p) in values and self._is_active(p, given) for p, values in needs.items())
+
+    @cached_property
+    def _options(self) -> list[int]:
+        """The numbers of options of the first columns of a code; the other columns are numbers."""
+        return sorted(len(d.choices) for d in self.distributions.values() if isinstance(d, CategoricalDistribution))
+
+    def drawn(self, trial: FrozenTrial) -> Points | None:
+        """Return the code of a tagged trial, or None if it was evaluated elsewhere: the ranges may be other ones."""
+        code = trial.system_attrs[TAG]["code"]
+        options = zip(code, self._options, strict=False)
+        if len(code) != len(self.distributions) or not all(index in range(k) for index, k in options):
+            return None
+        point = np.array(code, dtype=self.algorithm.family.dtype)
+        drawn = self.params(point)
+        same = (_same(self.distributions[n], drawn[n], value) for n, value in trial.params.items() if n in drawn)
+        return point if all(same) else None
+
+
+def variable_of(distribution: BaseDistribution) -> Choice | Integer | Float | None:
+    """Return the variable of a distribution; None if it has a single value, or more integers than floats represent."""
+    if distribution.single():
+        return None
+    try:
+        match distribution:
+            case CategoricalDistribution(choices=choices):
+                return Choice(*range(len(choices)))
+            case IntDistribution(low=low, high=high, step=step, log=log):
+                return Integer(low, high, step=step, log=log)
+            case FloatDistribution(low=low, high=high, step=step, log=log):
+                return Float(low, high, step=step, log=log)
+    except ValueError:
+        pass
+    return None
+
+
+def declared(space: Space) -> tuple[dict[str, BaseDistribution], Needs]:
+    """Return the distributions and the conditions of a space of scalar variables by name."""
+    columns = {column.name: column for column in space.columns()}
+    if not isinstance(space.tree, dict) or columns.keys() != space.tree.keys():
+        raise TypeError(f"search_space: expected a Space of named variables that are not nested, got {space!r:.200}")
+    found = {name: _distribution_of(name, column.variable) for name, column in columns.items()}
+    needs = {
+        name: {parent: tuple(variable_value(found[parent], v) for v in values) for parent, values in column.conditions}
+        for name, column in columns.items()
+    }
+    return found, needs
+
+
+def _distribution_of(name: str, variable: Any) -> BaseDistribution:
+    match variable:
+        case Choice(options=options, p=p, n=None) if len(set(p)) == 1:
+            return CategoricalDistribution(options)
+        case Integer(low=low, high=high, step=step, log=log, n=None):
+            return IntDistribution(low, high, log=log, step=step)
+        case Float(low=low, high=high, step=step, log=log, n=None):
+            return FloatDistribution(low, high, log=log, step=step)
+    expected = "one Choice, Integer or Float, without a prior"
+    raise TypeError(f"search_space[{name!r}]: expected {expected}, got {variable!r}")
+
+
+def _same(distribution: BaseDistribution, drawn: Any, value: Any) -> bool:
+    """Compare up to what a storage may round."""
+    try:
+        apart = abs(distribution.to_internal_repr(drawn) - distribution.to_internal_repr(value))
+    except ValueError:
+        return False
+    low, high = getattr(distribution, "low", 0.0), getattr(distribution, "high", 1.0)
+    return bool(apart <= 1e-9 * max(high - low, abs(low), abs(high)))

@@ -1,0 +1,230 @@
+"""The sampler: what a process keeps of a study, and the calls of Optuna."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from knobless.core.algorithm import Algorithm
+from knobless.core.rng import keys
+from knobless.space.space import Space
+
+from .conditions import Needs, Presence
+from .fold import Fold
+from .joint import Joint, declared, pbil_in_branches, variable_of
+from .tags import TAG
+
+log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
+
+
+class KnoblessSampler(BaseSampler):
+    """Sample trials by PBIL-λ, for studies with one objective.
+
+    Binary, categorical, integer and float parameters are sampled jointly, conditional ones included.
+
+    Parameters
+    ----------
+    search_space : Mapping[str, optuna.distributions.BaseDistribution] or Space, optional
+        Parameters to sample jointly from the first trial on; a `Space` of named variables also states their conditions.
+        By default, those that all completed trials have, and those whose condition is inferred from the completed
+        trials.
+    algorithm : Callable[[Space], Algorithm], optional
+        Recipe, such as `pbil_epsilon`, of an `IGO`, or of a `BranchSearch` for noisy objectives. By default
+        `pbil_lambda`; with conditional parameters a `BranchSearch` with `pbil_elitist`.
+    seed : int, optional
+        Seed of the random numbers.
+    independent_sampler : optuna.samplers.BaseSampler, optional
+        Sampler of the other parameters, by default a `RandomSampler`.
+
+    Notes
+    -----
+    A parameter that some completed trials lack is conditional on a categorical or integer parameter if the value of the
+    latter determines which trials have it. When the conditions change, the state is computed again from all trials.
+
+    When the joint space is first known, θ starts halfway to the best trial that was enqueued or came from another
+    sampler or study.
+
+    Pruned trials rank behind completed ones, by their last report among the trials pruned at that step or later. Failed
+    trials, and pruned ones without a report, rank worst.
+
+    Unlike `minimize`, the sampler does not test whether the objective is noisy: PBIL-λ is made for noise, and a trial
+    with the parameters of an earlier one is a trial like any other.
+
+    The random numbers of a trial follow from the seed and the number of the trial, counted from the first one sampled
+    jointly. Processes that share a seed and a study sample different points, except for the first trial if several
+    start at once. A resumed study continues as if it had not been interrupted.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from knobless.optuna import KnoblessSampler
+    >>> study = optuna.create_study(sampler=KnoblessSampler(seed=0))
+    >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2, n_trials=100)
+    >>> study.best_value < 1e-3
+    True
+    """
+
+    def __init__(
+        self,
+        search_space: Mapping[str, BaseDistribution] | Space | None = None,
+        *,
+        algorithm: Callable[[Space], Algorithm] = pbil_in_branches,
+        seed: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+    ) -> None:
+        self._needs: Needs | None = None  # inferred from the trials
+        if isinstance(search_space, Space):
+            search_space, self._needs = declared(search_space)
+        for name, each in (search_space or {}).items():
+            if not isinstance(each, BaseDistribution):
+                raise TypeError(f"search_space[{name!r}]: expected a distribution of Optuna, got {each!r}")
+        if not callable(algorithm):
+            raise TypeError(f"algorithm: expected a recipe such as pbil_lambda, got {algorithm!r}")
+        if independent_sampler is not None and not isinstance(independent_sampler, BaseSampler):
+            raise TypeError(f"independent_sampler: expected a sampler of Optuna, got {independent_sampler!r}")
+        self._given = None if search_space is None else dict(search_space)
+        self._algorithm = algorithm
+        try:
+            self._key = keys(seed, 1)[0]
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"seed: expected None or an integer of at least 0, got {seed!r}") from None
+        other = RandomSampler(seed=None if seed is None else seed % 2**32)  # it accepts no larger seed
+        self._independent = other if independent_sampler is None else independent_sampler
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = threading.RLock()  # trials may run in threads that share this sampler
+        self._view: _View | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_view")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reset()
+
+    def reseed_rng(self) -> None:
+        """Reseed the independent sampler. Jointly sampled trials differ by their numbers."""
+        self._independent.reseed_rng()
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        with self._lock:
+            view = self._view_of(study)
+            view.look(_trials(study))
+            space = view.explained if self._given is None else self._given
+            return dict(view.joint(space, self._needs, self._algorithm).distributions)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        self._raise_error_if_multi_objective(study)
+        if TAG in trial.system_attrs:  # a retry of a failed trial, whose parameters are fixed
+            return {}
+        with self._lock:
+            view = self._view_of(study)
+            joint = view.joint(search_space, self._needs, self._algorithm)
+            tag: dict[str, Any] = {"iteration": 0, "number": trial.number}
+            params: dict[str, Any] = {}
+            if joint.distributions:
+                tag, params = view.fold.draw(joint, _trials(study), trial.number, self._key)
+            if "fixed_params" not in trial.system_attrs:  # a partly fixed point is no sample from θ
+                study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
+        return params
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        self._raise_error_if_multi_objective(study)
+        with self._lock:
+            self._view_of(study).warn(param_name, trial, self._independent)
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        self._independent.before_trial(study, trial)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        self._independent.after_trial(study, trial, state, values)
+
+    def _view_of(self, study: Study) -> _View:
+        if self._view is None or not self._view.shows(study):
+            self._view = _View(study)
+        return self._view
+
+
+def _trials(study: Study) -> list[FrozenTrial]:
+    """Return all trials: the list of the study may be outdated, or have those of one bracket of a pruner only."""
+    return study._storage.get_all_trials(study._study_id, deepcopy=False)
+
+
+class _View:
+    """A cache of what follows from a study's trials."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study._storage, study._study_id
+        self.fold = Fold(study.direction if len(study.directions) == 1 else StudyDirection.MINIMIZE)
+        self._presence = Presence()
+        self._seen = 0  # trials below this number were processed before
+        self._unfinished: set[int] = set()  # those of them that are to be processed again
+        self._joint: tuple[Any, Joint] | None = None
+        self._variables: dict[str, tuple[BaseDistribution, bool]] = {}  # whether a distribution has a variable
+        self._warned: set[str] = set()
+
+    def shows(self, study: Study) -> bool:
+        return self._study == (study._storage, study._study_id)
+
+    def look(self, trials: Sequence[FrozenTrial]) -> None:
+        """Add the completed trials to what the conditions are inferred from."""
+        self._unfinished.update(range(self._seen, len(trials)))
+        self._seen = len(trials)
+        for number in [n for n in self._unfinished if trials[n].state.is_finished()]:
+            self._unfinished.remove(number)
+            if trials[number].state == TrialState.COMPLETE:
+                self._presence.add(trials[number])
+
+    @property
+    def explained(self) -> dict[str, BaseDistribution]:
+        """The parameters that all completed trials have, or whose condition is inferred."""
+        each = ((name, self._presence.distributions[name]) for name in self._presence.conditions)
+        return {name: distribution for name, distribution in each if distribution is not None}
+
+    def joint(
+        self, distributions: Mapping[str, BaseDistribution], needs: Needs | None, recipe: Callable[[Space], Algorithm]
+    ) -> Joint:
+        """Return the part of the space that can be sampled jointly; the last one is cached."""
+        conditions = self._inferred(distributions) if needs is None else needs
+        key = {n: (each, conditions.get(n)) for n, each in distributions.items() if self._has_variable(n, each)}
+        if self._joint is None or self._joint[0] != key:
+            self._joint = key, Joint.of(distributions, conditions, recipe)
+        return self._joint[1]
+
+    def _inferred(self, distributions: Mapping[str, BaseDistribution]) -> Needs:
+        """Return the conditions of parameters that have the same distribution in the completed trials."""
+        seen = self._presence.distributions
+        same = {n for n, each in distributions.items() if n in seen and (seen[n] is each or seen[n] == each)}
+        return {n: needs for n, needs in self._presence.conditions.items() if n in same and needs.keys() <= same}
+
+    def _has_variable(self, name: str, distribution: BaseDistribution) -> bool:
+        if name not in self._variables or self._variables[name][0] is not distribution:
+            self._variables[name] = distribution, variable_of(distribution) is not None
+        return self._variables[name][1]
+
+    def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler) -> None:
+        """Warn once for every parameter of completed trials that is not sampled jointly while others are."""
+        joint = {} if self._joint is None else self._joint[1].distributions
+        if joint and name in self._presence.distributions and name not in joint and name not in self._warned:
+            self._warned.add(name)
+            log.warning(
+                "Trial %d: the parameter %r is sampled by %s, because its distribution varies, or because no "
+                "categorical or integer parameter determines which trials have it; pass search_space to "
+                "KnoblessSampler to sample it jointly with the others.",
+                trial.number,
+                name,
+                type(sampler).__name__,
+            )

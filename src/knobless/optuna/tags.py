@@ -1,0 +1,53 @@
+"""The tags of trials that are sampled jointly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+from optuna.trial import FrozenTrial
+
+TAG = "knobless"  # the system attribute
+
+
+def tag_of(trials: Sequence[FrozenTrial], number: int) -> dict[str, Any] | None:
+    """Return the tag of the trial of this number, or None if it has none, a malformed one, or that of another trial.
+
+    A retry has the tag of the trial that failed.
+    """
+    attrs = trials[number].system_attrs
+    tag = attrs.get(TAG)
+    if not _is_tag(tag):
+        return None
+    retried = tag["number"] < number and "failed_trial" in attrs and trials[tag["number"]].system_attrs.get(TAG) == tag
+    return tag if tag["number"] == number or retried else None
+
+
+def _is_tag(tag: Any) -> TypeGuard[dict[str, Any]]:
+    if not (isinstance(tag, dict) and _are_counts(tag.get("iteration"), tag.get("number"))):
+        return False
+    if "opened" not in tag:
+        return True
+    code = tag.get("code")
+    if not (_are_counts(tag["opened"]) and isinstance(code, list) and all(map(_is_finite, code))):
+        return False
+    if tag["opened"] != tag["number"]:
+        return True
+    if not _are_counts(tag.get("size")):
+        return False
+    if tag["iteration"] == 0:
+        x0 = tag.get("x0")
+        return isinstance(tag.get("identity"), dict) and (x0 is None or (_are_counts(x0) and x0 < tag["number"]))
+    learnt, identity = tag.get("learnt"), tag.get("identity", {})
+    return (
+        _are_counts(tag.get("after")) and isinstance(learnt, list) and _are_counts(*learnt) and type(identity) is dict
+    )
+
+
+def _are_counts(*values: Any) -> bool:
+    return all(type(value) is int and value >= 0 for value in values)
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

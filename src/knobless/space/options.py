@@ -1,0 +1,60 @@
+"""Equality of options of a choice, which are values of any type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def repeated_option(options: Sequence[Any]) -> int | None:
+    """Return the index of an option that equals an earlier one, or None."""
+    earlier: dict[int | None, list[Any]] = {}
+    for i, option in enumerate(options):
+        same_key = earlier.setdefault(hash_key(option), [])
+        if any(alike(option, other) for other in same_key):
+            return i
+        same_key.append(option)
+    return None
+
+
+def hash_key(value: Any) -> int | None:
+    """Return a hash that is equal for equal values, also of lists, dicts, sets and arrays; None for other types."""
+    if isinstance(value, float) and value != value:
+        return hash("nan")  # that of a NaN is another one for each object
+    try:
+        return hash(value)
+    except Exception:  # options are of any type, and __hash__ may raise anything
+        pass
+    try:
+        match value:
+            case np.ndarray():
+                return hash_key(value.tolist())
+            case list() | tuple():
+                keys = tuple(map(hash_key, value))
+                return None if None in keys else hash(keys)
+            case dict():
+                pairs = frozenset((hash(name), hash_key(each)) for name, each in value.items())
+                return None if any(key is None for _, key in pairs) else hash(pairs)
+            case set():
+                return hash(frozenset(value))
+    except RecursionError:  # a list that contains itself
+        pass
+    return None
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Return whether two values have the same type and are equal."""
+    return a is b or (type(a) is type(b) and equal(a, b))
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Return whether two values are equal; arrays also need the same shape. NaN equals NaN."""
+    try:
+        if isinstance(a, float) and isinstance(b, float) and a != a:
+            return b != b
+        same = a == b
+        return same if isinstance(same, bool) else bool(np.all(same)) and np.shape(a) == np.shape(b)
+    except Exception:  # options are of any type, and __eq__ may raise anything
+        return False
