@@ -350,6 +350,28 @@ def test_every_second_point_is_crossed_with_one_of_the_best():
     assert shares.max() > 0.9
 
 
+def test_crossed_points_of_a_conditional_space_are_canonical():
+    space = kl.Space(
+        kernel=kl.Choice("linear", "rbf", "poly"),
+        gamma=kl.Float(0, 1).when(kernel=("rbf", "poly")),
+        degree=kl.Integer(2, 5).when(kernel="poly"),
+        rest=kl.Binary(6),
+    )
+    algorithm, family = kl.linear_thompson(space), space.family
+    x = family.sample(family.initial(), 60, Stream(0))
+    state = algorithm.tell(algorithm.init(), x, np.random.default_rng(1).normal(size=60))
+    elites, u = state.elites, Stream(2).uniforms(3000, algorithm.width)
+    active = family.active(elites)
+    assert (active != active[0]).any()
+    w = state.model.draw(u[:, : words(len(state.first))])
+    drawn = family.full_minimizer(w)
+    assert (family.canonical(drawn) == family.minimizer(w)).all()
+    points = algorithm.points(state, state.model, u)
+    assert (points == family.canonical(points)).all()
+    from_elites = ((points[:, None] == elites) & active).any(axis=1)
+    assert ((points == drawn) | from_elites | ~family.active(points)).all()
+
+
 @pytest.mark.parametrize("f", [np.zeros(40), np.arange(40) % 3 > 0, np.full(40, math.nan)], ids=["one", "two", "nan"])
 def test_no_point_is_crossed_with_one_of_many_equal_ones(f):
     algorithm, state = searched()

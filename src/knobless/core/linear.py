@@ -26,6 +26,7 @@ import numpy as np
 from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
+from .conditional import Conditional
 from .families import Family
 from .linear_model import LinearModel, rank_scores, words
 from .rng import RNG, first_uniforms, uniforms
@@ -121,14 +122,18 @@ class LinearThompson:
         array of shape (m, variables)
             The points.
         """
-        end, best = words(len(state.first)), state.elites
-        drawn = self.family.minimizer(model.draw(u[:, :end]))
+        family, end, best = self.family, words(len(state.first)), state.elites
+        w = model.draw(u[:, :end])
         if best is None:
-            return drawn
+            return family.minimizer(w)
         elite = best[(u[:, end].astype(np.uint64) * np.uint64(len(best))) >> np.uint64(32)]
         share = 2.0 * (u[:, end + 1] + 0.5) * 2.0**-32  # every second one is above 1
-        where = np.ascontiguousarray(u[:, end + 2 :]).view(np.uint8)[:, : self.family.variables]
-        return np.where(where + 0.5 < 256.0 * share[:, None], drawn, elite)
+        where = np.ascontiguousarray(u[:, end + 2 :]).view(np.uint8)[:, : family.variables]
+        drawn = where + 0.5 < 256.0 * share[:, None]
+        if isinstance(family, Conditional):
+            # Whatever the crossing makes active has a value in the draw, but not always in the elite.
+            return family.canonical(np.where(drawn | ~family.active(elite), family.full_minimizer(w), elite))
+        return np.where(drawn, family.minimizer(w), elite)
 
     def tell(self, state: LinearState, x: Points, f: Array) -> LinearState:
         """Return the state with these evaluations; the given state is modified."""
