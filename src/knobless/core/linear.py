@@ -185,6 +185,7 @@ class LinearState:
 
     def __init__(self, family: Family, theta: Array) -> None:
         self.family, self.first = family, theta
+        self.most = most_evaluations(family)  # that are kept
         self.n = 0
         self._x = np.empty((0, family.variables), family.dtype)
         self._f = np.empty(0)
@@ -196,11 +197,6 @@ class LinearState:
         self._theta: Array | None = None
         self._elites: Points | None = None
         self._known: set[bytes] = set()
-
-    @property
-    def most(self) -> int:
-        """Greatest number of evaluations that are kept."""
-        return max(KEPT // len(self.first), 2 * len(self.first))
 
     @property
     def x(self) -> Points:
@@ -317,6 +313,23 @@ def _prior_mean(family: Family, theta: Array) -> Array:
 def _minimizer(family: Family, model: LinearModel) -> Points:
     """Return the minimizer of the posterior mean."""
     return family.minimizer((model.weights - TIE * model.center)[None])[0]
+
+
+def most_evaluations(family: Family) -> int:
+    """Return the greatest number of evaluations that a model is fit to.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+
+    Returns
+    -------
+    int
+        The number, for which the features take 32 MB; at least two evaluations per feature.
+    """
+    features = len(family.initial())
+    return max(KEPT // features, 2 * features)
 
 
 def recommend(family: Family, x: Points, f: Array) -> Points:

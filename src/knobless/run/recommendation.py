@@ -1,8 +1,9 @@
 """The point to use of a noisy objective: finalists, of which fresh evaluations decide.
 
-The lowest single observation of a noisy objective is a lucky one. Better points are often the most probable one, the
-minimum of a linear model of all evaluations, and the one with the best average. With little noise the lowest
-observation may be the best of them. None is best on every problem, so the last evaluations of a run compare them.
+The lowest single observation of a noisy objective is a lucky one, the more so the more observations there are. Better
+points are often the most probable one, the minimum of a linear model of all evaluations, and the one with the best
+average. In a short run, the lowest observation may be the best of them. None is best on every problem, so the last
+evaluations of a run compare them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .run_state import RunState
 
 FINALISTS_SHARE = 20  # one of so many evaluations is spent on finalists
 LEAST_BUDGET = 40  # evaluations of a run below which none is
-MODELED = 2**14  # evaluations at most that a linear model is fit to
+SHORT = 1000  # evaluations below which the lowest observation is a finalist
 
 
 class Recommended(NamedTuple):
@@ -45,10 +46,11 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
     """
     if not np.isfinite(log.f).any():
         return log.x[:0]
-    lowest = log.x[np.where(np.isfinite(log.f), log.f, math.inf).argmin()]
-    each = [run.mode, _best_average(run, log), lowest]
+    each = [run.mode, _best_average(run, log)]
+    if len(log.f) < SHORT:
+        each.append(log.x[np.where(np.isfinite(log.f), log.f, math.inf).argmin()])
     if _can_be_modeled(run, log):
-        each.insert(0, linear.recommend(run.space.family, *_thinned(log)))
+        each.insert(0, linear.recommend(run.space.family, *_thinned(run, log)))
     codes = np.array(each)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
     return codes[np.sort(first)]
@@ -65,7 +67,7 @@ def recommended_point(run: RunState) -> Recommended | None:
     code = codes[0]
     mean, std = mean_and_error(_values_of(run, log, code))
     if math.isnan(std) and _can_be_modeled(run, log):
-        means, stds = linear.estimate(run.space.family, *_thinned(log), code[None])
+        means, stds = linear.estimate(run.space.family, *_thinned(run, log), code[None])
         mean, std = float(means[0]), float(stds[0])
     return Recommended(code, mean, std)
 
@@ -92,9 +94,9 @@ def _can_be_modeled(run: RunState, log: EvaluationLog) -> bool:
     return run.space.family.dim <= LINEAR_LIMIT and int(np.isfinite(log.f).sum()) > 1
 
 
-def _thinned(log: EvaluationLog) -> tuple[Points, Array]:
+def _thinned(run: RunState, log: EvaluationLog) -> tuple[Points, Array]:
     """Return evaluations of the whole run, evenly: the first ones are the most diverse, hence the most informative."""
-    step = -(-len(log.f) // MODELED)
+    step = -(-len(log.f) // linear.most_evaluations(run.space.family))
     return log.x[::step], log.f[::step]
 
 
