@@ -164,7 +164,8 @@ def tasks_of(options: argparse.Namespace) -> Iterable[Task]:
 
 def complete(options: argparse.Namespace) -> None:
     """Make the runs that are not recorded yet."""
-    missing = [name for name in options.problems if not (options.data / PROBLEMS[name].file).exists()]
+    files = {name: PROBLEMS[name].file for name in options.problems}
+    missing = [name for name, file in files.items() if file and not (options.data / file).exists()]
     options.problems = [name for name in options.problems if name not in missing]
     if missing:
         print(f"Left out, no table in {options.data}: {', '.join(missing)}")
