@@ -7,6 +7,7 @@ import math
 import signal
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
@@ -178,3 +179,9 @@ class Spy:
         if noise:
             self.told.append((z.copy(), noise))
         return 0.5, signal
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_apart(monkeypatch):
+    """Each interrupt of a test is the first one, however short the tests are."""
+    monkeypatch.setattr("knobless.run.interrupts.TWICE_WITHIN", 0.0)

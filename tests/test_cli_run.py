@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import os
+import re
 import signal
 import sqlite3
 import struct
@@ -15,6 +16,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -204,6 +206,31 @@ def test_a_time_limit_for_the_run_and_for_an_evaluation(folder):
     assert "evaluation_timeout=2 " in data["failure"]
     done = here(*run("--timeout", 1e-6, budget=300))
     assert "Time limit reached." in done.stdout
+
+
+def test_a_time_limit_is_enough(folder):
+    done = here("run", "sim:value", "--space", "space.toml", "--timeout", 0.2, "--seed", 1)
+    assert "Time limit reached." in done.stdout
+    assert (
+        "expected a number of evaluations, or a --timeout"
+        in here("run", "sim:value", "--space", "space.toml", code=2).stderr
+    )
+
+
+def test_the_number_of_workers_may_be_that_of_the_cpus(folder, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3}, raising=False)
+    journal = folder / "run.sqlite"
+    here(*run("--workers", -1, "--journal", journal, objective="sim:value", budget=20))
+    with read(journal) as record:
+        assert (record.batch, record.meta["command"]["workers"]) == (1, -1)
+
+
+def test_missing_files_and_folders_are_named(folder):
+    journal = folder / "run.sqlite"
+    here(*run("--journal", journal, objective="sim:value", budget=20))
+    for words in (["solve", "no.cnf", "--budget", 9], ["plot", journal, "-o", "no/run.png"]):
+        message = here(*words, code=2).stderr
+        assert re.match(r"Error: .*no(\.cnf|/run.png): No such file or directory\n", message), message
 
 
 def test_what_is_printed_for_people(folder):
@@ -509,7 +536,7 @@ def test_show_is_what_the_library_says(folder):
         opt = kl.Optimizer.from_journal(record)
         seconds = [event.ended - event.started for event in record]
         first = next(record.failures()).failure
-    assert (data["x"], data["fun"]) == (sayable(opt.best.x), -opt.best.fun)
+    assert (data["x"], data["fun"]) == (sayable(opt.best.x), opt.best.fun)
     assert data["fun"] < 0
     assert (data["nfev"], data["nit"], data["lam"], data["eps"]) == (opt.nfev, opt.nit, opt.lam, opt.eps)
     assert (data["failures"], data["failure"]) == (opt.failures, first)
@@ -713,12 +740,12 @@ def test_a_file_says_all_that_python_can():
             "here: a: expected one of binary, choice, integer, float, got binary and float",
         ),
         ("a = { choice = 'x' }", "here: a: choice: expected an array of options, got 'x'"),
-        ("a = { choice = ['x'] }", "here: a: choice: expected at least two options, got 1: ('x',)"),
+        ("a = { choice = [] }", "here: a: choice: expected at least one option, got none"),
         ("a = { choice = ['x', 'x'] }", "here: a: choice: expected options that differ, got 'x' twice"),
         ("a = { choice = [1, 2], p = [1] }", "here: a: choice: p: expected 2 probabilities for 2 options, got [1]"),
         ("a = { integer = 3 }", "here: a: integer: expected [low, high], got 3"),
         ("a = { integer = [1, 2, 3] }", "here: a: integer: expected [low, high], got [1, 2, 3]"),
-        ("a = { integer = [3, 1] }", "here: a: integer: expected low < high, got low = 3 and high = 1"),
+        ("a = { integer = [3, 1] }", "here: a: integer: expected low <= high, got low = 3 and high = 1"),
         ("a = { integer = [1, 2.5] }", "here: a: integer: high: expected an integer, got 2.5 of type float"),
         ("a = { integer = [1, 9], log = 1 }", "here: a: integer: log: expected True or False, got 1"),
         (
@@ -800,7 +827,11 @@ def test_a_wrong_name_is_a_usage_error(folder, words, said):
     [
         (["--budget", "0"], "--budget"),
         (["--budget", "many"], "--budget"),
-        (["--workers", "0"], "--workers"),
+        (["--budget", "1.5"], "--budget"),
+        (["--budget", "1e400"], "--budget"),
+        (["--budget", "nan"], "--budget"),
+        (["--workers", "-2"], "--workers"),
+        (["--workers", "0"], "workers: expected an integer of at least 1, got 0"),
         (["--algorithm", "magic"], "--algorithm"),
         (["--seed", "-1"], "--seed"),
         (["--target", "nan"], "target: expected a finite number, got nan"),
@@ -859,6 +890,24 @@ def test_a_run_without_a_value_has_failed(folder):
     assert "No evaluation gave a finite value." in here(*run(objective="sim:nans", budget=5), code=1).stdout
     data = json.loads(shell(*run("--json", objective="sim:nans", budget=5), code=1).stdout)
     assert (data["x"], data["fun"], data["success"]) == (None, None, False)
+
+
+def test_integers_may_be_written_as_floats(folder):
+    words = ["--budget", "1.2e1", "--journal", "run.sqlite", "--stall", "1e3"]
+    here("run", "sim:value", "--space", "space.toml", *words)
+    assert commands.count_recorded("run.sqlite") == 12
+    here("resume", "run.sqlite", "--budget", "2e1")
+    assert commands.count_recorded("run.sqlite") == 20
+
+
+def test_every_command_that_draws_random_numbers_calls_its_seed_a_seed(folder):
+    group = typer.main.get_command(app)
+    named = {
+        name: {option for parameter in each.params for option in parameter.opts}
+        for name, each in group.commands.items()
+    }
+    assert {name for name, options in named.items() if "--seed" in options} == {"run", "ask", "solve"}
+    assert not any({"--rng", "--random-state"} & options for options in named.values())
 
 
 def test_help(folder):

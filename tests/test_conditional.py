@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -21,6 +22,7 @@ from knobless import (
     Integer,
     Product,
     Space,
+    linear_thompson,
     p3,
     pbil_elitist,
     pbil_lambda,
@@ -29,6 +31,7 @@ from knobless.core.branch_search import PER_BRANCH, BranchSearch
 from knobless.core.branches import Branches
 from knobless.core.conditional import Condition, Conditional
 from knobless.core.rng import Stream
+from knobless.core.states import state_data, state_of
 
 
 def one(k):
@@ -216,9 +219,10 @@ def value(row):
     return float(np.sin(row @ (1.0 + np.arange(len(row)))))
 
 
-@given(trees(several=True), st.booleans())
-def test_the_points_of_a_turn_have_one_combination_and_are_canonical(family, deterministic):
-    for algorithm, state, x, _ in searched(family, value, 20, deterministic=deterministic):
+@given(trees(several=True), st.booleans(), st.booleans())
+def test_the_points_of_a_turn_have_one_combination_and_are_canonical(family, deterministic, is_linear):
+    linear = linear_thompson(family) if is_linear else None
+    for algorithm, state, x, _ in searched(family, value, 20, linear=linear, deterministic=deterministic):
         assert len(x) == algorithm.lam(state)
         assert (family.canonical(x) == x).all()
         if state.turn is not None:
@@ -248,6 +252,17 @@ def test_a_state_is_a_value_without_p3(family, seed):
         assert (again.n, again.best, again.turn) == (after.n, after.best, after.turn)
 
 
+@given(trees(several=True), st.integers(0, 9))
+def test_a_state_is_restored_from_its_data(family, seed):
+    for algorithm, state, x, f in searched(family, value, 20, seed, deterministic=True):
+        data = json.loads(json.dumps(state_data(algorithm, state)))
+        restored = state_of(algorithm, data, None)
+        assert (algorithm.ask(restored, Stream(1)) == algorithm.ask(state, Stream(1))).all()
+        assert state_data(algorithm, algorithm.tell(restored, x, f)) == state_data(
+            algorithm, algorithm.tell(state.copy(), x, f)
+        )
+
+
 def test_shares_of_the_turns():
     # Three branches of one number each whose best values do not change: 6/11, 3/11 and 2/11 of the evaluations.
     flat = Product((Categorical(1, 3), Gaussian((Axis(),) * 3)))
@@ -258,10 +273,16 @@ def test_shares_of_the_turns():
     assert np.array(state.n) / sum(state.n) == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.02)
 
 
-def test_the_loop_ends_after_a_number_of_evaluations_per_branch():
+def test_the_stages_end_after_a_number_of_evaluations_per_branch():
     family = Conditional(Bernoulli(3), (Condition(1, 0, ((0.5, 1.5),)),), ((0, (0.0, 1.0)),))
     counts = [state.spent for _, state, *_ in searched(family, value, 30) if state.turn is None]
     assert max(counts) < 2 * PER_BRANCH
+    states = [state for _, state, *_ in searched(family, value, 60, linear=linear_thompson(family))]
+    loops = [state.loop.theta for state in states if state.turn is None and state.spent >= 2 * PER_BRANCH]
+    assert len(loops) > 1  # in which the linear search runs, and the loop rests
+    assert all((theta == loops[0]).all() for theta in loops)
+    assert max(state.spent for state in states if state.turn is None) < 4 * PER_BRANCH
+    assert all(state.linear is None for state in states if state.turn is not None)
 
 
 @pytest.mark.parametrize(
@@ -286,6 +307,20 @@ def test_branches_of_an_integer_have_the_best_values_of_the_loop():
     x = algorithm.ask(algorithm.init(), rng, 100)
     f = np.array([float(each["n"]) for each in space.decode_each(x)])
     assert algorithm.tell(algorithm.init(), x, f).best == (1.0, 2.0, 3.0)
+
+
+def test_a_variable_below_one_without_branches_has_none():
+    space = Space(
+        n=Integer(1, 100),
+        kind=Choice(1, 2).when(n=range(50, 101)),
+        x=Float(0, 1).when(kind=2),
+        a=Choice(1, 2, 3),
+        y=Float(0, 1).when(a=2),
+    )
+    algorithm = BranchSearch(pbil_elitist(space))
+    assert [space.names[column] for column in algorithm.branches.columns] == ["a"]
+    for *_, x, _ in searched(space.family, value, 60):
+        assert (space.family.canonical(x) == x).all()
 
 
 def test_points_of_other_combinations_are_learned_from_in_their_own():

@@ -632,6 +632,42 @@ def test_the_default_search_of_branches_of_an_integer(deterministic):
         assert len(seen) == len(set(seen)) == result.nfev <= NET.cardinality
 
 
+def test_a_condition_on_a_constant_always_holds():
+    space = kl.Space(kernel=kl.Choice("rbf"), gamma=kl.Float(0, 1).when(kernel="rbf"))
+    assert not space.is_conditional
+    assert set(space.decode(space.encode({"kernel": "rbf", "gamma": 0.5}))) == {"kernel", "gamma"}
+    with pytest.raises(ValueError, match="expected one of 'rbf', got 'poly'"):
+        kl.Space(kernel=kl.Choice("rbf"), gamma=kl.Float(0, 1).when(kernel="poly"))
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_a_conditional_constant_is_present_only_where_its_conditions_hold(group):
+    constant = kl.Space(degree=kl.Integer(3, 3)) if group else kl.Integer(3, 3)
+    space = kl.Space(kernel=kl.Choice("rbf", "poly", "linear"), extra=constant.when(kernel="poly"))
+    assert space.cardinality == 3
+    points = [space.decode(np.array([i])) for i in range(3)]
+    assert ["extra" in x for x in points] == [False, True, False]
+    assert all(space.encode(x) == [i] for i, x in enumerate(points))
+    with pytest.raises(ValueError, match="vectorized"):
+        space.check_vectorized()
+    with pytest.raises(ValueError, match="extra"):
+        space.encode({"kernel": "poly"})
+
+
+def test_a_variable_that_depends_on_a_conditional_constant():
+    space = kl.Space(
+        kernel=kl.Choice("rbf", "poly"),
+        degree=kl.Integer(3, 3).when(kernel="poly"),
+        coef=kl.Choice(0, 1, 2).when(degree=3),
+        group=kl.Space(more=kl.Binary(1)).when(degree=3),
+    )
+    assert space.cardinality == 1 + 3 * 2
+    opt = kl.Optimizer(space, rng=0, deterministic=True)
+    keys = {tuple(candidate.x) for candidate in opt.ask(50)}
+    assert keys == {("kernel",), ("kernel", "degree", "coef", "group")}
+    assert space_of(space_data(space)) == space
+
+
 GRID = kl.Space(
     kernel=kl.Choice("linear", "rbf", "poly"),
     scale=kl.Integer(1, 8, log=True),

@@ -264,7 +264,6 @@ FAILED = optuna.create_trial(state=TrialState.FAIL)
         # What was pruned at one step is ordered by the values of this step, whatever they were before.
         [[pruned({1: 6.0, 2: 1.0})], [pruned({1: 5.5})], [pruned({1: 4.0, 2: 2.0})]],
     ],
-    ids=str,
 )
 def test_order_of_pruned_trials(best_first):
     trials = [trial for group in best_first for trial in group]

@@ -20,7 +20,7 @@ pytest.importorskip("psycopg2", reason="psycopg2 is not installed (pip install p
 
 from optuna.trial import TrialState  # noqa: E402
 
-from knobless.optuna import TAG  # noqa: E402
+from knobless.optuna.tags import TAG  # noqa: E402
 
 TRIALS = 400
 PROCESSES = 4

@@ -14,6 +14,7 @@ import socket
 import threading
 from contextlib import contextmanager
 from importlib.resources import files
+from operator import methodcaller
 
 import numpy as np
 import pytest
@@ -21,8 +22,10 @@ from typer.testing import CliRunner
 
 import knobless as kl
 from knobless import report
+from knobless.cli.app import app
 from knobless.journal import records as journal
 from knobless.journal.events import CHECKED
+from knobless.report.importance import variable_importance
 from knobless.report.page import html_page
 from knobless.report.page_data import FAILED, FATES, collect_page_data
 from knobless.report.summary import summary
@@ -528,6 +531,37 @@ def test_text_of_an_untrusted_journal_is_not_executed(opened, recorded):
     assert opened.title() == "run <1>.sqlite · knobless"
 
 
+def test_importance_slices_and_parallel_coordinates_are_those_of_the_journal(opened, recorded):
+    path, result, events, _ = recorded
+    found = variable_importance(Trace.of(path).observed)
+    assert opened.locator("#importance .name").all_inner_texts() == found.names[:20]
+    assert opened.locator("#importance .score").all_inner_texts() == [f"{score:.2f}" for score in found.scores[:20]]
+    assert opened.locator("#importance-hint").inner_text().lower().startswith(found.method)
+    titles = opened.locator("#slices h3").all_inner_texts()
+    assert [title.removesuffix(" (log)") for title in titles] == found.names[:12]
+    valued = [event for event, _ in events if event.value is not None]
+    low, high = Trace.of(path).extent
+    dots = opened.evaluate("[...document.querySelectorAll('#slices svg')].map(s => s.innerHTML.split('h0').length - 1)")
+    assert dots[0] >= sum(low < event.value < high for event in valued)
+    lines = opened.evaluate("[...document.querySelectorAll('#parallel .row')].map(p => p.getAttribute('d')).join('')")
+    assert lines.count("M") == len(valued)  # none is interrupted without conditions
+    assert opened.locator("#parallel .title").last.text_content() == "value"
+    assert opened.locator("#parallel .tick").last.text_content().startswith(f"{result.lowest_fun:.4f}")
+
+
+def test_the_headline_of_a_noisy_run_is_the_recommended_point(tab, tmp_path):
+    noise, path = np.random.default_rng(0), tmp_path / "run.sqlite"
+    result = kl.minimize(lambda x: float(x.sum() + noise.normal()), kl.Binary(9), budget=300, rng=0, journal=path)
+    tab.goto(report.write(path, tmp_path / "run.html").as_uri())
+    tab.wait_for_selector("#evaluations tbody tr")
+    first = tab.locator(".tile").first
+    mean, error = map(float, first.locator(".number").inner_text().split(" ± "))
+    assert mean == pytest.approx(result.fun, abs=0.1 * result.fun_std)
+    assert error == pytest.approx(result.fun_std, rel=0.1)
+    assert f"least value observed {result.lowest_fun:.4f}"[:-2] in first.inner_text()
+    assert tab.locator("#values .recommended").count() == 1
+
+
 def test_nothing_is_asked_of_the_network(opened):
     assert len(opened.asked) == 1
 
@@ -614,3 +648,38 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
         opt.close()
     assert any(url.endswith("since=90") for url in tab.asked)  # not all of it each time
     assert {re.sub(r"\?.*", "", url.split("/", 3)[3]) for url in tab.asked} <= {"", "data", "favicon.ico"}
+
+
+def test_constants_in_reports(tmp_path):
+    space = kl.Space(mode=kl.Choice("fast"), x=kl.Binary(4), k=kl.Integer(3, 3, n=2))
+    path = tmp_path / "run.sqlite"
+    kl.minimize(lambda x: x["x"].sum(), space, budget=20, rng=0, journal=path)
+    with journal.read(path) as record:
+        data = collect_page_data(Trace(record))
+    assert [each["name"] for each in data["columns"] if each.get("variable")] == ["x"]
+    shown = CliRunner().invoke(app, ["show", str(path)])
+    assert shown.exit_code == 0
+    assert re.search(r"mode .* fast .* 1 ", shown.output)
+
+
+def test_notebooks_display_results_and_optimizers(browser, tmp_path):
+    space = kl.Space(
+        bits=kl.Binary(60), act=kl.Choice(EVIL), **{"<b>k</b>": kl.Choice("a", "b")}, inner={"f": kl.Float(0, 1)}
+    )
+    result = kl.minimize(lambda x: x["bits"].sum(), space, budget=100, rng=0)
+    opt = kl.Optimizer(space, rng=0, maximize=True)
+    opt.tell(opt.ask(), np.arange(opt.lam))
+    html = methodcaller("_repr_html_")  # as notebooks do
+    pages = map(html, (result, opt, kl.Optimizer(kl.Binary(3))))
+    tab = browser.new_page()
+    tab.set_content("".join(f"<div>{page}</div>" for page in pages))
+    tab.screenshot(path=tmp_path / "notebook.png")
+    text = tab.inner_text("body")
+    assert tab.evaluate("window.evil") is None
+    assert repr(EVIL) in text
+    assert "<b>k</b>" in text
+    assert f"{result.fun:g}" in text
+    assert "maximized" in text
+    assert "none yet" in text
+    assert "inf" not in text
+    tab.close()

@@ -386,9 +386,31 @@ def test_of_several_scores_the_one_that_refit_names_is_searched_for(scoring):
     assert np.mean(up.cv_results_["mean_test_up"]) > 700
     assert np.mean(down.cv_results_["mean_test_up"]) < 300
     assert up.best_score_ == up.cv_results_["mean_test_up"].max() == up.best_params_["a"]
-    for refit in (False, lambda results: 0):
-        with pytest.raises(ValueError, match=r"refit: expected the score to search for, one of \['up', 'down'\], got"):
-            SearchCV(Hill(), space, scoring=scoring, refit=refit, cv=2).fit(EMPTY)
+    for refit in (False, lambda results: 0):  # the first score
+        search = SearchCV(Hill(), space, n_iter=60, cv=ONE, random_state=0, scoring=scoring, refit=refit).fit(EMPTY)
+        assert (search.cv_results_["mean_test_up"] == up.cv_results_["mean_test_up"]).all()
+
+
+def test_param_grid_is_another_name_of_param_distributions():
+    grid = {"a": [1, 2, 3], "b": [10, 100]}
+    one = SearchCV(Hill(), grid, n_iter=4, cv=ONE, random_state=0).fit(EMPTY)
+    other = SearchCV(Hill(), param_grid=grid, n_iter=4, cv=ONE, random_state=0)
+    assert clone(other).get_params()["param_grid"] == grid
+    assert other.fit(EMPTY).cv_results_["params"] == one.cv_results_["params"]
+    for both in ({}, {"param_grid": grid, "param_distributions": grid}):
+        with pytest.raises(TypeError, match="param_distributions: expected either these or param_grid, got"):
+            SearchCV(Hill(), cv=ONE, **both).fit(EMPTY)
+
+
+def test_arguments_of_other_libraries_name_the_right_one():
+    with pytest.raises(TypeError, match=r"SearchCV\(\) got an unexpected keyword argument 'rng': use random_state"):
+        SearchCV(Hill(), {"a": [1, 2]}, rng=0)
+
+
+def test_a_choice_of_one_is_a_constant():
+    search = SearchCV(Hill(), {"a": [1, 2, 3], "b": Choice(10)}, n_iter=9, cv=ONE, random_state=0).fit(EMPTY)
+    assert sorted(params["a"] for params in search.cv_results_["params"]) == [1, 2, 3]
+    assert search.best_params_["b"] == 10
 
 
 def test_candidates_that_cannot_be_fitted_rank_worst_and_are_in_the_results():

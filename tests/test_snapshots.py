@@ -23,6 +23,7 @@ DOMAINS = {
         flag=kl.Binary(1),
         inner=kl.Space(n=kl.Integer(1, 3), rate=kl.Float(0, 1).when(n=(2, 3))).when(flag=1, kind="y"),
     ),
+    "conditional choices": kl.Space(kind=kl.Choice(1, 2, 3), bits=kl.Binary(12).when(kind=1), of=kl.Choice(1, 2, n=9)),
 }
 BITS = kl.Binary(9)
 
@@ -160,7 +161,7 @@ def test_files_that_are_no_snapshots(tmp_path):
     for text, message in (
         ("", "not a valid snapshot"),
         ("[]", "it is a file of another kind"),
-        (json.dumps(good | {"version": 1}), "cannot resume: expected snapshot format 4, got format 1"),
+        (json.dumps(good | {"version": 1}), "cannot resume: expected snapshot format 5, got format 1"),
         (json.dumps(good)[:-40], "not a valid snapshot"),
         (json.dumps(good | {"identity": None}), "identity: expected an object"),
         ("[" * 100_000, "nested too deeply"),

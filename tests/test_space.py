@@ -9,6 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import knobless as kl
+from knobless.space.codec import space_data, space_of
+from knobless.space.toml import space_from_toml
 
 # Options that a careless comparison would take for one another, or fail to compare at all.
 POOL = (
@@ -666,3 +668,75 @@ def test_an_option_is_found_by_an_equal_value_of_another_type():
     assert kl.Choice(((1, 2), 3), 4).code(((1, 2), 3), "x") == 0.0
     with pytest.raises(ValueError, match="expected options that differ"):
         kl.Choice([1], [1.0])
+
+
+# Constants.
+
+CONSTANTS = kl.Space(
+    bits=kl.Binary(2),
+    three=kl.Integer(3, 3),
+    one=kl.Float(1, 1),
+    name=kl.Choice("a"),
+    several=kl.Integer(5, 5, log=True, n=2),
+    small=kl.Float(0.1, 0.1, log=True),
+    grid=kl.Float(2, 2, step=0.5),
+)
+
+
+def test_constants_are_part_of_a_point_and_not_of_a_code():
+    space = CONSTANTS
+    assert space.family == kl.Bernoulli(2)
+    assert space.cardinality == 4
+    assert space.names == ("bits[0]", "bits[1]")
+    x = space.decode(np.array([0, 1]))
+    assert {k: v for k, v in x.items() if k not in ("bits", "several")} == {
+        "three": 3, "one": 1.0, "name": "a", "small": 0.1, "grid": 2.0,
+    }  # fmt: skip
+    assert type(x["three"]) is int
+    assert x["several"].tolist() == [5, 5]
+    assert (space.encode(x) == [0, 1]).all()
+    assert (space.visible(np.array([[0, 1]])) == [[0, 1]]).all()
+    batch = space.decode_batch(np.array([[0, 1], [1, 1]]))
+    assert batch["three"].tolist() == [3, 3]
+    assert batch["several"].shape == (2, 2)
+
+
+@pytest.mark.parametrize(("key", "value"), [("three", 4), ("one", 1.5), ("name", "b"), ("several", [5, 6])])
+def test_encode_checks_the_value_of_a_constant(key, value):
+    x = CONSTANTS.decode(np.array([0, 1])) | {key: value}
+    with pytest.raises(ValueError, match=rf"x\['{key}'\]"):
+        CONSTANTS.encode(x)
+
+
+def test_a_space_of_constants_only_is_an_error():
+    with pytest.raises(ValueError, match="space: expected a variable with two values or more, got constants only"):
+        kl.minimize(lambda x: 0.0, kl.Space(a=kl.Integer(3, 3), b=kl.Choice("a")), budget=10)
+    with pytest.raises(ValueError, match="constants only"):
+        kl.minimize(lambda x: 0.0, kl.Float(1, 1), budget=10)
+
+
+def test_a_space_of_constants_can_be_part_of_another():
+    space = kl.Space(inner=kl.Space(a=kl.Integer(3, 3)), x=kl.Binary(1))
+    assert space.decode(np.array([1])) == {"inner": {"a": 3}, "x": np.array([1])}
+
+
+def test_a_run_does_not_depend_on_constants(tmp_path):
+    plain = kl.minimize(lambda x: x["bits"].sum(), kl.Space(bits=kl.Binary(8)), budget=60, rng=1)
+    space = kl.Space(c=kl.Choice("a"), bits=kl.Binary(8), k=kl.Integer(3, 3))
+    path = tmp_path / "run.sqlite"
+    for _ in range(2):  # the second time from the journal
+        result = kl.minimize(lambda x: x["bits"].sum() + x["k"] - 3, space, budget=60, rng=1, journal=path)
+        assert (result.fun, result.nit, result.x["c"], result.x["k"]) == (plain.fun, plain.nit, "a", 3)
+    assert kl.Optimizer.from_journal(path).best.x["k"] == 3
+
+
+def test_constants_in_toml_and_plain_data():
+    text = 'a = { integer = [3, 3] }\nb = { choice = ["x"] }\nc = { float = [1, 1] }\nd = { binary = 3 }'
+    space = space_from_toml(text, "space.toml")
+    assert space == kl.Space(a=kl.Integer(3, 3), b=kl.Choice("x"), c=kl.Float(1, 1), d=kl.Binary(3))
+    assert space_of(space_data(space)) == space
+
+
+def test_a_single_list_is_no_constant():
+    with pytest.raises(ValueError, match=r"Choice: expected options, got a single list.*Choice\(\*options\)"):
+        kl.Choice(["a", "b"])

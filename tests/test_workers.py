@@ -675,7 +675,9 @@ def test_a_daemon_thread_does_not_keep_the_program_from_ending(tmp_path):
 # What does not pickle, and scripts.
 
 
-def test_functions_that_do_not_pickle_are_refused_before_anything_runs():
+def test_functions_that_do_not_pickle_are_refused_before_anything_runs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+
     def local(x):
         return 0.0
 

@@ -22,6 +22,7 @@ from knobless.core.noisy_portfolio import NoisyPortfolio
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Preference, Quartiles, Truncation, Values
+from knobless.journal.evaluations import EvaluationRecord, Evaluations
 from knobless.journal.records import Journal, JournalError
 from knobless.recipes import (
     branch_search,
@@ -68,6 +69,8 @@ __all__ = [
     "Elite",
     "Elitism",
     "Evaluation",
+    "EvaluationRecord",
+    "Evaluations",
     "Family",
     "Fixed",
     "Float",

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def integer(name: str, value: Any) -> int:
@@ -41,6 +47,8 @@ def real(name: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: expected a number, got {value!r} of type {type(value).__name__}") from None
+    except OverflowError:
+        raise ValueError(f"{name}: expected a finite number, got an integer that is too large") from None
     if not math.isfinite(number):
         raise ValueError(f"{name}: expected a finite number, got {number}")
     return number
@@ -67,3 +75,21 @@ def probabilities(name: str, values: Any) -> NDArray[np.float64]:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: expected probabilities, got {values!r}") from None
+
+
+def suggests(named: str, suggestions: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator: arguments of other libraries are a TypeError that names the right one."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        names = signature(function).parameters.keys()
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name in kwargs:
+                if name in suggestions and name not in names:
+                    raise TypeError(f"{named}() got an unexpected keyword argument {name!r}: {suggestions[name]}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorated

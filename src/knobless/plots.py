@@ -3,9 +3,11 @@
     ax = plots.best("run.sqlite")                      # a journal, by its path or as knobless.journal.read returns it
     ax = plots.best(result)                            # the result of minimize, or its history
     plots.best(trace, ax=plots.values(trace))          # two plots in one; a Trace is a journal read once
+    plots.importance(result)                           # which variables matter
+    plots.slice_plots("run.sqlite")                    # a figure with one plot per variable
     plots.panel("run.sqlite").savefig("run.png")       # all plots of a run in one figure
 
-The values of single evaluations and θ over time are recorded in journals only.
+θ over time is recorded in journals only.
 """
 
 from __future__ import annotations
@@ -23,16 +25,40 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from knobless.core.types import Array
-from knobless.report.marginals import Marginal
-from knobless.report.trace import Trace, drawable, improvements
+from knobless.journal.evaluations import Evaluations
+from knobless.report.importance import ranks, variable_importance
+from knobless.report.marginals import Marginal, evenly
+from knobless.report.observed import Observed, ObservedColumn
+from knobless.report.trace import Trace, drawable, extent, improvements
 from knobless.run.iteration import Info
 from knobless.run.result import History, Result
 
-__all__ = ["best", "eps", "hitting_times", "lam", "marginals", "panel", "snr", "theta", "values"]
+__all__ = [
+    "best",
+    "entropy",
+    "eps",
+    "history",
+    "hitting_times",
+    "importance",
+    "lam",
+    "marginals",
+    "panel",
+    "parallel_coordinates",
+    "slice_plot",
+    "slice_plots",
+    "snr",
+    "theta",
+    "values",
+]
 
 BLUE, ORANGE, GREY, INK, PALE = "#1f5fa8", "#e07b1a", "#8a8f98", "#22262b", "#e6ebf2"
 MAP = LinearSegmentedColormap.from_list("theta", ["#f3f6fa", "#a9c7e8", "#1f5fa8", "#0d2a52"])
 NAMES = 40  # maximum number of names on an axis
+BARS = 20  # variables in a plot of their importance, at most
+SLICES = 12  # variables in a figure of slices, at most
+AXES = 10  # variables in a plot of parallel coordinates, at most
+LINES = 500  # evaluations in it, at most
+DOTS_IN_SLICE = 2000  # evaluations in a slice, at most
 
 
 def best(run: Any, ax: Axes | None = None) -> Axes:
@@ -84,6 +110,199 @@ def values(run: Any, ax: Axes | None = None) -> Axes:
     ax.set_ylim(trace.extent)
     _thousands(ax)
     return _with_legend(ax)
+
+
+def history(run: Any, ax: Axes | None = None) -> Axes:
+    """Plot the optimization history: the values of evaluations, and the best value so far.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or Evaluations
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
+    if isinstance(run, (Result, Evaluations)):
+        evaluations = run if isinstance(run, Evaluations) else run.evaluations
+        found = np.array([each.value for each in evaluations])
+        calls = evaluations.dropped + 1 + np.arange(len(found))
+        sign = 1.0 if evaluations.direction == "minimize" else -1.0
+        ax = _axes(ax, "evaluations", "value")
+        shown = evenly(len(found), DOTS_IN_SLICE)
+        dots = drawable(found[shown])
+        ax.plot(
+            calls[shown], dots, linestyle="none", marker=".", markersize=3, color=GREY, alpha=0.45, label="evaluations"
+        )
+        steps = improvements(calls, found, sign)
+        ax.step(steps.calls, drawable(steps.best), where="post", color=BLUE, linewidth=2.0, label="best so far")
+        _limits(ax, found, sign)
+        _thousands(ax)
+        return _with_legend(ax)
+    trace = Trace.of(run)
+    return best(trace, values(trace, ax))
+
+
+def importance(run: Any, ax: Axes | None = None) -> Axes:
+    """Plot how much each variable matters for the objective value, the most important first.
+
+    With scikit-learn it is the permutation importance of a random forest that is fit to the ranks of the values;
+    otherwise it is the share of their variance that each variable explains by itself. The label of the axis states
+    which. The scores sum to 1, and describe the evaluated points, not the whole space. At most 20 variables are shown.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or Evaluations
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
+    found = variable_importance(_observed(run))
+    scores, names = found.scores[:BARS], found.names[:BARS]
+    ax = _axes(ax, f"importance ({found.method})", "")
+    bars = ax.barh(range(len(names)), scores, color=BLUE, height=0.7)
+    ax.bar_label(bars, [f"{score:.2f}" for score in scores], padding=3, fontsize=8, color=INK)
+    ax.set(ylim=(len(names) - 0.4, -0.6), xlim=(0.0, max([*scores.tolist(), 0.01]) * 1.12))
+    _named(ax, names)
+    return ax
+
+
+def entropy(run: Any, ax: Axes | None = None) -> Axes:
+    """Plot the entropy of each variable in the search distribution over iterations, as a heat map.
+
+    A row is the entropy of the options of a variable, or the standard deviation of a number, divided by its initial
+    value. The variables that are decided first matter most to the search. Of many variables, 64 are drawn.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record or Trace
+        Journal, by its path or as `knobless.journal.read` returns it, or a trace.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
+    return _heat_map(ax, *_folded(_journal(run)).entropies, "entropy, relative to the start")
+
+
+def slice_plot(run: Any, name: str, ax: Axes | None = None) -> Axes:
+    """Plot the values of evaluations over one variable; the later an evaluation, the darker.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or Evaluations
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
+    name : str
+        Name of the variable, such as "optimizer.rate" or "layers[0]".
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    ValueError
+        If there is no variable of this name.
+    """
+    observed = _observed(run)
+    each = [observed.column(i) for i in range(observed.n_columns)]
+    for column in each:
+        if column.name == name:
+            return _slice(ax, observed, column)
+    shown = ", ".join(column.name for column in each[:20])
+    raise ValueError(f"name: expected one of {shown}{', …' if len(each) > 20 else ''}, got {name!r}")
+
+
+def slice_plots(run: Any) -> Figure:
+    """Plot the values of evaluations over each variable: at most the 12 most important ones.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or Evaluations
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, with one plot per variable.
+    """
+    observed = _observed(run)
+    columns = variable_importance(observed).columns[:SLICES].tolist()
+    wide = min(len(columns), 4)
+    high = -(-len(columns) // wide)
+    figure = _figure(3.2 * wide + 0.6, 2.7 * high + 0.3)
+    grid = figure.subplots(high, wide, squeeze=False, sharey=True).ravel()
+    for ax, column in zip(grid, columns, strict=False):
+        _slice(ax, observed, observed.column(column))
+    for i, ax in enumerate(grid):
+        ax.set_visible(i < len(columns))
+        if i % wide:
+            ax.set_ylabel("")
+    return figure
+
+
+def parallel_coordinates(run: Any, ax: Axes | None = None) -> Axes:
+    """Plot evaluations as lines through one vertical axis per variable; the better a value, the darker its line.
+
+    At most the 10 most important variables are shown, in the order of declaration, and at most 500 evaluations. A line
+    is interrupted where a variable is inactive. The last axis is the rank of the value, with the best at the top.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or Evaluations
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
+    observed = _observed(run)
+    chosen = sorted(variable_importance(observed).columns[:AXES].tolist())
+    columns = [observed.column(i) for i in chosen]
+    ax = _axes(_figure(11, 5).subplots() if ax is None else ax, "", "")
+    good = 1.0 - ranks(observed.sign * observed.values)
+    lines = np.array([*(column.positions for column in columns), good]).T
+    shown = evenly(len(good), LINES)
+    for row in shown[np.argsort(good[shown], kind="stable")]:  # the best ones on top
+        ax.plot(lines[row], color=MAP(0.15 + 0.75 * good[row] ** 2), linewidth=0.8, alpha=0.25 + 0.6 * good[row] ** 4)
+    for i, column in enumerate(columns):
+        ax.axvline(i, color=GREY, linewidth=0.8)
+        for at, text in _marks(column):
+            ax.annotate(
+                _plain(text, 14), (i, at), (3, 0), textcoords="offset points", fontsize=7, color=INK, va="center"
+            )
+    ax.axvline(len(columns), color=GREY, linewidth=0.8)
+    ends = (
+        [f"{value:.4g}" for value in (observed.sign * np.sort(observed.sign * observed.values))[[-1, 0]]]
+        if len(good)
+        else []
+    )
+    for at, text in enumerate(ends):
+        ax.annotate(text, (len(columns), at), (3, 0), textcoords="offset points", fontsize=7, color=INK, va="center")
+    names = [_plain(column.name, 18) for column in columns]
+    ax.set_xticks(range(len(columns) + 1), [*names, "value (rank)"], fontsize=9)
+    ax.set_yticks([])
+    ax.set(xlim=(-0.1, len(columns) + 0.35), ylim=(-0.04, 1.04))
+    ax.spines[:].set_visible(False)
+    return ax
 
 
 def lam(run: Any, ax: Axes | None = None) -> Axes:
@@ -166,22 +385,8 @@ def theta(run: Any, ax: Axes | None = None) -> Axes:
         The axes.
     """
     trace = _folded(_journal(run))
-    names, iterations, theta_history = trace.theta_history
-    ax = _axes(ax, "iterations", "")
-    # A column extends to the next; the last one is as wide as the one before.
-    edges = np.append(iterations, 2 * iterations[-1] - iterations[-2] if len(iterations) > 1 else iterations[-1] + 1)
-    mesh = ax.pcolormesh(
-        edges, np.arange(len(names) + 1) - 0.5, theta_history.T, cmap=MAP, vmin=0.0, vmax=1.0, rasterized=True
-    )
-    ax.invert_yaxis()
-    _named(ax, names)
-    bar = ax.figure.colorbar(mesh, ax=ax, ticks=[0.0, 0.5, 1.0], aspect=30, pad=0.02)
     numbers = any(not marginal.labels for marginal in trace.marginals)
-    bar.set_label("probability, or position in the range" if numbers else "probability", color=INK)
-    bar.ax.tick_params(colors=INK, labelsize=8, length=0)
-    bar.outline.set_visible(False)
-    ax.spines[:].set_visible(False)
-    return ax
+    return _heat_map(ax, *trace.theta_history, "probability, or position in the range" if numbers else "probability")
 
 
 def marginals(run: Any, ax: Axes | None = None) -> Axes:
@@ -302,6 +507,19 @@ def panel(run: Any) -> Figure:
 # Data.
 
 
+def _observed(run: Any) -> Observed:
+    """Return the evaluated points of a run and their values, at least one."""
+    if isinstance(run, Result):
+        run = run.evaluations
+    if isinstance(run, Evaluations):
+        observed = Observed(run.space, 1.0 if run.direction == "minimize" else -1.0, *run.arrays())
+    else:
+        observed = Trace.of(run).observed
+    if not len(observed.values):
+        raise ValueError("run: expected at least one evaluation with a value, got none")
+    return observed
+
+
 def _journal(run: Any) -> Trace:
     if isinstance(run, (Result, History)):
         raise TypeError(f"run: expected a journal, got a {type(run).__name__}, which records no single evaluations")
@@ -359,6 +577,58 @@ def _axes(ax: Axes | None, xlabel: str, ylabel: str) -> Axes:
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(GREY)
     return ax
+
+
+def _heat_map(ax: Axes | None, names: Sequence[str], iterations: NDArray[np.int64], rows: Array, label: str) -> Axes:
+    """Draw numbers from 0 to 1 over iterations, one row per name."""
+    ax = _axes(ax, "iterations", "")
+    # A column extends to the next; the last one is as wide as the one before.
+    edges = np.append(iterations, 2 * iterations[-1] - iterations[-2] if len(iterations) > 1 else iterations[-1] + 1)
+    mesh = ax.pcolormesh(edges, np.arange(len(names) + 1) - 0.5, rows.T, cmap=MAP, vmin=0.0, vmax=1.0, rasterized=True)
+    ax.invert_yaxis()
+    _named(ax, names)
+    bar = ax.figure.colorbar(mesh, ax=ax, ticks=[0.0, 0.5, 1.0], aspect=30, pad=0.02)
+    bar.set_label(label, color=INK)
+    bar.ax.tick_params(colors=INK, labelsize=8, length=0)
+    bar.outline.set_visible(False)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _slice(ax: Axes | None, observed: Observed, column: ObservedColumn) -> Axes:
+    """Draw the values over one column."""
+    ax = _axes(ax, _plain(column.name), "value")
+    active = np.flatnonzero(~np.isnan(column.values))
+    shown = active[evenly(len(active), DOTS_IN_SLICE)]
+    x = column.values[shown]
+    if column.labels:  # options side by side, spread so that equal ones do not hide each other
+        x = x + 0.5 * (np.modf(0.6180339887 * np.arange(len(x)))[0] - 0.5)
+        ax.set_xticks(range(len(column.labels)), [_plain(label, 12) for label in column.labels])
+        ax.set_xlim(-0.5, len(column.labels) - 0.5)
+    elif column.log:
+        ax.set_xscale("log")
+        room = (column.high / column.low) ** 0.03
+        ax.set_xlim(column.low / room, column.high * room)
+    else:
+        room = 0.03 * (column.high - column.low) or 1.0
+        ax.set_xlim(column.low - room, column.high + room)
+    shades = 0.3 + 0.7 * shown / max(len(column.values) - 1, 1)
+    ax.scatter(x, drawable(observed.values[shown]), s=9, c=MAP(shades), linewidths=0)
+    _limits(ax, observed.values, observed.sign)
+    return ax
+
+
+def _marks(column: ObservedColumn) -> list[tuple[float, str]]:
+    """Return positions on the axis of a column, and what is written there."""
+    if not column.labels:
+        return [(0.0, f"{column.low:.4g}"), (1.0, f"{column.high:.4g}")]
+    last = len(column.labels) - 1
+    return [(i / last, column.labels[i]) for i in evenly(last + 1, 8).tolist()]
+
+
+def _limits(ax: Axes, values: Array, sign: float) -> None:
+    """Limit the vertical axis; the worst 5 % may lie outside."""
+    ax.set_ylim(extent(values, sign))
 
 
 def _line(ax: Axes | None, steps: Sequence[Any], name: str, label: str) -> Axes:

@@ -251,7 +251,7 @@ def portfolio(space: Any) -> Portfolio:
 
 
 def branch_search(space: Any) -> BranchSearch:
-    """Elitist PBIL-λ at first, then turns among the branches, for deterministic objectives over conditional spaces.
+    """Turns among the branches of a conditional space, for deterministic objectives.
 
     Parameters
     ----------
@@ -269,9 +269,13 @@ def branch_search(space: Any) -> BranchSearch:
 
     Notes
     -----
-    Branches without numbers are searched by the portfolio of P3 and elitist PBIL-λ, the others by elitist PBIL-λ.
+    The search begins with elitist PBIL-λ over the whole space and, up to 300 free parameters, Thompson sampling with a
+    linear model. Branches without numbers are searched by the portfolio of P3 and elitist PBIL-λ, the others by elitist
+    PBIL-λ.
     """
-    return BranchSearch(pbil_elitist(space), deterministic=True)
+    loop = pbil_elitist(space)
+    linear = linear_thompson(loop.family) if loop.family.dim <= LINEAR_LIMIT else None
+    return BranchSearch(loop, linear, deterministic=True)
 
 
 def recommended(family: Family, deterministic: bool) -> Member:

@@ -29,11 +29,12 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from knobless._checks import count
+from knobless._checks import count, suggests
 from knobless.core.algorithm import Algorithm
 from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Conditional
 from knobless.recipes import pbil_lambda
+from knobless.run.arguments import SEARCH_CV
 from knobless.run.optimizer import Optimizer
 from knobless.space.space import Space
 from knobless.space.variables import Binary, Choice, Float, Integer
@@ -272,7 +273,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
     ----------
     estimator : estimator
         Fitted with each candidate's parameters.
-    param_distributions : dict or list of dicts
+    param_distributions : dict or list of dicts, optional
         Possible values by parameter. A value is a list or array, where three or more numbers count as ordered; a
         frozen distribution of `scipy.stats` that is uniform on a bounded range of integers or floats, or uniform in
         log scale; or an `Integer`, `Float` or `Choice` of this library. Of a list of dicts, a candidate has the
@@ -285,7 +286,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         Number of fits that run at once. With more of them than folds, an iteration has more candidates.
     refit : bool, str or callable, default=True
         Whether to fit the best candidate to all data at the end. With several scores, the name of the one to search
-        for.
+        for; with False or a callable, that is the first one.
     cv : int, splitter or iterable, default=None
         Number of folds, a splitter, or the splits. They are drawn once and are the same for all candidates.
     verbose : int, default=0
@@ -298,6 +299,8 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         Score of a fit that fails. A candidate with a failed fit ranks worst.
     return_train_score : bool, default=False
         Whether `cv_results_` has scores on the training data.
+    param_grid : dict or list of dicts, optional
+        The name that `GridSearchCV` has for `param_distributions`; one of the two is needed.
 
     Examples
     --------
@@ -312,10 +315,11 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
     ['C', 'kernel']
     """
 
+    @suggests("SearchCV", SEARCH_CV)
     def __init__(
         self,
         estimator: Any,
-        param_distributions: Any,
+        param_distributions: Any = None,
         *,
         n_iter: int = 10,
         scoring: Any = None,
@@ -327,8 +331,10 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         random_state: Any = None,
         error_score: Any = np.nan,
         return_train_score: bool = False,
+        param_grid: Any = None,
     ) -> None:
         self.param_distributions = param_distributions
+        self.param_grid = param_grid
         self.n_iter = n_iter
         self.random_state = random_state
         super().__init__(
@@ -344,7 +350,11 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         )
 
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
-        n_iter, grid = count("n_iter", self.n_iter), Grid(self.param_distributions)
+        if (self.param_grid is None) == (self.param_distributions is None):
+            given = "neither" if self.param_grid is None else "both"
+            raise TypeError(f"param_distributions: expected either these or param_grid, got {given}")
+        given = self.param_distributions if self.param_grid is None else self.param_grid
+        n_iter, grid = count("n_iter", self.n_iter), Grid(given)
         cv = FixedSplits(self._checked_cv_orig)
         results: dict[str, Any] = {}
         failed: list[dict[str, Any]] = []  # in all fits, and not in the results yet
@@ -389,10 +399,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         named = f"mean_test_{self.refit}"
         if named in results:
             return named
-        if "mean_test_score" not in results:
-            scores = [name.removeprefix("mean_test_") for name in results if name.startswith("mean_test_")]
-            raise ValueError(f"refit: expected the score to search for, one of {scores}, got {self.refit!r}")
-        return "mean_test_score"
+        return next(name for name in results if name.startswith("mean_test_"))
 
 
 NOT_FINITE = "One or more of the test scores are non-finite"  # the message of scikit-learn
@@ -414,7 +421,7 @@ class FixedSplits:
 class Parameter(NamedTuple):
     """One parameter of an estimator: its variable, and its options if the variable is their index."""
 
-    variable: Choice | Integer | Float | None  # None if there is a single option
+    variable: Choice | Integer | Float
     options: Sequence[Any] | None
 
     def value(self, number: Any) -> Any:
@@ -423,8 +430,6 @@ class Parameter(NamedTuple):
     def numbers(self) -> Sequence[Any]:
         """Return all values of the variable, if there are finitely many."""
         match self.variable:
-            case None:
-                return [0]
             case Choice(options=options):
                 return options
             case Integer(low=low, high=high, step=step):
@@ -449,9 +454,9 @@ class Grid:
             (i, name): parameter.variable if len(dicts) == 1 else parameter.variable.when(dict=i)
             for i, each in enumerate(self.dicts)
             for name, parameter in each.items()
-            if parameter.variable is not None
         }
-        if len(dicts) > 1 or not tree:  # a space needs something to choose, even if a candidate does not
+        varying = [parameter for each in self.dicts for parameter in each.values() if parameter.variable.count > 1]
+        if len(dicts) > 1 or not varying:  # a space needs something to choose, even if a candidate does not
             tree["dict"] = Choice(*range(max(len(dicts), 2)))
         self.space = Space.of(tree)
 
@@ -464,7 +469,7 @@ class Grid:
 
     def point(self, x: dict[Any, Any]) -> tuple[Any, ...]:
         i = x["dict"] if len(self.dicts) > 1 else 0
-        return i, *(x.get((i, name), 0) for name in self.dicts[i])
+        return i, *(x[i, name] for name in self.dicts[i])
 
     def points(self) -> Iterator[tuple[Any, ...]]:
         """Yield all candidates, if the space is finite."""
@@ -494,8 +499,6 @@ def _parameter(name: str, given: Any) -> Parameter:
     options = list(distinct.values())
     if not options:
         raise ValueError(f"{where}: expected at least one option, got none")
-    if len(options) == 1:
-        return Parameter(None, options)
     if len(options) > 2 and all(map(_is_number, options)) and len(set(options)) == len(options):
         return Parameter(Integer(0, len(options) - 1), sorted(options))
     return Parameter(Choice(*range(len(options))), options)
@@ -523,7 +526,7 @@ def _distribution(where: str, given: Any) -> Parameter:
             if hasattr(given, "pmf"):
                 below = low + np.floor(q * (high - low))
                 if low.is_integer() and np.allclose(given.cdf(below), (below - low + 1) / (high - low + 1)):
-                    return Parameter(Integer(int(low), int(high)), None) if low < high else Parameter(None, [int(low)])
+                    return Parameter(Integer(int(low), int(high)), None)
             elif np.allclose(given.ppf(q), low + q * (high - low)):
                 return Parameter(Float(low, high), None)
             elif low > 0.0 and np.allclose(np.log(given.ppf(q)), math.log(low) + q * math.log(high / low)):

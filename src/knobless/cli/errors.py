@@ -37,11 +37,17 @@ def reported_errors(when_interrupted: str = "") -> Iterator[None]:
     except BrokenPipeError:  # the reader of the output has ended, as `head` does: Typer exits without a message
         raise
     except (ValueError, TypeError, OSError) as error:
-        code, message = 2, f"Error: {plain(str(error))}"
+        code, message = 2, f"Error: {plain(_description(error))}"
     else:
         return
     Messages().write(message)
     sys.exit(code)
+
+
+def _description(error: Exception) -> str:
+    """Return the message of an error; that of the operating system begins with the file."""
+    named = isinstance(error, OSError) and error.filename is not None and error.strerror is not None
+    return f"{error.filename}: {error.strerror}" if named else str(error)  # type: ignore[attr-defined]
 
 
 def missing_extra(error: ModuleNotFoundError) -> str:

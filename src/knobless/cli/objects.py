@@ -88,6 +88,7 @@ class NamedFunction:
         if not callable(self.fun):
             raise ValueError(f"{name}: expected a function, got {self.fun!r}")
         self.__module__, _, self.__qualname__ = name.partition(":")
+        self.__wrapped__ = self.fun
 
     @property
     def is_local(self) -> bool:

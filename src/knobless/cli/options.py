@@ -24,10 +24,45 @@ class AlgorithmName(StrEnum):
     NOISY_PORTFOLIO = "noisy-portfolio"
 
 
+class PlotKind(StrEnum):
+    """A plot that `knobless plot` can draw by itself."""
+
+    HISTORY = "history"
+    IMPORTANCE = "importance"
+    ENTROPY = "entropy"
+    SLICES = "slices"
+    PARALLEL = "parallel"
+
+
+def evaluation_count(text: str) -> int:
+    """Return an integer of at least 1, which may be written as a float: 1e3."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = _whole(text)
+    if number < 1:
+        raise typer.BadParameter(f"expected an integer of at least 1, such as 1000 or 1e3, got {text!r}")
+    return number
+
+
+def _whole(text: str) -> int:
+    """Return the integer that is written as a float; 0 if there is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return 0
+    return int(number) if number.is_integer() else 0
+
+
 # Every command that runs a search.
 BudgetOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Maximum number of evaluations.", show_default="none; a --timeout is needed then"),
+    typer.Option(
+        parser=evaluation_count,
+        metavar="INTEGER",
+        help="Maximum number of evaluations, such as 1000 or 1e3.",
+        show_default="none; a --timeout is needed then",
+    ),
 ]
 TargetOption = Annotated[float | None, typer.Option(help="Stop at the first value that is at least this good.")]
 TimeoutOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this many seconds.")]
@@ -37,7 +72,15 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progr
 
 # `run` and `resume`.
 ObjectiveArgument = Annotated[
-    str, typer.Argument(metavar="MODULE:FUNCTION", help="The objective function; its argument is a point.")
+    str | None, typer.Argument(metavar="MODULE:FUNCTION", help="The objective function; its argument is a point.")
+]
+CommandOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEMPLATE",
+        help="Evaluate by a program instead: './sim {x} --heat={heat}', with a placeholder for each variable. "
+        "The value is the last number printed.",
+    ),
 ]
 SpaceOption = Annotated[
     str, typer.Option(metavar="FILE", help="The search space: a TOML file, or module:name of a Python object.")
@@ -47,7 +90,11 @@ JournalOption = Annotated[
     typer.Option("--journal", metavar="FILE", help="Record every evaluation in this file; resume if it exists."),
 ]
 WorkersOption = Annotated[
-    int, typer.Option(min=1, help="Number of worker processes; for a given --batch the result does not depend on it.")
+    int,
+    typer.Option(
+        min=-1,
+        help="Number of worker processes, -1 for all CPUs; for a given --batch the result does not depend on it.",
+    ),
 ]
 BatchOption = Annotated[
     int | None,
@@ -66,7 +113,12 @@ DeterministicOption = Annotated[
         show_default="find out",
     ),
 ]
-StallOption = Annotated[int | None, typer.Option(min=1, help="Stop after this many evaluations without improvement.")]
+StallOption = Annotated[
+    int | None,
+    typer.Option(
+        parser=evaluation_count, metavar="INTEGER", help="Stop after this many evaluations without improvement."
+    ),
+]
 EvaluationTimeoutOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Count an evaluation as failed after this many seconds.")
 ]
@@ -75,17 +127,72 @@ AlgorithmOption = Annotated[
 ]
 NewBudgetOption = Annotated[
     int | None,
-    typer.Option("--budget", min=1, help="Maximum number of evaluations in all.", show_default="as recorded"),
+    typer.Option(
+        "--budget",
+        parser=evaluation_count,
+        metavar="INTEGER",
+        help="Maximum number of evaluations in all, such as 1000 or 1e3.",
+        show_default="as recorded",
+    ),
 ]
 NewWorkersOption = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Number of worker processes.", show_default="as recorded")
+    int | None,
+    typer.Option("--workers", min=-1, help="Number of worker processes, -1 for all CPUs.", show_default="as recorded"),
 ]
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Import and call code from outside the current folder, too.")
+    bool, typer.Option("--trust", help="Also call code from outside the current folder, or run a recorded command.")
+]
+
+# `ask` and `tell`.
+SharedJournalArgument = Annotated[
+    Path, typer.Argument(metavar="JOURNAL", help="Journal of the run, which several processes may share.")
+]
+CandidatesOption = Annotated[int, typer.Option("--n", "-n", min=1, help="Number of candidates.")]
+AgainOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="First hand out again what was handed out at least this long ago and has no value; 0 for all.",
+    ),
+]
+FirstSpaceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="The search space: a TOML file, or module:name of a Python object.",
+        show_default="as recorded in the journal",
+    ),
+]
+AskBudgetOption = Annotated[
+    int | None,
+    typer.Option(
+        parser=evaluation_count,
+        metavar="INTEGER",
+        help="Hand out no more candidates than this in all, such as 1000 or 1e3.",
+        show_default="as recorded in the journal, or no limit",
+    ),
+]
+AskBatchOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Number of evaluations that run at once.", show_default="as recorded in the journal, or 1"
+    ),
+]
+WaitOption = Annotated[
+    float,
+    typer.Option(min=0, metavar="SECONDS", help="Wait at most this long while other processes use the journal."),
+]
+SkipToldOption = Annotated[
+    bool, typer.Option("--skip-told", help="Ignore candidates that were told or cancelled before.")
 ]
 
 # Journals and what is made of them.
 JournalArgument = Annotated[Path, typer.Argument(metavar="JOURNAL", help="Journal of a run.")]
+CsvOption = Annotated[
+    bool,
+    typer.Option("--csv", help="Print all evaluations as CSV, one per line, instead of the summary."),
+]
 JournalsArgument = Annotated[list[Path], typer.Argument(metavar="JOURNAL...", help="Journal of a run, or several.")]
 FigureOption = Annotated[
     Path | None,
@@ -96,6 +203,9 @@ PageOption = Annotated[
 ]
 HittingTargetOption = Annotated[
     float | None, typer.Option("--target", help="Plot hitting times: the share of runs that reached this value.")
+]
+PlotKindOption = Annotated[
+    PlotKind | None, typer.Option("--kind", help="Draw one plot.", show_default="a figure with the main ones")
 ]
 PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free port.")]
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from . import options
 from .errors import reported_errors
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def register(app: typer.Typer) -> None:
@@ -18,18 +22,23 @@ def register(app: typer.Typer) -> None:
 
 
 def plot_command(
-    journals: options.JournalsArgument, out: options.FigureOption = None, target: options.HittingTargetOption = None
+    journals: options.JournalsArgument,
+    out: options.FigureOption = None,
+    target: options.HittingTargetOption = None,
+    kind: options.PlotKindOption = None,
 ) -> None:
-    """Plot a run: values, λ_r, ε, signal-to-noise ratio, θ over time and at the end."""
+    """Plot a run: values, λ_r, ε, signal-to-noise ratio, θ over time and at the end; or one plot with --kind."""
     with reported_errors():
         from knobless import plots
 
         out = out or journals[0].with_suffix(".png")
         _check_output(journals, out)
+        if target is not None and kind is not None:
+            raise ValueError(f"--kind: expected none with --target, got {kind}")
         if target is not None:
             figure = plots.hitting_times(journals, target).get_figure(root=True)
         elif len(journals) == 1:
-            figure = plots.panel(journals[0])
+            figure = plots.panel(journals[0]) if kind is None else _drawn(kind, journals[0])
         else:
             raise ValueError(f"--target: expected a value with {len(journals)} journals, got none")
         if figure is not None:
@@ -53,6 +62,21 @@ def watch_command(journal: options.JournalArgument, port: options.PortOption = 0
         from knobless.report import serve
 
         serve(journal, port, lambda address: typer.echo(f"Serving {journal} at {address}; Ctrl-C to stop."))
+
+
+def _drawn(kind: options.PlotKind, journal: Path) -> Figure | None:
+    """Return the figure of one plot."""
+    from knobless import plots
+
+    if kind is options.PlotKind.SLICES:
+        return plots.slice_plots(journal)
+    draw = {
+        options.PlotKind.HISTORY: plots.history,
+        options.PlotKind.IMPORTANCE: plots.importance,
+        options.PlotKind.ENTROPY: plots.entropy,
+        options.PlotKind.PARALLEL: plots.parallel_coordinates,
+    }[kind]
+    return draw(journal).get_figure(root=True)
 
 
 def _check_output(journals: list[Path], out: Path) -> None:

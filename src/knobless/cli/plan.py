@@ -7,17 +7,20 @@ from pathlib import Path
 
 from knobless._checks import positive_int, positive_real, real
 from knobless.journal.records import JournalError, Record
+from knobless.run.sources import workers_of
 from knobless.space import toml as spacefile
 from knobless.space.space import Space
 
-from .objects import import_object
+from .command import Command
+from .objects import NamedFunction, import_object
 
 
 @dataclass(frozen=True)
 class RunPlan:
     """The objective, the space and the stopping criteria, which `minimize` does not record in a journal."""
 
-    objective: str
+    objective: str | None  # module:function
+    command: str | None  # of an external program, instead of the objective
     space: str  # as given: a file, or module:name
     toml: str | None  # contents of the file
     budget: int | None
@@ -28,14 +31,17 @@ class RunPlan:
     evaluation_timeout: float | None
 
     def __post_init__(self) -> None:
-        for name in ("objective", "space", "toml"):
+        for name in ("objective", "command", "space", "toml"):
             if not isinstance(getattr(self, name) or "", str):
                 raise TypeError(f"{name}: expected text, got {getattr(self, name)!r}")
+        if (self.objective is None) == (self.command is None):
+            given = "neither" if self.command is None else "both"
+            raise ValueError(f"objective: expected either MODULE:FUNCTION or --command, got {given}")
         if self.budget is not None:
             positive_int("budget", self.budget)
         elif self.timeout is None:
             raise ValueError("--budget: expected a number of evaluations, or a --timeout, got neither")
-        positive_int("workers", self.workers)
+        positive_int("workers", workers_of(self.workers))
         if self.stall is not None:
             positive_int("stall", self.stall)
         if self.target is not None:
@@ -59,14 +65,32 @@ class RunPlan:
         except (TypeError, ValueError) as error:
             raise JournalError(f"{record.path}: command: {error}") from None
 
+    @property
+    def name(self) -> str:
+        """The objective or the command, for people to read."""
+        return self.objective or self.command or ""
+
+    def read_objective(self, space: Space) -> NamedFunction | Command:
+        """Import the objective, or check the command."""
+        return NamedFunction(self.objective or "") if self.command is None else Command(self.command, space)
+
     def read_space(self) -> Space:
         """Build the space from the recorded TOML, or import it."""
-        if self.toml is not None:
-            return spacefile.space_from_toml(self.toml, self.space)
-        try:
-            return Space.of(import_object(self.space))
-        except TypeError as error:
-            raise ValueError(f"{self.space}: {error}") from None
+        return _space_of(self.space, self.toml)
+
+
+def read_space(space: str) -> Space:
+    """Read a space from a TOML file, or import it by its name."""
+    return _space_of(space, toml_text(space))
+
+
+def _space_of(space: str, toml: str | None) -> Space:
+    if toml is not None:
+        return spacefile.space_from_toml(toml, space)
+    try:
+        return Space.of(import_object(space))
+    except TypeError as error:
+        raise ValueError(f"{space}: {error}") from None
 
 
 def toml_text(space: str) -> str | None:

@@ -31,13 +31,16 @@ from knobless.recipes import (
     portfolio,
 )
 from knobless.report.summary import summary
+from knobless.run.candidates import Failure
 from knobless.run.minimize import maximize, minimize
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Result, Status
+from knobless.run.sources import workers_of
 from knobless.space.codec import space_data
 from knobless.space.space import Space
 
 from . import options, tables
+from .command import Command
 from .errors import reported_errors
 from .objects import NamedFunction, UserCodeError, is_local
 from .options import AlgorithmName
@@ -76,8 +79,9 @@ def register(app: typer.Typer) -> None:
 
 
 def run_command(
-    objective: options.ObjectiveArgument,
     space: options.SpaceOption,
+    objective: options.ObjectiveArgument = None,
+    command: options.CommandOption = None,
     budget: options.BudgetOption = None,
     journal: options.JournalOption = None,
     workers: options.WorkersOption = 1,
@@ -93,15 +97,17 @@ def run_command(
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
-    """Minimize or maximize an objective function over a search space.
+    """Minimize or maximize an objective function, or the output of a program, over a search space.
 
     With a journal no evaluation is lost: repeat the command, or use `knobless resume`, to continue an interrupted run.
 
     Exit codes: 0 success; 1 no finite value, or an error in the objective; 2 wrong usage or file; 130 Ctrl-C.
     """
-    with reported_errors(_how_to_resume(journal)):
-        plan = RunPlan(objective, space, toml_text(space), budget, workers, target, timeout, stall, evaluation_timeout)
-        domain, fun = plan.read_space(), NamedFunction(objective)
+    with reported_errors(_how_to_resume(journal, command is not None)):
+        toml = toml_text(space)
+        plan = RunPlan(objective, command, space, toml, budget, workers, target, timeout, stall, evaluation_timeout)
+        domain = plan.read_space()
+        fun = plan.read_objective(domain)
         direction = "maximize" if maximize else "minimize"
         recipe = None if algorithm is None else RECIPES[algorithm](domain)
         facts = Facts(direction, recipe, batch, deterministic, seed)
@@ -109,7 +115,7 @@ def run_command(
         messages = Messages(quiet)
         if before and journal is not None:
             _check_same_run(journal, plan, domain, facts)
-            messages.write(f"Resuming {objective} after {before} evaluations in {journal}.")
+            messages.write(f"Resuming {plan.name} after {before} evaluations in {journal}.")
         _optimize(plan, fun, domain, facts, journal, before, json, messages)
 
 
@@ -123,11 +129,12 @@ def resume_command(
 ) -> None:
     """Resume a run from its journal; the result is that of an uninterrupted run.
 
-    The objective that the journal names is called only if it is defined in a file of the current folder.
+    The objective that the journal names is called only if it is defined in a file of the current folder; a command is
+    run only with --trust, or if `run` is called with it again.
 
     Exit codes are those of `run`.
     """
-    with reported_errors(_how_to_resume(journal)):
+    with reported_errors(_how_to_resume(journal, trust)):
         with read(journal) as record:
             plan = RunPlan.of(record)
             fun, domain = _import_checked(record, plan, trust)
@@ -135,20 +142,27 @@ def resume_command(
             # By default a run finds out whether the objective is noisy, which it does not if an algorithm is given.
             algorithm = record.algorithm if record.identity.noisy_algorithm is None else None
             facts = Facts(record.direction, algorithm, record.batch, record.deterministic, None)
-        plan = replace(plan, budget=budget or plan.budget, workers=workers or plan.workers)
+        plan = replace(plan, budget=budget or plan.budget, workers=plan.workers if workers is None else workers)
         messages = Messages(quiet)
         of = "" if plan.budget is None else f" of {plan.budget}"
-        messages.write(f"Resuming {plan.objective} after {before}{of} evaluations.")
+        messages.write(f"Resuming {plain(plan.name)} after {before}{of} evaluations.")
         _optimize(plan, fun, domain, facts, journal, before, json, messages)
 
 
-def show_command(journal: options.JournalArgument, json: options.JsonOption = False) -> None:
+def show_command(
+    journal: options.JournalArgument, json: options.JsonOption = False, csv: options.CsvOption = False
+) -> None:
     """Summarize a journal, also during the run: best point, state of the search, failures, durations.
 
     Nothing that the journal names is imported. Exit code 2 if the file is not a journal.
     """
     with reported_errors():
+        if json and csv:
+            raise ValueError("--csv: expected either --csv or --json, got both")
         with read(journal) as record:
+            if csv:
+                tables.write_evaluations(record.evaluations, sys.stdout)
+                return
             found, space = summary(record), record.space
         if json:
             data = {"journal": str(journal)} | {each.name: getattr(found, each.name) for each in fields(found)}
@@ -159,7 +173,7 @@ def show_command(journal: options.JournalArgument, json: options.JsonOption = Fa
 
 def _optimize(
     plan: RunPlan,
-    fun: NamedFunction,
+    fun: NamedFunction | Command,
     space: Space,
     facts: Facts,
     journal: Path | None,
@@ -168,17 +182,18 @@ def _optimize(
     messages: Messages,
 ) -> None:
     """Run the optimization, print the result and exit."""
-    least = max(facts.batch or plan.workers, 2)
-    if plan.workers > least and not before:
+    workers = workers_of(plan.workers)
+    least = max(facts.batch or workers, 2)
+    if workers > least and not before:
         messages.write(
-            f"{plan.workers} workers, but an iteration may have only {least} evaluations:"
+            f"{workers} workers, but an iteration may have only {least} evaluations:"
             " leave out --batch to keep all workers busy."
         )
-    in_processes = plan.workers > 1 or plan.evaluation_timeout is not None
+    in_processes = workers > 1 or plan.evaluation_timeout is not None
     with _stdout_for_data() if json else nullcontext() as out:
         try:
             result = (maximize if facts.direction == "maximize" else minimize)(
-                fun if in_processes else fun.fun,
+                fun.fun if isinstance(fun, NamedFunction) and not in_processes else fun,
                 space,
                 budget=plan.budget,
                 algorithm=facts.algorithm,
@@ -187,7 +202,7 @@ def _optimize(
                 stall=plan.stall,
                 rng=facts.rng,
                 batch=facts.batch,
-                workers=plan.workers,
+                workers=workers,
                 deterministic=facts.deterministic,
                 evaluation_timeout=plan.evaluation_timeout,
                 journal=None if journal is None else Journal(journal, {"command": asdict(plan)}),
@@ -195,12 +210,14 @@ def _optimize(
             )
         except JournalError:
             raise
+        except Failure as error:  # of a program
+            raise UserCodeError(f"{error}. The run ends because its first evaluation failed") from None
         except Exception as error:
-            raise UserCodeError(f"{plan.objective}: the run ends with this error") from error
+            raise UserCodeError(f"{plan.name}: the run ends with this error") from error
         if before and journal is not None and before == count_recorded(journal):
             messages.write(f"Nothing left to do: {before} evaluations are recorded.")
         if out is not None:
-            about = {"objective": plan.objective, "direction": facts.direction, "journal": journal and str(journal)}
+            about = {"objective": plan.name, "direction": facts.direction, "journal": journal and str(journal)}
             out.write(tables.as_json(about | {each: getattr(result, each) for each in REPORTED}) + "\n")
         else:
             tables.print_result(result, space)
@@ -209,27 +226,34 @@ def _optimize(
     raise typer.Exit(1 if result.x is None else 0)
 
 
-def _import_checked(record: Record, plan: RunPlan, trust: bool) -> tuple[NamedFunction, Space]:
-    """Import the objective and the space that a journal names; unless trusted, only from the current folder."""
-    remedy = f"To run it anyway: {_resume_command(record.path)} --trust"
-    names = [plan.objective] if plan.toml is not None else [plan.objective, plan.space]
-    for name in names:
-        if not trust and not is_local(name):
-            raise ValueError(_not_local(record, name, "not in a file of the current folder", remedy))
-    fun = NamedFunction(plan.objective)
-    if not trust and not fun.is_local:
-        raise ValueError(_not_local(record, plan.objective, "defined outside the current folder", remedy))
+def _import_checked(record: Record, plan: RunPlan, trust: bool) -> tuple[NamedFunction | Command, Space]:
+    """Import what a journal names; unless trusted, only from the current folder, and no command."""
+    if not trust:
+        _check_trusted(record, plan)
     space = plan.read_space()
     differs = difference(record.identity.space, space_data(space), "space")  # before memory is taken for it
     if differs:
         raise JournalError(f"{record.path}: journal does not match this run: {differs}")
     if record.algorithm is None:
         raise JournalError(f"{record.path}: cannot resume: the algorithm has custom components, which are not recorded")
+    fun = plan.read_objective(space)
+    if not trust and not (isinstance(fun, NamedFunction) and fun.is_local):
+        raise ValueError(_refused(record, f"names {plan.name}, which is defined outside the current folder"))
     return fun, space
 
 
-def _not_local(record: Record, name: str, where: str, remedy: str) -> str:
-    return f"{record.path}: cannot resume: the journal names {plain(name)}, which is {where}. {remedy}"
+def _check_trusted(record: Record, plan: RunPlan) -> None:
+    """Raise if the journal has a command, or names what is not in a file of the current folder."""
+    if plan.command is not None:  # its arguments can do harm whatever the program is
+        raise ValueError(_refused(record, f"has the command {plan.command}, which is not run without --trust"))
+    for name in (plan.objective, None if plan.toml is not None else plan.space):
+        if name is not None and not is_local(name):
+            raise ValueError(_refused(record, f"names {name}, which is not in a file of the current folder"))
+
+
+def _refused(record: Record, reason: str) -> str:
+    remedy = f"To run it anyway: {_resume_command(record.path, trust=True)}"
+    return f"{record.path}: cannot resume: the journal {plain(reason)}. {remedy}"
 
 
 def count_recorded(journal: Path) -> int:
@@ -245,22 +269,22 @@ def _check_same_run(journal: Path, plan: RunPlan, space: Space, facts: Facts) ->
     """Raise unless an existing journal is of this run, before the plan is recorded in it."""
     with read(journal) as record:
         noted = record.meta.get("command")
-        there = noted.get("objective") if isinstance(noted, dict) else plan.objective
+        there = noted.get("objective") or noted.get("command") if isinstance(noted, dict) else plan.name
         here = Optimizer(space, facts.algorithm, None, facts.rng, facts.batch or record.batch, facts.deterministic)
         identity = here.identity(facts.direction)
         if facts.rng is None:
             identity = identity._replace(rng=record.identity.rng)
-        differs = difference(there, plan.objective, "objective") or record.identity.difference(identity)
+        differs = difference(there, plan.name, "objective") or record.identity.difference(identity)
         if differs:
             raise JournalError(f"{journal}: journal does not match this run: {differs}")
 
 
-def _how_to_resume(journal: Path | None) -> str:
-    return "" if journal is None else f"Recorded evaluations are kept; to resume: {_resume_command(journal)}"
+def _how_to_resume(journal: Path | None, trust: bool) -> str:
+    return "" if journal is None else f"Recorded evaluations are kept; to resume: {_resume_command(journal, trust)}"
 
 
-def _resume_command(journal: Path) -> str:
-    return shlex.join(["knobless", "resume", str(journal)])
+def _resume_command(journal: Path, trust: bool) -> str:
+    return shlex.join(["knobless", "resume", str(journal), *(["--trust"] if trust else [])])
 
 
 @contextmanager

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import IO, Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from knobless.journal.evaluations import Evaluations, TableColumn
 from knobless.report.marginals import VariableSummary
 from knobless.report.summary import Summary, objective_kind, sayable
 from knobless.run.result import Result
@@ -26,6 +29,38 @@ MAX_WORKERS = 4  # named in a summary
 def as_json(data: Any) -> str:
     """Return one line of JSON. It is ASCII, so that untrusted text cannot control a terminal."""
     return json.dumps(sayable(data), allow_nan=False)
+
+
+def write_evaluations(evaluations: Evaluations, out: IO[str]) -> None:
+    """Write all evaluations as CSV, with a header; a missing value is an empty cell."""
+    writer = csv.writer(out, lineterminator="\n")
+    named = False
+    for columns in evaluations.tables():
+        if not named:
+            writer.writerow([_cell(column.name) for column in columns])
+            named = True
+        writer.writerows(zip(*map(_cells, columns), strict=True))
+
+
+def _cells(column: TableColumn) -> list[str]:
+    shown = _time if column.name == "start" else _cell
+    each = zip(column.values.tolist(), column.present.tolist(), strict=True)
+    return [shown(value) if present else "" for value, present in each]
+
+
+def _cell(value: Any) -> str:
+    """Return the text of a cell, with an apostrophe before text that a spreadsheet would run as a formula."""
+    if type(value) in (int, float):
+        return "" if value != value else repr(value)
+    text = plain(str(value))
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "'") else text
+
+
+def _time(seconds: float) -> str:
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (ValueError, OSError, OverflowError):  # an untrusted journal may contain any number
+        return ""
 
 
 def print_result(result: Result, space: Space) -> None:

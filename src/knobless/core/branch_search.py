@@ -1,10 +1,10 @@
-"""Search of conditional spaces: one loop for the whole space, then turns among its branches.
+"""Search of conditional spaces: the whole space at first, then turns among its branches.
 
-At first, a loop draws all variables from one distribution, for a few evaluations per branch. That is enough where a
-good branch is good on average. Then the points of an iteration come from one combination of branches, so points are
-ranked among their like, and a branch that must be tuned before it is good is tuned. The r-th best branch of a variable
-has a share of the evaluations proportional to 1/r. θ is one vector for the whole space: variables that several branches
-have in common are learned in all of them.
+At first, a loop draws all variables from one distribution, for a few evaluations per branch, and then a linear model of
+all evaluations is searched for as many. That is enough where a good branch is good on average. Then the points of an
+iteration come from one combination of branches, so points are ranked among their like, and a branch that must be tuned
+before it is good is tuned. The r-th best branch of a variable has a share of the evaluations proportional to 1/r. θ is
+one vector for the whole space: variables that several branches have in common are learned in all of them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from .branches import Branches, Combination, Part
 from .conditional import Conditional
 from .elitism import Elite
 from .igo import IGO, State
+from .linear import LinearState, LinearThompson
 from .p3 import P3
 from .portfolio import Portfolio
 from .rng import RNG, Stream
 from .types import Array, Points
 
-PER_BRANCH = 5  # evaluations per branch before the turns
+PER_BRANCH = 5  # evaluations of the loop per branch, and of the linear search, before the turns
 COUNTED = 2**12  # points of a combination up to which those that were evaluated are counted
 REPEATS = 50  # points in a row that were evaluated before, after which the search of a combination is restarted
 TRIED = 100  # combinations that are drawn in search of one that is not exhausted
@@ -66,7 +67,9 @@ class BranchState(NamedTuple):
     Attributes
     ----------
     loop : State
-        State of the loop, as it was when the turns began.
+        State of the loop.
+    linear : LinearState or None
+        State of the linear search; None if it is not used or the turns have begun.
     theta : array
         Parameters around which the search is: those of the loop at first.
     spent : int
@@ -86,6 +89,7 @@ class BranchState(NamedTuple):
     """
 
     loop: State
+    linear: LinearState | None
     theta: Array
     spent: int
     n: tuple[int, ...]
@@ -97,19 +101,26 @@ class BranchState(NamedTuple):
 
     def copy(self) -> BranchState:
         """Return a copy that does not change with this state."""
-        states = {key: state.copy() for key, state in self.states.items()}
-        return self._replace(loop=self.loop.copy(), theta=self.theta.copy(), states=states, elite=self.elite.copy())
+        return self._replace(
+            loop=self.loop.copy(),
+            linear=self.linear and self.linear.copy(),
+            theta=self.theta.copy(),
+            states={key: state.copy() for key, state in self.states.items()},
+            elite=self.elite.copy(),
+        )
 
 
 @dataclass(frozen=True)
 class BranchSearch:
-    """A loop for a conditional space, then turns among its branches.
+    """Search of a conditional space as a whole, then in turns among its branches.
 
     Parameters
     ----------
     loop : IGO
         Algorithm for the whole family, with the adaptation `SNR`. The parts of the space are searched with the same
         components, and with the ε and λ_max of the paper for their numbers of free parameters.
+    linear : LinearThompson, optional
+        Search with a linear model between the loop and the turns; none by default.
     deterministic : bool
         Whether equal points have equal values. Parts without numbers are then searched by a portfolio of P3 and the
         loop. A combination all of whose points were evaluated gets no more turns, and one whose search yields no new
@@ -121,6 +132,8 @@ class BranchSearch:
     ------
     TypeError
         If the loop has another adaptation, or a family without conditional variables.
+    ValueError
+        If the linear search is for another family.
 
     Notes
     -----
@@ -129,11 +142,14 @@ class BranchSearch:
     """
 
     loop: IGO
+    linear: LinearThompson | None = None
     deterministic: bool = False
     batch: int = 1
 
     def __post_init__(self) -> None:
         _ = self.family, self._adaptation
+        if self.linear is not None and self.linear.family != self.family:
+            raise ValueError("linear: expected a search for the family of the loop")
         boolean("deterministic", self.deterministic)
         positive_int("batch", self.batch)
 
@@ -144,6 +160,16 @@ class BranchSearch:
         if not isinstance(family, Conditional):
             raise TypeError(f"loop: expected a family with conditional variables, got {family!r:.200}")
         return family
+
+    @property
+    def exact(self) -> bool:
+        """Whether the points are the same on every machine."""
+        return self.linear is None
+
+    @property
+    def has_pure_states(self) -> bool:
+        """Whether `tell` returns a new state and does not modify the given one."""
+        return self.linear is None and not self.deterministic
 
     @property
     def _adaptation(self) -> SNR:
@@ -161,7 +187,20 @@ class BranchSearch:
         return {}
 
     def part(self, key: Combination) -> tuple[Part, Member | None]:
-        """Return the part of the space that is active in a combination, and the algorithm for it, if any."""
+        """Return the part of the space that is active in a combination, and the algorithm for it.
+
+        Parameters
+        ----------
+        key : tuple of float
+            The combination of branches.
+
+        Returns
+        -------
+        part : Part
+            The active columns.
+        algorithm : Member or None
+            The algorithm for them; None if there are none.
+        """
         if key not in self._parts:
             part = self.branches.part(key)
             self._parts[key] = part, self.algorithm_of(part)
@@ -194,19 +233,29 @@ class BranchSearch:
     def init(self, theta: Array | None = None, x0: Points | None = None) -> BranchState:
         """Return the state before the first iteration: that of the loop."""
         loop, k = self.loop.init(theta, x0), len(self.branches.each)
-        return BranchState(loop, loop.theta, 0, (0,) * k, (math.inf,) * k, {}, {}, None, Elite.empty(self.family))
+        linear = None if self.linear is None else self.linear.init(theta, x0)
+        elite = Elite.empty(self.family)
+        return BranchState(loop, linear, loop.theta, 0, (0,) * k, (math.inf,) * k, {}, {}, None, elite)
+
+    def _whole(self, state: BranchState) -> tuple[Member, Any]:
+        """Return the algorithm for the whole space that is used before the turns, and its state."""
+        if self.linear is None or state.linear is None or state.spent < PER_BRANCH * len(state.n) or not state.n:
+            return self.loop, state.loop
+        return self.linear, state.linear
 
     def lam(self, state: BranchState) -> int:
         """Return the number of points of the current iteration."""
         if state.turn is None:
-            return self.loop.lam(state.loop)
+            whole, own = self._whole(state)
+            return whole.lam(own)
         _, algorithm = self.part(state.turn[1])
         return self.batch if algorithm is None else algorithm.lam(state.states[state.turn[1]])
 
     def ask(self, state: BranchState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
-        """Return points of the loop, or of the combination whose turn it is."""
+        """Return points of the search of the whole space, or of the combination whose turn it is."""
         if state.turn is None:
-            return self.loop.ask(state.loop, rng, size, start)
+            whole, own = self._whole(state)
+            return whole.ask(own, rng, size, start)
         key = state.turn[1]
         part, algorithm = self.part(key)
         if algorithm is None:
@@ -217,12 +266,15 @@ class BranchSearch:
         """Return the state after an iteration."""
         if not len(f):
             return state
-        state = self._count(state, x, f)
+        before, state = state, self._count(state, x, f)
         if state.turn is None:
-            loop = self.loop.tell(state.loop, x, f)
-            state = state._replace(loop=loop, theta=loop.theta)
-            begins = state.n and state.spent >= PER_BRANCH * len(state.n)
-            return self._next(state) if begins else state
+            if self._whole(before)[0] is self.loop:
+                loop = self.loop.tell(state.loop, x, f)
+                state = state._replace(loop=loop, theta=loop.theta)
+            stages = 1 if state.linear is None else 2
+            if not state.n or state.spent < stages * PER_BRANCH * len(state.n):
+                return state
+            return self._next(state._replace(linear=None))
         rows: dict[Combination, list[int]] = {}
         for i, row in enumerate(x):
             rows.setdefault(self.branches.combination_of(row), []).append(i)
@@ -248,19 +300,24 @@ class BranchSearch:
         return state._replace(n=n, theta=theta, states={**state.states, key: after})
 
     def _count(self, state: BranchState, x: Points, f: Array) -> BranchState:
-        """Return the state with the best values of the branches, the best point, and the points that were seen."""
+        """Return the state with the best values of the branches, the best point, and all evaluations."""
         best, seen = list(state.best), dict(state.seen)
-        for row, point, value in zip(x, self.family.indices(x), f.tolist(), strict=True):
+        finite = ~(self.family.active(x) & (self.family.counts == 0)).any(axis=1)  # before _size, which is slow
+        each = zip(x, self.family.indices(x), finite.tolist(), f.tolist(), strict=True)
+        for row, point, is_finite, value in each:
             key = self.branches.combination_of(row)
             for branch in self.branches.contained(key):
                 best[branch] = min(best[branch], value) if value == value else best[branch]
-            if self.deterministic and self._size(key) <= COUNTED:
+            if self.deterministic and is_finite and self._size(key) <= COUNTED:
                 seen[key] = seen.get(key, Seen()).add(point.tobytes())
         elite = state.elite
         i = int(np.where(f == f, f, math.inf).argmin())
         if f[i] < (elite.f[0] if len(elite.f) else math.inf):
             elite = Elite(x[i : i + 1].copy(), f[i : i + 1].copy())
-        return state._replace(spent=state.spent + len(f), best=tuple(best), seen=seen, elite=elite)
+        linear = state.linear
+        if self.linear is not None and linear is not None:
+            linear = self.linear.observe(linear, x, f)
+        return state._replace(linear=linear, spent=state.spent + len(f), best=tuple(best), seen=seen, elite=elite)
 
     def _size(self, key: Combination) -> float:
         """Return the number of points of a combination; inf with a continuum or further conditions."""
@@ -345,7 +402,7 @@ class BranchSearch:
     def info(self, state: BranchState) -> AlgorithmInfo:
         """Return what can be observed of the algorithm whose turn it is, with the θ of all."""
         if state.turn is None:
-            return self.loop.info(state.loop)
+            return self.loop.info(state.loop)._replace(lam=self.lam(state))
         algorithm = self.part(state.turn[1])[1]
         if algorithm is None:
             return AlgorithmInfo(state.theta, self.lam(state), math.nan, math.nan, math.nan)
@@ -353,7 +410,8 @@ class BranchSearch:
 
     def at_least(self, lam: int) -> Self:
         """Return the same search with at least `lam` points per iteration."""
-        return replace(self, loop=self.loop.at_least(lam), batch=max(self.batch, lam))
+        linear = None if self.linear is None else self.linear.at_least(lam)
+        return replace(self, loop=self.loop.at_least(lam), linear=linear, batch=max(self.batch, lam))
 
 
 def _restarts(state: BranchState, key: Combination) -> int:

@@ -73,7 +73,7 @@ class Branches:
     Parameters
     ----------
     family : Conditional
-        The family; its `branches` are the columns and their values.
+        The family; its `branches` are the columns and their values, less those that depend on other columns.
     """
 
     family: Conditional
@@ -81,7 +81,10 @@ class Branches:
     @cached_property
     def _nodes(self) -> list[tuple[int, tuple[float, ...]]]:
         """The branch columns with the codes of their values; a column comes after those that it depends on."""
-        return sorted(self.family.branches, key=lambda node: len(self.family.requirements[node[0]]))
+        needs, columns = self.family.requirements, {column for column, _ in self.family.branches}
+        # A combination decides whether a column is active only if it has values of all columns that it depends on.
+        nodes = [node for node in self.family.branches if columns.issuperset(needs[node[0]])]
+        return sorted(nodes, key=lambda node: len(needs[node[0]]))
 
     @cached_property
     def columns(self) -> list[int]:
@@ -126,18 +129,25 @@ class Branches:
             probable value at the branch with the greatest weight.
         """
         theta = theta.copy()
-        for own, column in zip(self.of_node, self.columns, strict=True):
-            weights = np.array([shares[b] for b in own])
-            codes = np.array([self.each[b].code for b in own])
-            at, marginal = self.family.parameters(column), self.family.marginal(theta, column)
+        for own, (column, codes), (at, statistics) in zip(self.of_node, self._nodes, self._statistics, strict=True):
+            weights, marginal = np.array([shares[b] for b in own]), self.family.marginal(theta, column)
             if isinstance(marginal, Normal):
                 mean = codes[weights.argmax()]
                 theta[at] = mean, mean**2 + marginal.sigma**2
             else:
-                x = np.tile(self.family.inactive, (len(own), 1))
-                x[:, column] = codes
-                theta[at] = weights @ self.family.flat.statistics(x)[:, at]
+                theta[at] = weights @ statistics
         return self.family.move(theta, np.zeros(len(theta)))
+
+    @cached_property
+    def _statistics(self) -> list[tuple[range, Array]]:
+        """The indices of the parameters of each branch column, and their statistics for each of its values."""
+        found = []
+        for column, codes in self._nodes:
+            x = np.tile(self.family.inactive, (len(codes), 1))
+            x[:, column] = codes
+            at = self.family.parameters(column)
+            found.append((at, self.family.flat.statistics(x)[:, at]))
+        return found
 
     def combine(self, branch: int, best: Sequence[float], u: Array) -> Combination:
         """Return a combination that contains a branch.
@@ -177,7 +187,7 @@ class Branches:
 
     def combination_of(self, x: Points) -> Combination:
         """Return the combination of a point; the code of a number is replaced by that of the nearest value."""
-        found: list[float] = x[self.columns].tolist()
+        found: list[float] = x[self.columns].astype(float).tolist()
         if self._numbers:
             active = self._active(tuple(found))
             for node, codes in self._numbers.items():

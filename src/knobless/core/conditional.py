@@ -92,12 +92,23 @@ class Conditional:
         return [closure(column) for column in range(self.variables)]
 
     @cached_property
-    def _tests(self) -> tuple[list[tuple[int, Intervals]], NDArray[np.bool_]]:
-        """All different requirements, and which column has which of them."""
+    def _tests(self) -> tuple[list[tuple[int, Intervals]], NDArray[np.intp]]:
+        """All different requirements, and the indices of those of each column; the last index is that of no test."""
         each = [list(needs.items()) for needs in self.requirements]
         tests = list(dict.fromkeys(test for needs in each for test in needs))
-        needed = [[test in needs for needs in each] for test in tests]
-        return tests, np.array(needed, dtype=bool).reshape(len(tests), self.variables)
+        index = {test: i for i, test in enumerate(tests)}
+        of = np.full((max(map(len, each)), self.variables), len(tests))
+        for column, needs in enumerate(each):
+            of[: len(needs), column] = sorted(index[test] for test in needs)
+        return tests, of
+
+    @cached_property
+    def _bounds(self) -> tuple[NDArray[np.intp], Array, Array, NDArray[np.intp]]:
+        """Parent, lower and upper bound of every interval of the tests, and the index of the first one of each test."""
+        tests, _ = self._tests
+        low, high = np.array([each for _, intervals in tests for each in intervals]).T
+        lengths = [len(intervals) for _, intervals in tests]
+        return np.repeat([parent for parent, _ in tests], lengths), low, high, np.cumsum([0, *lengths[:-1]])
 
     def active(self, x: Points) -> NDArray[np.bool_]:
         """Return which columns are active.
@@ -112,14 +123,14 @@ class Conditional:
         array of bool of shape (m, variables)
             One row per point.
         """
-        tests, needed = self._tests
-        active = np.ones(x.shape, dtype=bool)
-        for (parent, intervals), columns in zip(tests, needed, strict=True):
-            codes = x[:, parent]
-            holds = np.zeros(len(x), dtype=bool)
-            for low, high in intervals:
-                holds |= (low <= codes) & (codes < high)
-            active[np.ix_(~holds, columns)] = False
+        tests, of = self._tests
+        parents, low, high, first = self._bounds
+        codes = x[:, parents]
+        holds = np.ones((len(x), len(tests) + 1), dtype=bool)
+        np.logical_or.reduceat((low <= codes) & (codes < high), first, axis=1, out=holds[:, :-1])
+        active = holds[:, of[0]]
+        for each in of[1:]:
+            active &= holds[:, each]
         return active
 
     def canonical(self, x: Points) -> Points:
@@ -157,11 +168,11 @@ class Conditional:
 
     def _probabilities(self, theta: Array) -> Array:
         """Return the probability of each column to be active."""
-        tests, needed = self._tests
-        each = np.array(
-            [_probability(self.flat.marginal(theta, parent), codes) for parent, codes in tests], dtype=float
-        )
-        return np.where(needed, each[:, None], 1.0).prod(axis=0)
+        tests, of = self._tests
+        marginals = {parent: self.flat.marginal(theta, parent) for parent, _ in tests}
+        each = np.array([_probability(marginals[parent], codes) for parent, codes in tests] + [1.0])
+        probabilities: Array = each[of].prod(axis=0)
+        return probabilities
 
     # The family.
 

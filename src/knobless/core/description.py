@@ -49,8 +49,9 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             return {"linear": {"batch": batch}}
         case NoisyPortfolio(linear=linear, loop=loop):
             return {"noisy_portfolio": {"linear": algorithm_data(linear), "loop": algorithm_data(loop)}}
-        case BranchSearch(loop=loop, deterministic=deterministic, batch=batch):
-            return {"branches": {"loop": algorithm_data(loop), "deterministic": deterministic, "batch": batch}}
+        case BranchSearch(loop=loop, linear=linear, deterministic=deterministic, batch=batch):
+            parts = {"loop": algorithm_data(loop), "linear": None if linear is None else algorithm_data(linear)}
+            return {"branches": parts | {"deterministic": deterministic, "batch": batch}}
         case Portfolio(members=members):
             return {"portfolio": [algorithm_data(member) for member in members]}
     return {"own": readable_name(type(algorithm))}
@@ -102,17 +103,24 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             if not isinstance(first, LinearThompson) or not isinstance(second, IGO | None):
                 raise ValueError(f"expected a linear search and a loop, got {shown(data)}")
             return None if second is None else NoisyPortfolio(first, second)
-        case {"branches": {"loop": loop, "deterministic": bool() as same, "batch": int() as k, **rest}} if not rest:
-            first = algorithm_of(loop, family, 0)
-            if not isinstance(first, IGO | None) or type(k) is not int or not 0 < k <= BATCH:
-                raise ValueError(f"expected a loop and a batch, got {shown(data)}")
-            return None if first is None else BranchSearch(first, same, k)
+        case {"branches": {"loop": _, "linear": _, "deterministic": bool(), "batch": int(), **rest}} if not rest:
+            return _branch_search(family, **data["branches"])
         case {"portfolio": [_, *_] as each} if depth:
             members = [algorithm_of(member, family, depth - 1) for member in each]
             return None if None in members else Portfolio(tuple(cast(list[Member], members)))
         case {"own": str()}:
             return None
     raise ValueError(f"expected an algorithm, got {shown(data)}")
+
+
+def _branch_search(family: Family, loop: Any, linear: Any, deterministic: bool, batch: int) -> BranchSearch | None:
+    first = algorithm_of(loop, family, 0)
+    second = None if linear is None else algorithm_of(linear, family, 0)
+    if not isinstance(first, IGO | None) or not isinstance(second, LinearThompson | None):
+        raise ValueError(f"expected a loop and a linear search, got {shown(loop)} and {shown(linear)}")
+    if type(batch) is not int or not 0 < batch <= BATCH:
+        raise ValueError(f"batch: expected 1 to {BATCH}, got {shown(batch)}")
+    return None if first is None else BranchSearch(first, second, deterministic, batch)
 
 
 def _component_of(data: Any) -> Any:

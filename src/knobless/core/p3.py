@@ -72,7 +72,8 @@ class P3:
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:
         """Return the state before the first iteration."""
-        theta = self.family.initial() if theta is None else theta
+        initial = self.family.initial()
+        theta = initial if theta is None else self.family.move(theta, np.zeros(len(initial)))
         return Pyramid(self.family, theta, x0, self.climbers)
 
     def lam(self, state: Pyramid) -> int:

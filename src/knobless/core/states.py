@@ -1,8 +1,8 @@
 """States of algorithms as plain data, for snapshots.
 
-The state of the loop is stored as its numbers, that of P3 as the key of its random numbers and the values it was told,
-from which it is rebuilt, that of the linear search as its evaluations, and that of a portfolio or of the search of
-branches as the states of its members.
+The state of the loop is stored as its numbers, that of P3 as its initial θ, the key of its random numbers and the
+values it was told, from which it is rebuilt, that of the linear search as its evaluations, and that of a portfolio or
+of the search of branches as the states of its members.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .linear import LinearState, LinearThompson
 from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
 from .p3 import P3, Pyramid
 from .portfolio import Portfolio, PortfolioState
-from .types import Points
+from .types import Array, Points
 
 SAVED = "IGO, P3, LinearThompson, NoisyPortfolio, BranchSearch or Portfolio"
 
@@ -44,7 +44,8 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
             data = {"theta": text(theta), "s": text(s), "gamma": float(gamma), "lam_r": float(lam_r)}
             return data | {"elite": _elite_data(elite, algorithm.family)}
         case P3():
-            return {"key": None if state.stream is None else state.stream.key, "told": text(np.array(state.told))}
+            key = None if state.stream is None else state.stream.key
+            return {"theta": text(state.first), "key": key, "told": text(np.array(state.told))}
         case LinearThompson():
             return {"x": b64encode(algorithm.family.pack(state.x)).decode(), "f": text(state.f)}
         case NoisyPortfolio():
@@ -93,7 +94,7 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
         case IGO():
             return _loop_state(algorithm, data)
         case P3():
-            return _pyramid(algorithm.init(x0=x0), data)
+            return _pyramid(algorithm.init(_theta(algorithm.family, data), x0), data)
         case LinearThompson():
             return _history(algorithm.init(), data)
         case NoisyPortfolio():
@@ -121,17 +122,22 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
 
 def _loop_state(algorithm: IGO, data: dict[str, Any]) -> State:
     family, fresh = algorithm.family, algorithm.init()
-    theta, s = floats(data, "theta"), floats(data, "s")
+    theta, s = _theta(family, data), floats(data, "s")
     gamma, lam_r = finite_at(data, "gamma"), finite_at(data, "lam_r")
-    if theta.shape != fresh.theta.shape or s.shape != fresh.signal.s.shape:
-        raise ValueError(f"theta: expected {len(fresh.theta)} parameters, got {len(theta)}")
+    if s.shape != fresh.signal.s.shape or not np.isfinite(s).all() or gamma < 0.0 or lam_r < 0.0:
+        raise ValueError("expected a signal of finite numbers")
+    return State(theta, Signal(s, gamma, lam_r), _elite_of(data["elite"], family))
+
+
+def _theta(family: Family, data: dict[str, Any]) -> Array:
+    theta, n = floats(data, "theta"), len(family.initial())
+    if len(theta) != n:
+        raise ValueError(f"theta: expected {n} parameters, got {len(theta)}")
     with np.errstate(all="ignore"):
-        moved = family.move(theta, np.zeros(len(theta)))
+        moved = family.move(theta, np.zeros(n))
         if not (np.abs(moved - theta) <= 1e-9).all() or not math.isfinite(family.entropy(theta)):
             raise ValueError("theta: expected parameters of a distribution")
-        if not np.isfinite(s).all() or gamma < 0.0 or lam_r < 0.0:
-            raise ValueError("expected a signal of finite numbers")
-    return State(theta, Signal(s, gamma, lam_r), _elite_of(data["elite"], family))
+    return theta
 
 
 def _pyramid(fresh: Pyramid, data: dict[str, Any]) -> Pyramid:
@@ -154,6 +160,7 @@ def _branches_data(algorithm: BranchSearch, state: BranchState) -> dict[str, Any
     each = ((key, algorithm.part(key)[1], own) for key, own in state.states.items())
     return {
         "loop": state_data(algorithm.loop, state.loop),
+        "linear": state_data(algorithm.linear, state.linear) if algorithm.linear and state.linear else None,
         "theta": text(state.theta),
         "spent": state.spent,
         "n": list(state.n),
@@ -168,7 +175,8 @@ def _branches_data(algorithm: BranchSearch, state: BranchState) -> dict[str, Any
 def _branches(algorithm: BranchSearch, data: dict[str, Any]) -> BranchState:
     family, fresh = algorithm.family, algorithm.init()
     loop = _loop_state(algorithm.loop, data["loop"])
-    theta = _loop_state(algorithm.loop, data["loop"] | {"theta": data["theta"]}).theta
+    theta = _theta(family, data)
+    linear = state_of(algorithm.linear, data["linear"], None) if algorithm.linear and data["linear"] else None
     n, best = tuple(whole(each) for each in listed(data, "n")), floats(data, "best")
     if len(n) != len(fresh.n) or len(best) != len(fresh.n) or np.isnan(best).any():
         raise ValueError(f"n: expected numbers for {len(fresh.n)} branches")
@@ -187,8 +195,8 @@ def _branches(algorithm: BranchSearch, data: dict[str, Any]) -> BranchState:
         missing = algorithm.part(turn[1])[1] is not None and turn[1] not in states
         if missing or turn[0] not in algorithm.branches.contained(turn[1]):
             raise ValueError("turn: expected a branch and a combination that contains it")
-    elite = _elite_of(data["elite"], family)
-    return BranchState(loop, theta, whole_at(data, "spent"), n, tuple(best.tolist()), states, seen, turn, elite)
+    spent, elite = whole_at(data, "spent"), _elite_of(data["elite"], family)
+    return BranchState(loop, linear, theta, spent, n, tuple(best.tolist()), states, seen, turn, elite)
 
 
 def _seen_data(seen: Seen) -> dict[str, Any]:

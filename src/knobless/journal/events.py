@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from knobless._checks import real
 from knobless.core.families import Family
 from knobless.core.types import Points
 
 # What a row records: an evaluation, a cancellation, a point evaluated elsewhere, an evaluation that the search does not
 # learn from, because it only confirms that the target is reached or compares the points to recommend.
 TOLD, CANCELLED, ADDED, CHECKED = 1, 2, 3, 4
+RETURNED_NAN = "the objective returned NaN"  # the message of a failed evaluation that did not raise
 
 
 class JournalError(ValueError):
@@ -34,11 +36,15 @@ class Journal:
         The SQLite file. It is created if it does not exist.
     meta : mapping, optional
         Notes that are stored in the journal; anything that JSON can represent.
+    wait : float, optional
+        Seconds to wait while another process writes to the journal, before a `JournalError` is raised.
 
     Raises
     ------
     TypeError
         If `path` is not a path, or if `meta` cannot be represented in JSON.
+    ValueError
+        If `wait` is negative.
 
     Examples
     --------
@@ -47,6 +53,7 @@ class Journal:
 
     path: str | os.PathLike[str]
     meta: Mapping[str, Any] = field(default_factory=dict)
+    wait: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, (str, os.PathLike)) or not Path(self.path).name:
@@ -55,6 +62,8 @@ class Journal:
             json.dumps(dict(self.meta))
         except (TypeError, ValueError) as error:
             raise TypeError(f"meta: expected a dict that JSON can represent, got {self.meta!r}: {error}") from None
+        if real("wait", self.wait) < 0:
+            raise ValueError(f"wait: expected a number of at least 0, got {self.wait!r}")
 
     @classmethod
     def of(cls, journal: Any) -> Journal:
@@ -92,8 +101,12 @@ class Event(NamedTuple):
         The objective value with the user's sign; None if the evaluation failed.
     failure : str or None
         The traceback, if the evaluation raised.
-    iteration, position : int
-        The iteration of the candidate and its index in it.
+    iteration : int
+        The number of complete iterations before it.
+    position : int
+        The index of the candidate among the samples of its iteration. −1 for a point that was not sampled: an initial
+        point, a second evaluation that tests for noise or confirms that the target is reached, a point evaluated
+        elsewhere. For an evaluation that compares the points to recommend, the index of the point among these.
     started, ended : float or None
         Times in seconds since the epoch.
     worker : str or None

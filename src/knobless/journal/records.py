@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from knobless.core.algorithm import Algorithm
 from knobless.core.description import algorithm_of
 from knobless.space.codec import space_of
 from knobless.space.space import Space
 
-from .events import CHECKED, TOLD, Counts, Event, Journal, JournalError, unpacked
+from .evaluations import ROWS_AT_ONCE, Evaluations
+from .events import CANCELLED, CHECKED, TOLD, Counts, Event, Journal, JournalError, unpacked
 from .identity import Identity
 from .sqlite import COLUMNS, connect, explained, inspect, is_new, read_header, select
 
@@ -44,11 +49,12 @@ class Record:
     batch, deterministic, x0, seed
         As they were given to the run.
     meta : dict
-        Notes given to `Journal`; `minimize` adds "fun" and "budget".
+        Notes given to `Journal`; `minimize` adds "fun", "code" (a digest) and "budget".
     created : float or None
         Time at which the journal was created, in seconds since the epoch.
     drawn : int
-        Candidates drawn when the run last found that sampling yields no new points; 0 if it never did.
+        Candidates drawn when `knobless ask` was last called, or when the run last found that sampling yields no new
+        points; 0 if neither happened.
 
     Raises
     ------
@@ -135,6 +141,74 @@ class Record:
                 ).fetchone()
             )
 
+    @property
+    def evaluations(self) -> Evaluations:
+        """All rows as evaluations in the order of their candidates, points evaluated elsewhere and cancelled included.
+
+        They are read again from the file when they are accessed, also after this record is closed.
+        """
+        return Evaluations(self.space, self.direction, JournalRows(self.path))
+
+    def to_pandas(self) -> Any:
+        """Convert all rows to a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per evaluation, as `Evaluations.to_pandas` describes.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        return self.evaluations.to_pandas()
+
+    def numbers(self, part: JournalPart | None = None) -> NDArray[np.int64]:
+        """Return the numbers of rows, in the order of their candidates.
+
+        Evaluations that the search does not learn from, and points evaluated elsewhere, follow the candidates that were
+        drawn before them.
+
+        Parameters
+        ----------
+        part : JournalPart, optional
+            What to select; all rows by default.
+
+        Returns
+        -------
+        array of int
+            The numbers of the rows.
+        """
+        with explained(self.path):
+            rows = self._connection.execute("SELECT number, drawn, fate, id FROM events ORDER BY number").fetchall()
+        index = np.array(rows, dtype=np.int64).reshape(-1, 4)
+        if part is not None:
+            index = index[part.contains(index)]
+        number, drawn, fate, id = index.T
+        candidate = (fate == TOLD) | (fate == CANCELLED)
+        place = np.where(candidate, id, drawn - 1)
+        among = np.where(fate == CHECKED, id, number)
+        return number[np.lexsort((among, ~candidate, place))]
+
+    def rows(self, numbers: Sequence[int]) -> list[Event]:
+        """Return rows by their numbers.
+
+        Parameters
+        ----------
+        numbers : sequence of int
+            Numbers of rows, each once.
+
+        Returns
+        -------
+        list of Event
+            The rows in this order.
+        """
+        query = f"SELECT number, {COLUMNS} FROM events WHERE number IN ({', '.join('?' * len(numbers))})"
+        with explained(self.path):
+            found = {number: Event._make(rest) for number, *rest in self._connection.execute(query, list(numbers))}
+            return [found[number] for number in numbers]
+
     def point(self, event: Event) -> Any:
         """Return the point of an event as the objective received it.
 
@@ -175,6 +249,49 @@ class Record:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class JournalPart(NamedTuple):
+    """The rows of a journal that one run has used: a journal may have more, of runs with other stopping rules.
+
+    `last` is the last number of a row, `told` the highest id of a candidate; `checks` are evaluations that the search
+    does not learn from, by the number of candidates drawn before them, and their own numbers from first to before last.
+    """
+
+    last: int
+    told: int
+    checks: tuple[tuple[int, int, int], ...]
+
+    def contains(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which rows, given by (number, drawn, fate, id), belong to the run."""
+        number, drawn, fate, id = index.T
+        found = (fate == TOLD) & (id <= self.told)
+        for at, first, stop in self.checks:
+            found |= (fate == CHECKED) & (drawn == at) & (first <= id) & (id < stop)
+        belongs: NDArray[np.bool_] = found & (number <= self.last)
+        return belongs
+
+
+class JournalRows:
+    """Evaluations of a journal in the order of their candidates, read when they are needed."""
+
+    def __init__(self, path: str | os.PathLike[str], part: JournalPart | None = None) -> None:
+        self._path = Path(path).absolute()
+        self._part = part
+
+    @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        with Record(self._path) as record:
+            return record.numbers(self._part)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def chunks(self, start: int, stop: int) -> Iterator[list[Event]]:
+        """Yield the evaluations from `start` to before `stop`, a few at a time."""
+        with Record(self._path) as record:
+            for first in range(start, stop, ROWS_AT_ONCE):
+                yield record.rows(self._numbers[first : min(first + ROWS_AT_ONCE, stop)].tolist())
 
 
 def read(path: str | os.PathLike[str]) -> Record:

@@ -27,6 +27,8 @@ _VERSION = 3
 _LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it takes memory
 _SECOND = 1.0  # between two syncs, at most, while rows are written
 _LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
+_POLL = 0.01  # seconds between two attempts to take a lock
+COPY_OR_NEW = "Restore a copy of it, or use another file for a new run"
 PAGE = 1024  # bytes of a page, a quarter of the default: each commit writes at least one, and rows are short
 LOG_SIZE = 2**22  # bytes of the write-ahead log before a checkpoint
 
@@ -63,6 +65,7 @@ class Writer:
     """
 
     def __init__(self, journal: Journal) -> None:
+        self.journal = journal
         self.path = Path(journal.path)
         self._pid = os.getpid()
         with explained(self.path):
@@ -70,7 +73,7 @@ class Writer:
                 real = self.path.resolve()  # one lock per file, whatever path leads to it
             except (OSError, RuntimeError) as error:
                 raise JournalError(f"{self.path}: cannot open: {error}") from error
-            lock = Lock(real)
+            lock = Lock(real, journal.wait)
         try:
             self._connection = connect(real, writable=True)
         except BaseException:
@@ -124,6 +127,12 @@ class Writer:
         """Iterate over the rows, or those that a condition in SQL selects, in the order in which they were written."""
         return select(self._connection, self.path, where)
 
+    @property
+    def last_row(self) -> int:
+        """The number of the last row; 0 if there is none."""
+        with explained(self.path):
+            return int(self._connection.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()[0])
+
     def explained(self) -> AbstractContextManager[None]:
         """Turn errors caused by the contents of this file into a `JournalError`."""
         return explained(self.path)
@@ -164,7 +173,12 @@ class Writer:
                 self._connection.execute(f"DELETE FROM events WHERE fate = {TOLD}")
 
     def _check_process(self) -> None:
-        """JournalError in a process forked from the one that opened the journal: both would write the same rows."""
+        """JournalError if the journal is closed, or in a process forked from the one that opened it."""
+        if not self._close.alive:
+            raise JournalError(
+                f"{self.path}: cannot write: the journal was closed. To continue the run, open it again: "
+                "Optimizer(..., journal=...)"
+            )
         if os.getpid() != self._pid:
             raise JournalError(
                 f"{self.path}: cannot write: it is open in process {self._pid}, from which this one was forked"
@@ -197,8 +211,9 @@ class Lock:
 
     _held: set[Lock] = set()  # noqa: RUF012
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, wait: float = 0.0) -> None:
         self._path = path.with_name(path.name + ".lock")
+        end = time.monotonic() + wait
         if path.is_file() and path.stat().st_nlink > 1:  # each name would have a lock of its own
             raise JournalError(f"{path}: cannot open for writing: expected a file with one name, got hard links to it")
         while True:
@@ -208,7 +223,13 @@ class Lock:
                 raise JournalError(f"{path}: cannot open for writing: {error.strerror}: {self._path}") from error
             if not _locked(self._file):
                 os.close(self._file)
-                raise JournalError(f"{path}: cannot open for writing: another run is writing to it")
+                if time.monotonic() >= end:
+                    raise JournalError(
+                        f"{path}: cannot open for writing: another run is writing to it. Wait until it ends or close "
+                        "its Optimizer, or use another file"
+                    )
+                time.sleep(_POLL)
+                continue
             if _same_file(self._file, self._path):  # else the last holder has just removed it
                 Lock._held.add(self)
                 return
@@ -303,9 +324,11 @@ def explained(path: Path) -> Iterator[None]:
     except JournalError:
         raise
     except (sqlite3.Error, OSError, MemoryError) as error:
-        raise JournalError(f"{path}: {str(error) or type(error).__name__}") from error
+        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+        remedy = f". {COPY_OR_NEW}" if damaged else ""
+        raise JournalError(f"{path}: {str(error) or type(error).__name__}{remedy}") from error
     except (ValueError, TypeError, OverflowError, AttributeError, LookupError) as error:
-        raise JournalError(f"{path}: not a valid journal: {error}") from error
+        raise JournalError(f"{path}: not a valid journal: {error}. {COPY_OR_NEW}") from error
 
 
 @contextmanager
@@ -333,7 +356,10 @@ def inspect(connection: sqlite3.Connection, path: Path) -> None:
         raise ValueError("it is a database of another application")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != _VERSION:
-        raise JournalError(f"{path}: cannot resume: expected journal format {_VERSION}, got format {version}")
+        raise JournalError(
+            f"{path}: cannot resume: expected journal format {_VERSION}, got format {version}. Use the version of "
+            "knobless that wrote it, or another file for a new run"
+        )
     # Exactly these tables: a view, a trigger or a generated column could run code of its own.
     if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema LIMIT 9")} != {HEADER, EVENTS}:
         raise ValueError("it has other tables")
@@ -348,7 +374,14 @@ def inspect(connection: sqlite3.Connection, path: Path) -> None:
 def read_header(connection: sqlite3.Connection) -> dict[str, Any]:
     """Return the header as plain data, its types checked."""
     header = {name: parsed(text) for name, text in connection.execute("SELECT name, json FROM header LIMIT 9")}
-    for name, kind in (("identity", dict), ("meta", dict), ("created", float), ("drawn", int)):
+    for name, kind in (
+        ("identity", dict),
+        ("meta", dict),
+        ("created", float),
+        ("drawn", int),
+        ("asked", dict),
+        ("checkpoint", dict),
+    ):
         if name in header and type(header[name]) is not kind:
             raise ValueError(f"{name}: expected a {kind.__name__}, got {header[name]!r:.100}")
     return header

@@ -55,7 +55,7 @@ class Joint:
         space = Space.of(tree or Choice(0, 1))  # never sampled if there are no variables
         algorithm = recipe(space)
         # The state must be a value: two ends of a run share the states before them.
-        if not (isinstance(algorithm, IGO) or (isinstance(algorithm, BranchSearch) and not algorithm.deterministic)):
+        if not (isinstance(algorithm, IGO) or (isinstance(algorithm, BranchSearch) and algorithm.has_pure_states)):
             expected = "a recipe that returns an IGO, or a BranchSearch for noisy objectives"
             raise TypeError(f"algorithm: expected {expected}, got {algorithm!r:.200}")
         return cls({name: distributions[name] for name in variables}, conditions, space, algorithm)

@@ -83,7 +83,10 @@ def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], _T]) ->
 def objective_value(value: Any, name: str = "objective") -> float:
     """Return an objective value as a float; NaN and inf are allowed, they rank worst."""
     if isinstance(value, (float, int, np.integer, np.floating)):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{name}: expected a finite number, got an integer that is too large") from None
     # Array libraries other than NumPy have dtypes without a kind; their scalars are converted by `float` as well.
     kind = getattr(getattr(value, "dtype", None), "kind", "f")
     if not getattr(value, "ndim", 0) and kind in "fiubO" and not isinstance(value, (str, bytes, bytearray, memoryview)):

@@ -99,6 +99,6 @@ def pool_of(workers: Any, fun: Callable[[Any], Any], evaluation_timeout: float |
     if callable(workers):
         return Map(workers, call)
     if not isinstance(workers, bool) and hasattr(workers, "__index__"):
-        return Processes(positive_int("workers", workers), pickled("fun", fun), limit)
+        return Processes(positive_int("workers", workers), pickled("fun", fun, by_value=True), limit)
     kinds = "an integer, a concurrent.futures.Executor, a Dask client or a callable like map (such as pool.imap)"
     raise TypeError(f"workers: expected {kinds}, got {workers!r} of type {type(workers).__name__}")

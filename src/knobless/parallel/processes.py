@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
@@ -38,20 +39,46 @@ SPAWN = multiprocessing.get_context("spawn")  # a fork would copy locks and open
 
 PICKLING_HELP = (
     "Other processes get it by pickle: define it with def at the top level of a module (not a lambda, nor inside a "
-    "function), bind data with functools.partial, or use workers=concurrent.futures.ThreadPoolExecutor(n)."
+    "function or a notebook) and bind data with functools.partial; or install cloudpickle; or use "
+    "workers=loky.get_reusable_executor(n) or workers=concurrent.futures.ThreadPoolExecutor(n)."
 )
 MAIN_GUARD_HELP = (
     "Each process imports the main script again: let it start the run under if __name__ == '__main__'. From an "
-    "interactive session, import the function from a module."
+    "interactive session, import the function from a module or install cloudpickle."
 )
 
 
-def pickled(name: str, value: Any) -> bytes:
-    """Return `value` pickled for other processes; a TypeError that helps if that is impossible."""
+def pickled(name: str, value: Any, by_value: bool = False) -> bytes:
+    """Return `value` pickled for other processes; a TypeError that helps if that is impossible.
+
+    With `by_value`, cloudpickle, if it is installed, also pickles lambdas and what a notebook defines.
+    """
+    cloudpickle = _cloudpickle() if by_value else None
     try:
-        return pickle.dumps(value)
+        # Plain pickle finds by name what a worker process cannot import: it has no `__main__` of a notebook.
+        return (pickle if cloudpickle is None or _main_is_importable() else cloudpickle).dumps(value)
     except Exception as error:
-        raise TypeError(f"{name}: expected something that pickles, got {value!r} ({error}). {PICKLING_HELP}") from None
+        reason: Exception = error
+    if cloudpickle is not None:
+        try:
+            return bytes(cloudpickle.dumps(value))
+        except Exception as error:
+            reason = error
+    raise TypeError(f"{name}: expected something that pickles, got {value!r} ({reason}). {PICKLING_HELP}")
+
+
+def _cloudpickle() -> Any:
+    """Return the module cloudpickle; None if it is not installed."""
+    try:
+        return import_module("cloudpickle")
+    except ImportError:
+        return None
+
+
+def _main_is_importable() -> bool:
+    """Return whether a new process imports the main module of this one: not that of a notebook."""
+    main = sys.modules["__main__"]
+    return getattr(main, "__spec__", None) is not None or getattr(main, "__file__", None) is not None
 
 
 # In the worker process.
@@ -178,7 +205,7 @@ class Processes:
 
     def submit(self, candidates: Iterable[tuple[int, Any]]) -> None:
         for id, x in candidates:
-            self._waiting.append(_Task(id, pickled("x", x)))
+            self._waiting.append(_Task(id, pickled("x", x, by_value=True)))
             self._pending.add(id)
         self._feed()
 

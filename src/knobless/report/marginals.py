@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from knobless.core.conditional import Conditional
 from knobless.core.families import Discrete, Family, Normal
 from knobless.core.types import Array, Points
-from knobless.space.space import Space
+from knobless.space.space import Space, shown_name
 from knobless.space.variables import Binary, Choice, Variable
 
 HEIGHT = 256  # rows of a heat map of θ, at most
@@ -57,6 +57,14 @@ class Marginal(NamedTuple):
         middle, low, high = np.clip(self._latent(theta), 0.0, 1.0).tolist()
         return middle, low, high
 
+    def spread(self, theta: Array) -> float:
+        """Return the entropy of the options in nats, or the standard deviation of a number in its range."""
+        match self.family.marginal(theta, self.column):
+            case Discrete(p):
+                return float(-(p[p > 0.0] @ np.log(p[p > 0.0])))
+            case Normal(_, sigma):
+                return sigma
+
     def _latent(self, theta: Array) -> tuple[float, float, float]:
         match self.family.marginal(theta, self.column):
             case Normal(mean, sigma):
@@ -76,7 +84,7 @@ def marginals_at(space: Space, columns: Sequence[int]) -> list[Marginal]:
     wanted = set(columns)
     for _, variable, where, _ in space.columns():
         variables |= dict.fromkeys(wanted.intersection(range(where.start, where.stop)), variable)
-    return [Marginal(full(space.names[i]), variables[i], space.family, i, labels(variables[i])) for i in columns]
+    return [Marginal(shown_name(space.names[i]), variables[i], space.family, i, labels(variables[i])) for i in columns]
 
 
 def heat_rows(each: Sequence[Marginal]) -> tuple[list[str], NDArray[np.intp]]:
@@ -121,7 +129,12 @@ def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
     """Return the mode of θ and its spread, variable by variable."""
     family, found = space.family, []
     mode = (family.flat if isinstance(family, Conditional) else family).mode(theta)  # of inactive variables too
-    for name, variable, where, _ in space.columns():
+    for column in space.columns():
+        name, variable, where, _ = column
+        if column.is_constant:
+            value = _value(variable, column.codes(mode[None])[0])
+            found.append(VariableSummary(name, value, 1.0, None, None))
+            continue
         each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
         value = _value(variable, mode[where])
         if isinstance(variable, (Binary, Choice)):
@@ -142,11 +155,6 @@ def _value(variable: Variable, codes: Points) -> Any:
 def evenly(count: int, most: int) -> NDArray[np.intp]:
     """Return at most `most` evenly spaced indices below `count`."""
     return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
-
-
-def full(name: str) -> str:
-    """Return the name to display: "x" for a variable that is the whole space and has no name, or only an index."""
-    return f"x{name}" if not name or name.startswith("[") else name
 
 
 def labels(variable: Variable) -> tuple[str, ...]:

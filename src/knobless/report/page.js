@@ -39,6 +39,12 @@ function short(v) {
   return Number.isFinite(v) ? exact(Number(v.toPrecision(6))) : exact(v) || "none";
 }
 
+function withError(mean, error) {  // two digits of the error, and as many decimals of the mean
+  if (!Number.isFinite(error)) return short(mean);
+  const decimals = error > 0 ? 1 - Math.floor(Math.log10(error)) : 6;
+  return decimals >= 0 && decimals <= 6 ? `${mean.toFixed(decimals)} ± ${error.toFixed(decimals)}` : `${short(mean)} ± ${Number(error.toPrecision(2))}`;
+}
+
 function duration(seconds) {
   if (!Number.isFinite(seconds)) return "";
   if (seconds < 100) return `${Number(seconds.toPrecision(3))} s`;
@@ -191,7 +197,7 @@ function valuesContent(run) {
   return {
     x: [0, Math.max(run.calls, 1)],
     y: run.extent,
-    layers: (at) => {
+    layers: (at, room) => {
       let dots = "", upper = "", lower = "";
       for (let i = 0; i < dotX.length; i++) if (Number.isFinite(dotY[i])) dots += `M${at(dotX[i], dotY[i]).join(" ")}h0`;
       for (let i = 0; i < bandX.length; i++) {
@@ -204,6 +210,7 @@ function valuesContent(run) {
         drawn("path", { class: "band", d: upper && `${upper}${lower}Z` }),
         drawn("path", { class: "median", d: path(bandX, middle, at, false) }),
         drawn("path", { class: "best", d: path(calls, best, at, true) }),
+        ...(run.recommended ? [drawn("path", { class: "recommended", d: `M${room.left} ${at(0, run.recommended[0])[1]}H${room.right}` })] : []),
       ];
     },
     look: (x) => {
@@ -212,7 +219,7 @@ function valuesContent(run) {
       if (row === undefined) return null;
       const value = table.column("value").data[row], i = lastAtOrBefore(calls, call), b = nearest(bandX, call);
       const pairs = [["value", exact(value) || "failed"]];
-      if (i >= 0) pairs.push(["best so far", exact(best[i])]);
+      if (i >= 0) pairs.push([run.recommended ? "best observed so far" : "best so far", exact(best[i])]);
       if (bandX.length) pairs.push(["median around", exact(middle[b])], ["quartiles", `${short(low[b])} to ${short(high[b])}`]);
       return { x: call, title: `call ${whole(call)}`, pairs, marks: i >= 0 ? [value, best[i]] : [value] };
     },
@@ -258,9 +265,9 @@ class HeatMap {
     host.addEventListener("pointerleave", hideTip);
   }
 
-  show(run) {
-    this.run = run;
-    const rows = run.theta_history.names.length;
+  show(run, shades = run.theta_history, what = "θ") {
+    Object.assign(this, { run, shades, what });
+    const rows = shades.names.length;
     this.host.style.height = `${Math.min(Math.max(rows * 18, 60), 520) + 24}px`;
     this.draw();
   }
@@ -268,18 +275,18 @@ class HeatMap {
   draw() {
     const { clientWidth: width, clientHeight: height } = this.host;
     if (!this.run || !width) return;
-    const { names, iterations, p } = this.run.theta_history;
+    const { names, p } = this.shades;
     const longest = Math.min(Math.max(...names.map((n) => n.length), 1), width < 500 ? 14 : 24);
     const left = 12 + 6.3 * longest, rows = names.length, bottom = height - 22;
     const wide = Math.max(Math.floor(width - left - 8), 1);
     this.room = { left, wide, bottom, last: Math.max(this.run.nit, 1) };
-    const image = new ImageData(wide, Math.max(rows, 1)), theta_history = colors();
+    const image = new ImageData(wide, Math.max(rows, 1)), shades = colors();
     for (let px = 0; px < wide; px++) {
       const column = this.column(px);
       for (let row = 0; row < rows; row++) {
         const place = Math.min(Math.max(p[column * rows + row], 0), 1) * 3, base = Math.min(Math.floor(place), 2), part = place - base;
         const where = (row * wide + px) * 4;
-        for (let c = 0; c < 3; c++) image.data[where + c] = theta_history[base][c] + part * (theta_history[base + 1][c] - theta_history[base][c]);
+        for (let c = 0; c < 3; c++) image.data[where + c] = shades[base][c] + part * (shades[base + 1][c] - shades[base][c]);
         image.data[where + 3] = 255;
       }
     }
@@ -302,17 +309,120 @@ class HeatMap {
   }
 
   column(px) {
-    return Math.max(lastAtOrBefore(this.run.theta_history.iterations, ((px + 0.5) / this.room.wide) * this.room.last), 0);
+    return Math.max(lastAtOrBefore(this.shades.iterations, ((px + 0.5) / this.room.wide) * this.room.last), 0);
   }
 
   hover(event) {
     if (!this.room) return;
-    const box = this.host.getBoundingClientRect(), { names, iterations, p } = this.run.theta_history;
+    const box = this.host.getBoundingClientRect(), { names, iterations, p } = this.shades;
     const px = event.clientX - box.left - this.room.left, row = Math.floor(((event.clientY - box.top) / this.room.bottom) * names.length);
     if (px < 0 || px >= this.room.wide || row < 0 || row >= names.length) return hideTip();
     const column = this.column(px);
-    showTip(event, names[row], [["iteration", whole(iterations[column])], ["θ", exact(p[column * names.length + row])]]);
+    showTip(event, names[row], [["iteration", whole(iterations[column])], [this.what, exact(p[column * names.length + row])]]);
   }
+}
+
+// Importance, slices and parallel coordinates, from the rows of the table.
+
+const SLICES = 12, AXES = 10, DOTS = 1500, LINES = 400;
+
+function cellOf(entry) {  // a function from a row to the number in it: the index of an option, NaN if inactive
+  const { data, per, labels, bits } = table.columns.filter((column) => column.variable)[entry.place], k = entry.entry;
+  if (bits) return (i) => (data[i * per + (k >> 3)] >> (7 - (k & 7))) & 1;
+  if (!labels) return (i) => data[i * per + k];
+  return (i) => (data[i * per + k] > entry.range[1] ? NaN : data[i * per + k]);
+}
+
+function labelsOf(entry) {
+  const { labels, bits } = table.columns.filter((column) => column.variable)[entry.place];
+  return bits ? ["0", "1"] : labels ? labels.slice(0, entry.range[1] + 1) : null;
+}
+
+function positionOf(entry, v) {  // in the range, from 0 to 1
+  const [low, high] = entry.range;
+  return entry.log ? Math.log(v / low) / (Math.log(high / low) || 1) : (v - low) / (high - low || 1);
+}
+
+function rowsWithValue(most) {  // evenly chosen rows of the table that have a finite value, in their order
+  const values = table.column("value").data, found = [];
+  for (let i = 0; i < values.length; i++) if (Number.isFinite(values[i])) found.push(i);
+  if (found.length <= most) return found;
+  return Array.from({ length: most }, (_, i) => found[Math.floor((i * (found.length - 1)) / (most - 1))]);
+}
+
+function drawImportance(run) {
+  const { method, entries, count } = run.importance, most = entries.length ? entries[0].score : 0;
+  const more = entries.length < count ? ` The first ${whole(entries.length)} of ${whole(count)} are shown.` : "";
+  $("importance-hint").textContent = most ? `${method[0].toUpperCase()}${method.slice(1)}, among the evaluated points; the scores sum to 1.${more}` : "No variable explains the values yet.";
+  $("importance").replaceChildren(...(most ? entries : []).flatMap((entry) => {
+    const bar = node("div", { className: "bar-of" });
+    bar.style.width = `${(100 * entry.score) / most}%`;
+    return [node("span", { className: "name", title: entry.name }, entry.name), bar, node("span", { className: "score" }, entry.score.toFixed(2))];
+  }));
+}
+
+function drawSlices(run) {
+  const entries = run.importance.entries.filter((entry) => entry.place >= 0).slice(0, SLICES), rows = rowsWithValue(DOTS);
+  $("slices-card").hidden = !entries.length || !rows.length;
+  const values = table.column("value").data, [low, high] = run.extent, width = 270, height = 165, left = 46, bottom = height - 18;
+  const up = (v) => bottom - ((v - low) / (high - low || 1)) * (bottom - 6);
+  const cards = entries.map((entry) => {
+    const cell = cellOf(entry), labels = labelsOf(entry), n = labels ? labels.length : 1, inner = width - left - 14;
+    const across = (v, i) => left + 6 + inner * (labels ? (v + 0.5 + 0.6 * (((i * 0.618034) % 1) - 0.5)) / n : positionOf(entry, v));
+    const paths = ["", "", ""];
+    rows.forEach((row, i) => {
+      const v = cell(row), y = up(values[row]);
+      if (Number.isNaN(v) || y < 2 || y > bottom + 2) return;
+      paths[Math.min(Math.floor((3 * i) / rows.length), 2)] += `M${across(v, i).toFixed(1)} ${y.toFixed(1)}h0`;
+    });
+    const marks = labels ? labels.map((label, i) => [left + 6 + (inner * (i + 0.5)) / n, label, "middle"]) : [[left + 6, short(entry.range[0]), "start"], [width - 8, short(entry.range[1]), "end"]];
+    const every = Math.ceil(marks.length / 6), fits = labels ? Math.max(Math.floor(inner / Math.min(n, 6) / 6), 3) : 20;
+    const texts = marks.filter((_, i) => i % every === 0).map(([x, text, anchor]) => drawn("text", { x, y: height - 4, "text-anchor": anchor }, text.length > fits ? `${text.slice(0, fits - 1)}…` : text));
+    const axis = ticks(low, high, 3).flatMap((v) => [drawn("path", { class: "grid", d: `M${left} ${up(v)}H${width}` }), drawn("text", { x: left - 5, y: up(v) + 3, "text-anchor": "end" }, short(v))]);
+    const svg = drawn("svg", { role: "img", viewBox: `0 0 ${width} ${height}` }, ...axis, ...texts, ...paths.map((d, i) => drawn("path", { class: `dot dot-${i}`, d })));
+    return node("div", {}, node("h3", { title: entry.name }, entry.log ? `${entry.name} (log)` : entry.name), svg);
+  });
+  $("slices").replaceChildren(...cards);
+}
+
+function drawParallel(run) {
+  const entries = run.importance.entries.filter((entry) => entry.place >= 0).slice(0, AXES).sort((a, b) => a.order - b.order);
+  const values = table.column("value").data, turn = run.direction === "maximize" ? -1 : 1;
+  const rows = rowsWithValue(LINES).sort((a, b) => turn * (values[b] - values[a]) || b - a);  // the best last, and on top
+  $("parallel-card").hidden = entries.length < 2 || rows.length < 2;
+  const gap = 108, left = 30, top = 26, bottom = 262, width = left + gap * entries.length + 72;
+  const x = (k) => left + gap * k, y = (p) => bottom - p * (bottom - top);
+  const cells = entries.map(cellOf), paths = ["", "", "", ""];
+  let good = 0;
+  rows.forEach((row, i) => {
+    if (i && values[row] !== values[rows[i - 1]]) good = i / (rows.length - 1);  // equal values, equal ranks
+    let d = "", pen = false;
+    entries.forEach((entry, k) => {
+      const v = cells[k](row);
+      if (Number.isNaN(v)) { pen = false; return; }
+      d += `${pen ? "L" : "M"}${x(k)} ${y(positionOf(entry, v)).toFixed(1)}`;
+      pen = true;
+    });
+    d += `${pen ? "L" : "M"}${x(entries.length)} ${y(good).toFixed(1)}`;
+    paths[good > 0.95 ? 3 : good > 0.75 ? 2 : good > 0.4 ? 1 : 0] += d;
+  });
+  const axes = [];
+  const tick = (k, p, text) => axes.push(drawn("text", { class: "tick", x: x(k) + 4, y: y(p) + 4 }, text.length > 14 ? `${text.slice(0, 13)}…` : text));
+  const title = (k, text) => axes.push(drawn("text", { class: "title", x: x(k), y: 12, "text-anchor": k ? "middle" : "start" }, text.length > 16 ? `${text.slice(0, 15)}…` : text));
+  entries.forEach((entry, k) => {
+    const labels = labelsOf(entry);
+    axes.push(drawn("path", { class: "axis", d: `M${x(k)} ${top}V${bottom}` }));
+    title(k, entry.name);
+    if (labels) labels.forEach((label, i) => { if (i % Math.ceil(labels.length / 8) === 0) tick(k, i / (labels.length - 1 || 1), label); });
+    else [0, 1].forEach((p) => tick(k, p, short(entry.range[p])));
+  });
+  axes.push(drawn("path", { class: "axis", d: `M${x(entries.length)} ${top}V${bottom}` }));
+  title(entries.length, "value");
+  if (rows.length) [0, 1].forEach((p) => tick(entries.length, p, short(values[rows[p ? rows.length - 1 : 0]])));
+  const svg = drawn("svg", { role: "img", viewBox: `0 0 ${width} 272` }, ...paths.map((d, i) => drawn("path", { class: `row row-${i}`, d })), ...axes);
+  svg.style.minWidth = `${0.8 * width}px`;
+  svg.style.maxWidth = `${1.3 * width}px`;
+  $("parallel").replaceChildren(svg);
 }
 
 // Tables.
@@ -470,9 +580,8 @@ function drawTiles(run) {
   const name = run.direction === "maximize" ? "greatest value" : "least value", tiles = [];
   if (run.recommended) {
     const [mean, error] = run.recommended;
-    const more = [...(Number.isFinite(error) ? [`± ${Number(error.toPrecision(2))}`] : []), `${name} observed ${short(best)}`];
-    const shown = Number.isFinite(error) ? exact(Number(mean.toPrecision(4))) : short(mean);
-    tiles.push(tile("recommended point", shown, more, "first", exact(mean)));
+    const more = [`estimated mean${Number.isFinite(error) ? " ± standard error" : ""}`, `${name} observed ${short(best)}`];
+    tiles.push(tile("recommended point", withError(mean, error), more, "first wide", exact(mean)));
   } else {
     tiles.push(tile(name, short(best), found, "first", exact(best)));
   }
@@ -580,13 +689,19 @@ function show(run) {
   $("subtitle").textContent = `${run.direction}${fun ? ` ${fun[1]}` : ""} over ${whole(run.variables)} variable${run.variables === 1 ? "" : "s"}`;
   table.take(run);
   drawTiles(run);
+  drawLegend(run);
   charts.values.show(valuesContent(run));
-  for (const card of document.querySelectorAll(".thirds, .halves")) card.hidden = !run.folded;
+  for (const card of document.querySelectorAll(".folded")) card.hidden = !run.folded;
+  drawImportance(run);
+  drawSlices(run);
+  drawParallel(run);
   if (run.folded) {
     charts.lam_r.show(stepContent(run, "lam_r", "λ_r"));
     charts.eps.show(stepContent(run, "eps", "ε"));
     charts.snr.show(stepContent(run, "snr", "‖s‖²/γ", run.alpha));
     charts.theta.show(run);
+    charts.entropies.show(run, run.entropies, "entropy, relative to the start");
+    $("entropies-hint").textContent = `Of the distribution, relative to the start (for a number: standard deviation). ${some(run.entropies.names.length, run.variables)}`;
     drawMarginals(run);
     $("theta-hint").textContent = some(run.marginals.length, run.variables);
     $("marginals-hint").textContent = some(run.marginals.length, run.variables);
@@ -597,9 +712,10 @@ function show(run) {
   $("facts").replaceChildren(...run.facts.flatMap(([name, text]) => [node("dt", {}, name), node("dd", {}, text)]));
 }
 
-function legend() {
-  const words = [["best", "best so far"], ["median", "median"], ["band", "quartiles"], ["dots", "evaluations"]];
-  $("values-legend").append(...words.map(([kind, text]) => node("span", { className: `of-${kind}` }, text)));
+function drawLegend(run) {
+  const words = [["best", run.recommended ? "best observed so far" : "best so far"], ["median", "median"], ["band", "quartiles"], ["dots", "evaluations"]];
+  if (run.recommended) words.unshift(["recommended", "mean of the recommended point"]);
+  $("values-legend").replaceChildren(...words.map(([kind, text]) => node("span", { className: `of-${kind}` }, text)));
 }
 
 // Live reports: polls for new rows, less often if answers take long, and not while the page is hidden.
@@ -635,9 +751,8 @@ function pulse() {
 
 function start() {
   table = new Table();
-  legend();
   for (const id of ["values", "lam_r", "eps", "snr"]) charts[id] = new Chart($(id));
-  charts.theta = new HeatMap($("theta"));
+  for (const id of ["theta", "entropies"]) charts[id] = new HeatMap($(id));
   const run = JSON.parse($("data").textContent, unpacked);
   if (run) {
     show(run);

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from knobless.core.description import algorithm_data
 from knobless.core.types import Array, Points
-from knobless.space.space import Column
+from knobless.space.space import Column, shown_name
 from knobless.space.variables import Binary, Variable
 from knobless.space.when import INACTIVE
 
-from .marginals import Marginal, full, labels, marginals_at
+from .importance import variable_importance
+from .marginals import Marginal, labels, marginals_at
 from .summary import objective_kind
 from .trace import Trace, drawable
 
@@ -28,11 +29,12 @@ FATES = ("", "evaluated", "cancelled", "added", "check", "failed")  # the rows o
 FAILED = 5  # evaluations that failed; `page.js` has the same number
 WIDTH = 256  # bytes per row for the variables in the table; wider ones are left out
 _LONG = 4000  # characters shown of a failure, the last ones
+IMPORTANT = 20  # variables shown with their importance
 ENTRIES = 2048  # of arrays and scalars together, shown in the configurations
 
 
-def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
-    """Return all contents, with the rows of the table from `since` on."""
+def collect_page_data(trace: Trace, since: int = 0, forest: bool | None = None) -> dict[str, Any]:
+    """Return all contents, with the rows of the table from `since` on; `forest` is for the importance of variables."""
     steps = trace.steps
     names, iterations, theta_history = trace.theta_history
     evaluations = int(trace.calls[-1]) if len(trace) else 0
@@ -66,6 +68,8 @@ def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
             "iterations": packed_array(iterations),
             "p": packed_array(theta_history.ravel()),
         },
+        "entropies": _entropies(trace),
+        "importance": _importance(trace, forest),
         "folded": trace.theta is not None,
         "marginals": _marginals(trace),
         "variables": trace.space.family.variables,
@@ -75,7 +79,7 @@ def collect_page_data(trace: Trace, since: int = 0) -> dict[str, Any]:
             for text, times, first in trace.failure_messages
         ],
         "columns": _columns(trace, since),
-        "leftOut": len(trace.space.columns()) - len(_shown(trace)),
+        "leftOut": sum(not column.is_constant for column in trace.space.columns()) - len(_shown(trace)),
     }
 
 
@@ -115,6 +119,40 @@ def _times(trace: Trace) -> list[float]:
     return [float(known.min()), float(known.max())] if len(known) else [math.nan, math.nan]
 
 
+def _entropies(trace: Trace) -> dict[str, Any]:
+    names, iterations, rows = trace.entropies
+    return {"names": names, "iterations": packed_array(iterations), "p": packed_array(rows.ravel())}
+
+
+def _importance(trace: Trace, forest: bool | None) -> dict[str, Any]:
+    """Return the most important variables, each with its place in the table, −1 if it is not there, and its range."""
+    observed = trace.observed
+    found = variable_importance(observed, forest)
+    shown = {i: place for place, (i, _) in enumerate(_shown(trace))}
+    places = [
+        (shown.get(i, -1), entry)
+        for i, column in enumerate(trace.space.columns())
+        for entry in range(column.variable.n or 1)
+    ]
+    entries = []
+    for index, score in zip(found.columns[:IMPORTANT].tolist(), found.scores.tolist(), strict=False):
+        column = observed.column(index)
+        place, entry = places[index]
+        limits = packed_array([column.low, column.high])
+        entries.append(
+            {
+                "name": column.name,
+                "score": score,
+                "place": place,
+                "entry": entry,
+                "range": limits,
+                "log": column.log,
+                "order": index,
+            }
+        )
+    return {"method": found.method, "entries": entries, "count": len(places)}
+
+
 def _marginals(trace: Trace) -> list[dict[str, Any]]:
     theta = trace.theta
     return [] if theta is None else [_marginal(each, theta) for each in trace.marginals]
@@ -139,11 +177,14 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
     code = recommended.code if recommended is not None else None if best is None else best[2]
     active = [_active(trace, point) for point in (code, mode)]
     found = []
-    for i, (name, variable, where, _) in enumerate(trace.space.columns()):
+    for i, column in enumerate(trace.space.columns()):
+        name, variable, where, _ = column
+        if column.is_constant:
+            continue
         shown = slice(where.start, min(where.stop, where.start + left))
         left -= shown.stop - shown.start
         entry = {
-            "name": full(name),
+            "name": shown_name(name),
             "count": where.stop - where.start,
             "bits": isinstance(variable, Binary),
             "best": [] if code is None else _texts(variable, code[shown], active[0][i]),
@@ -209,9 +250,11 @@ def _column(name: str, data: NDArray[Any], per: int = 1, **more: Any) -> dict[st
 
 
 def _shown(trace: Trace) -> list[tuple[int, Column]]:
-    """Return the variables that fit into the table, by index."""
+    """Return the variables that fit into the table, by index, without constants."""
     found, room = [], WIDTH
     for i, column in enumerate(trace.space.columns()):
+        if column.is_constant:
+            continue
         n = column.variable.n or 1
         bits = isinstance(column.variable, Binary) and not column.conditions
         width = -(-n // 8) if bits else n * (4 if labels(column.variable) else 8)
@@ -223,7 +266,7 @@ def _shown(trace: Trace) -> list[tuple[int, Column]]:
 
 def _variable(column: Column, codes: Points, active: NDArray[np.bool_]) -> dict[str, Any]:
     """Return a column of the table; cells of an inactive variable are empty."""
-    name, variable, n = full(column.name), column.variable, column.variable.n or 1
+    name, variable, n = shown_name(column.name), column.variable, column.variable.n or 1
     if isinstance(variable, Binary) and not column.conditions:
         return _column(name, np.packbits(codes.astype(np.bool_), axis=1), per=-(-n // 8), bits=n, variable=True)
     words = labels(variable)

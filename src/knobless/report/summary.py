@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from knobless.journal.events import ADDED, CHECKED, TOLD
+from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD
 from knobless.journal.records import Record
-from knobless.run.candidates import RETURNED_NAN
 from knobless.run.iteration import Best, FirstFailure, is_better
 from knobless.run.optimizer import Optimizer
 
@@ -84,14 +83,14 @@ def summary(record: Record) -> Summary:
         if event.fate in (TOLD, ADDED) and is_better(fun, event.id, best):
             best = Best(fun, event.id, event)
     opt = None if record.algorithm is None else Optimizer.from_journal(record)
-    mode_fun = None if opt is None else opt.mode_fun
+    mode_fun = None if opt is None else opt.run.mode_fun
     lowest_x, lowest_fun = (None, None) if best is None else (record.point(best.at), best.at.value)
     chosen = None if opt is None else checks.recommended(opt.run)
     command = record.meta.get("command")
-    objective = command.get("objective") if isinstance(command, dict) else record.meta.get("fun")
+    named = command.get("objective") or command.get("command") if isinstance(command, dict) else record.meta.get("fun")
     budget = record.meta.get("budget")
     return Summary(
-        objective=objective if isinstance(objective, str) else None,
+        objective=named if isinstance(named, str) else None,
         direction=record.direction,
         budget=budget if type(budget) is int else None,
         x=lowest_x if chosen is None else record.space.decode(chosen.code),

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from knobless.core.adaptation import SNR
 from knobless.core.algorithm import Algorithm
 from knobless.core.types import Array, Points
-from knobless.journal.events import ADDED, CHECKED, TOLD, unpacked
+from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD, unpacked
 from knobless.journal.records import Event, Record, read
-from knobless.run.candidates import RETURNED_NAN
 from knobless.run.iteration import Best, Info, is_better
 from knobless.run.recommendation import Recommended
 from knobless.run.recording import replay
@@ -29,12 +28,14 @@ from knobless.run.result import Thinned
 from knobless.run.run_state import RunState
 
 from .checks import Checks
-from .marginals import heat_rows, marginals_of
+from .marginals import evenly, heat_rows, marginals_of
+from .observed import Observed
 
 __all__ = ["Trace"]
 
 _LARGEST = 4e307  # of a value in a plot
 MAX_ITERATIONS = 2048  # iterations kept, at most
+SPREADS = 64  # variables of which the entropy over time is kept, at most
 THETA_HISTORY = 400  # iterations of which θ is kept, at most
 DOTS = 2000  # single evaluations in a plot, at most
 BANDS = 100  # windows in which the quartiles of the values are computed, at most
@@ -103,7 +104,9 @@ class Trace:
         self._checks = Checks(record.sign)
         self.marginals = marginals_of(record.space)
         self._heat = heat_rows(self.marginals)
+        self._spread_of = [self.marginals[i] for i in evenly(len(self.marginals), SPREADS)]
         self._steps, self._theta_history = Thinned[Info](MAX_ITERATIONS), Thinned[Array](THETA_HISTORY)
+        self._spreads = Thinned[Array](THETA_HISTORY)
         self._run = None if record.algorithm is None else self._started(record, record.algorithm)
         self.follow(record)
 
@@ -142,12 +145,14 @@ class Trace:
         with record.explained():
             run = RunState.from_identity(record.identity, record.space, algorithm)
         self._theta_history.take(0, lambda: self._theta_row(run))
+        self._spreads.take(0, lambda: self._spread_row(run))
         run.on_iteration = lambda: self._iterated(run)
         return run
 
     def _iterated(self, run: RunState) -> None:
         self._steps.take(run.nit, lambda: self._info(run))
         self._theta_history.take(run.nit, lambda: self._theta_row(run))
+        self._spreads.take(run.nit, lambda: self._spread_row(run))
 
     def _info(self, run: RunState) -> Info:
         info = run.info
@@ -155,6 +160,9 @@ class Trace:
 
     def _theta_row(self, run: RunState) -> Array:
         return np.clip(run.search.theta[self._heat[1]], 0.0, 1.0)
+
+    def _spread_row(self, run: RunState) -> Array:
+        return np.array([each.spread(run.search.theta) for each in self._spread_of])
 
     def follow(self, record: Record) -> bool:
         """Read the rows that were recorded since the last call.
@@ -292,10 +300,32 @@ class Trace:
         """
         if self._run is None:
             return [], np.zeros(0, dtype=np.int64), np.zeros((0, 0))
-        items = self._theta_history.items
-        if items[-1][0] < self._nit:
-            items = [*items, (self._nit, self._theta_row(self._run))]
-        return self._heat[0], np.array([number for number, _ in items]), np.array([shade for _, shade in items])
+        return self._heat[0], *self._over_time(self._theta_history, self._theta_row(self._run))
+
+    @property
+    def entropies(self) -> tuple[list[str], NDArray[np.int64], Array]:
+        """Names of variables; iterations; and for each iteration the entropy of each variable, from 0 to 1.
+
+        For a variable with options it is the entropy of its probabilities, for a number its standard deviation, each
+        divided by its initial value. Those that decrease first matter most. Of many variables, 64 are chosen evenly.
+        """
+        if self._run is None:
+            return [], np.zeros(0, dtype=np.int64), np.zeros((0, 0))
+        iterations, rows = self._over_time(self._spreads, self._spread_row(self._run))
+        first = np.where(rows[0] > 0.0, rows[0], 1.0)
+        return [each.name for each in self._spread_of], iterations, np.clip(rows / first, 0.0, 1.0)
+
+    def _over_time(self, kept: Thinned[Array], last: Array) -> tuple[NDArray[np.int64], Array]:
+        """Return iterations and a row for each, the last iteration included."""
+        items = kept.items if kept.items[-1][0] >= self._nit else [*kept.items, (self._nit, last)]
+        return np.array([number for number, _ in items]), np.array([row for _, row in items])
+
+    @property
+    def observed(self) -> Observed:
+        """The points with a value, and these values."""
+        values = np.array(self.values, dtype=float)
+        kept = ~np.isnan(values)
+        return Observed(self.space, self.sign, self.codes()[kept], values[kept])
 
     @property
     def _nit(self) -> int:
@@ -334,19 +364,23 @@ class Trace:
     @property
     def extent(self) -> tuple[float, float]:
         """Limits of a plot of the values; the worst 5% may lie outside."""
-        values = np.array(self.values)
-        values = self.sign * drawable(values[np.isfinite(values)])
-        if not len(values):
-            return 0.0, 1.0
-        best, worst = float(values.min()), float(np.quantile(values, 0.95))
-        room = 0.06 * (worst - best) or 0.06 * abs(best) or 1.0
-        low, high = sorted((self.sign * (best - room), self.sign * (worst + room)))
-        return low, high
+        return extent(np.array(self.values), self.sign)
 
 
 def drawable(values: Array) -> Array:
     """Return values of which the differences do not overflow; only those beyond ±4e307 are changed."""
     return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
+
+
+def extent(values: Array, sign: float) -> tuple[float, float]:
+    """Return limits of a plot of values; the worst 5% may lie outside."""
+    values = sign * drawable(values[np.isfinite(values)])
+    if not len(values):
+        return 0.0, 1.0
+    best, worst = float(values.min()), float(np.quantile(values, 0.95))
+    room = 0.06 * (worst - best) or 0.06 * abs(best) or 1.0
+    low, high = sorted((sign * (best - room), sign * (worst + room)))
+    return low, high
 
 
 def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:

@@ -46,7 +46,7 @@ class Follower:
             known = run == self._run and 0 <= since <= len(trace)
             if known and since == len(trace):
                 return {"unchanged": True}
-            return collect_page_data(trace, since if known else 0) | {"run": self._run}
+            return collect_page_data(trace, since if known else 0, forest=False) | {"run": self._run}
 
     def _followed(self) -> Trace:
         """Return the trace, updated. An unchanged journal is not opened, unless a coarse clock may hide a change."""

@@ -14,11 +14,9 @@ from knobless.core.types import Array, Points
 from knobless.parallel.evaluation import objective_value
 from knobless.space.space import Space
 
-RETURNED_NAN = "the objective returned NaN"
-
 
 class Failure(Exception):  # noqa: N818
-    """A failed evaluation of another process, by its traceback."""
+    """A failed evaluation of another process or program, by its traceback or message."""
 
 
 class Candidate(NamedTuple):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
@@ -21,10 +22,14 @@ import numpy as np
 
 from knobless._checks import count, positive_real, real
 from knobless.core.types import Points
+from knobless.journal.evaluations import Evaluations
+from knobless.journal.events import CHECKED, TOLD
 from knobless.parallel.evaluation import Outcome
 
-from .candidates import Batch
+from . import interrupts
+from .candidates import Batch, values_of
 from .iteration import Info
+from .kept_evaluations import KeptEvaluations, KeptGroup, Span
 from .optimizer import Optimizer
 from .progress import Bar
 from .recommendation import FINALISTS_SHARE, Recommended, finalists, recommended_point, reserved, winner
@@ -35,6 +40,7 @@ from .sources import Source, ValueStream
 if TYPE_CHECKING:
     from knobless.fast import Run
 
+NOT_CALLED = " (All evaluations were read from the journal: the objective was not called.)"
 MAX_FAILURES = 100  # a run ends after this many evaluations if all of them failed
 
 
@@ -84,9 +90,16 @@ class Loop:
         self.rest: Batch | None = None  # candidates after it, which are evaluated if it is refuted
         self.improved_at = 0  # evaluations until the last improvement
         self.stopped = False  # by the callback
+        self.evaluated = False  # whether the objective was called, and not only read from the journal
         self.first_id: int | None = None  # the first evaluation of a run
+        self.times: list[float] = []  # start and end of the evaluations of this iteration in this process
+        self.spans: dict[int, Span] = {}  # when and where the others ran
+        self.kept_evaluations = KeptEvaluations(opt.space.family, sign)  # of a run without a journal
+        self.told = -1  # the highest id of a candidate that was told
+        self.checks: list[tuple[int, int, int]] = []  # evaluations not told: candidates drawn before, first, stop
         self.arrived: dict[int, Value] = {}  # values of this iteration that may precede those of earlier candidates
         self.kept: dict[int, Value] = {}  # those of `rest`
+        self.kept_spans: dict[int, Span] = {}  # when and where these ran
         self.target = rules.target
         opt.on_iteration = self._report
 
@@ -129,7 +142,8 @@ class Loop:
                 if self.stopped:
                     status = Status.TARGET if self.reached else Status.CALLBACK
                 self._show(self.nfev)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
+            interrupts.end_of_run(error)
             status = Status.INTERRUPTED
         if engine is not None:
             engine.finish(self.opt)
@@ -157,7 +171,7 @@ class Loop:
             candidates = candidates[: int(left)]
         if not candidates.ids:
             if self.journal is not None:
-                self.journal.exhausted()
+                self.journal.drawn()
             return Status.EXHAUSTED if opt.complete else Status.CONVERGED
         status = self._evaluate(candidates)
         return Status.BUDGET if status is None and self.left <= 0 else status
@@ -167,6 +181,7 @@ class Loop:
         run, nit, stride = self.opt.run, self.opt.nit, self.history.stride
         due = math.inf if run.noise_test is None else run.noise_test.due
         iterations = 1 if self.callback else stride - nit % stride
+        self.kept_evaluations.clear()  # the engine keeps none of its evaluations
         status = engine.go(run.nfev + self.left, iterations, self.rules.target, self.rules.stall, due)
         engine.update(self.opt)
         self.improved_at = engine.improved_at
@@ -199,14 +214,32 @@ class Loop:
             if status is Status.TARGET:
                 self.reaching = run.codes_of([candidates.ids[len(values) - 1]])
             if values:
-                self.opt.tell(candidates if len(values) == len(candidates.ids) else candidates[: len(values)], values)
+                self._tell(candidates if len(values) == len(candidates.ids) else candidates[: len(values)], values)
             if status is Status.TARGET:
                 self.rest = candidates[len(values) :]
                 self.kept = {id: self.arrived[id] for id in self.rest.ids if id in self.arrived}
+                self.kept_spans = self.spans
             if status is None and len(values) < len(candidates.ids) and self.arrived:
                 rest = [i for i in range(len(values), len(candidates.ids)) if candidates.ids[i] in self.arrived]
-                self.opt.tell(candidates.take(rest), [self.arrived[candidates.ids[i]] for i in rest])
+                self._tell(candidates.take(rest), [self.arrived[candidates.ids[i]] for i in rest])
         return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)
+
+    def _tell(self, candidates: Batch, values: Sequence[Value]) -> None:
+        """Tell values to the optimizer, and keep them for the result."""
+        run, ids = self.opt.run, candidates.ids
+        if not ids:
+            return
+        f, failures = values_of(values, len(ids))
+        self.told = max(self.told, ids[-1])
+        if self.journal is None:
+            iteration = run.iteration
+            first = iteration.first
+            codes = iteration.codes[ids[0] - first : ids[-1] + 1 - first]
+            if len(codes) > len(ids):  # the others were evaluated before
+                codes = codes[[id - ids[0] for id in ids]]
+            first += iteration.n_initial_points
+            self.kept_evaluations.add(KeptGroup(run.nit, TOLD, first, ids, codes, f, failures, self.times, self.spans))
+        run.tell(ids, f, failures)
 
     def _begin(self, candidates: Batch) -> ValueStream:
         """Return the values of candidates, in their order: those that the journal has, the others evaluated now."""
@@ -215,9 +248,11 @@ class Loop:
         if self.kept:
             recalled, self.kept = self.kept | recalled, {}
         self.arrived = dict(recalled)
+        self.times, self.spans, self.kept_spans = [], self.kept_spans, {}
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if not missing.ids:
             return _at_once([recalled[id] for id in ids])
+        self.evaluated = True
         if self.end == math.inf:
             self.deadline = self.end = time.monotonic() + self.rules.timeout
         if self.journal is not None:
@@ -246,7 +281,7 @@ class Loop:
         test = self.opt.run.noise_test
         if test is None or not test.unsure or self.reaching is None or self.nfev >= self.rules.budget:
             return True
-        values = self._evaluate_again(self.reaching)
+        values = self._evaluate_again(self.reaching, [-1])
         self.refuted = bool(values) and not (isinstance(values[0], float) and values[0] <= self.rules.target)
         return not self.refuted
 
@@ -260,29 +295,56 @@ class Loop:
         codes = finalists(run, log)[:n]
         if not len(codes):
             return None
-        values = self._evaluate_again(np.resize(codes, (n, codes.shape[1])))
+        values = self._evaluate_again(np.resize(codes, (n, codes.shape[1])), [i % len(codes) for i in range(n)])
         f = np.array([value if isinstance(value, float) else math.nan for value in values])
         return winner(codes, [f[i :: len(codes)] for i in range(len(codes))])
 
-    def _evaluate_again(self, codes: Points) -> list[Value]:
-        """Evaluate points without telling the optimizer; return fewer values if the time is up."""
+    def _evaluate_again(self, codes: Points, positions: Sequence[int]) -> list[Value]:
+        """Evaluate points without telling the optimizer; return fewer values if the time is up.
+
+        `positions` has for each its index among the points to recommend, −1 for a confirmation.
+        """
         drawn = self.opt.run.drawn
         first = self.check[1] if self.check[0] == drawn else 0
         batch = Batch(self.opt.space, range(first, first + len(codes)), codes)
         recalled = {} if self.journal is None else self.journal.recall_checked(batch.ids, codes)
         missing = [i for i, id in enumerate(batch.ids) if id not in recalled]
+        self.evaluated = self.evaluated or bool(missing)
         if missing and self.journal is not None:
-            self.journal.expect_checked([batch.ids[i] for i in missing], codes[missing])
-        self.arrived, self.first_id, self.target = {}, None, math.nan
+            self.journal.expect_checked(
+                [batch.ids[i] for i in missing], codes[missing], [positions[i] for i in missing]
+            )
+        self.arrived, self.times, self.spans, self.first_id, self.target = {}, [], {}, None, math.nan
         values: list[Value] = []
-        for value in chain.from_iterable(_merged(batch.ids, recalled, self.source(batch.take(missing), self))):
-            values.append(value)
-            self.n_checked += 1
-            self.n_checked_failures += isinstance(value, Exception) or math.isnan(value)
-            self._show(self.nfev)
+        try:
+            for value in chain.from_iterable(_merged(batch.ids, recalled, self.source(batch.take(missing), self))):
+                values.append(value)
+                self.n_checked += 1
+                self.n_checked_failures += isinstance(value, Exception) or math.isnan(value)
+                self._show(self.nfev)
+        finally:
+            self._keep_checked(drawn, batch.ids[: len(values)], positions, codes[: len(values)], values)
         self.target = self.rules.target
         self.check = drawn, first + len(codes)
         return values
+
+    def _keep_checked(
+        self, drawn: int, ids: Sequence[int], positions: Sequence[int], codes: Points, values: Sequence[Value]
+    ) -> None:
+        """Keep evaluations that are not told to the optimizer for the result."""
+        if not ids:
+            return
+        self.checks.append((drawn, ids[0], ids[-1] + 1))
+        if self.journal is None:
+            f, failures = values_of(list(values), len(ids))
+            nit, spans = self.opt.run.nit, self.spans
+            for i, (id, position) in enumerate(zip(ids, positions, strict=False)):
+                text = {0: failures[i]} if i in failures else {}
+                only, times = slice(i, i + 1), self.times[2 * i : 2 * i + 2]
+                ids_of_one = range(id, id + 1)
+                self.kept_evaluations.add(
+                    KeptGroup(nit, CHECKED, id - position, ids_of_one, codes[only], f[only], text, times, spans)
+                )
 
     @property
     def recording(self) -> bool:
@@ -290,8 +352,13 @@ class Loop:
         return self.journal is not None
 
     def record(self, outcomes: Sequence[Outcome]) -> None:
-        """Record outcomes in the journal; not the error of the first evaluation, which is raised."""
-        if self.journal is not None:
+        """Record outcomes in the journal, or when and where they were obtained if there is none.
+
+        The error of the first evaluation is not recorded: it is raised.
+        """
+        if self.journal is None:
+            self.spans |= {each.id: (each.started, each.ended, each.worker) for each in outcomes}
+        else:
             first = self.first_id
             self.journal.record(
                 [each for each in outcomes if each.id != first or not isinstance(each.value, Exception)]
@@ -325,17 +392,28 @@ class Loop:
         if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED):
             try:
                 chosen = self._compare(status)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as error:
+                interrupts.end_of_run(error)
                 status = Status.INTERRUPTED
         chosen = chosen or recommended_point(opt.run)
         mode_fun = opt.mode_fun
         message = MESSAGES[status]
         if opt.run.noisy_algorithm is not None and opt.run.noise_test is None:
             message += " The objective was found to be noisy: x is the recommended point."
-        if status is Status.FAILED and opt.failure:
-            message += opt.failure.strip().splitlines()[-1]
+        failures = opt.failures + self.n_checked_failures
+        failing = 2 * failures > self.nfev
+        reason = (opt.failure or "").strip().rpartition("\n")[2]
+        if status is Status.FAILED:
+            message += reason
+        elif failing:
+            message += f" {failures} of {self.nfev} evaluations failed. The first failure: {reason}"
         elif best is None:
             message += " No evaluation gave a finite value."
+        if self.journal is not None and not self.evaluated:
+            message += NOT_CALLED
+        if failing:
+            warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=5)
+        reached = math.isnan(self.rules.target) or status is Status.TARGET or self.reached
         return Result(
             x=None if chosen is None else opt.space.decode(chosen.code),
             fun=math.nan if chosen is None else self.sign * chosen.fun,
@@ -347,13 +425,21 @@ class Loop:
             mode_fun=None if mode_fun is None else self.sign * mode_fun,
             nfev=self.nfev,
             nit=opt.nit,
-            success=best is not None and (math.isnan(self.rules.target) or status is Status.TARGET or self.reached),
+            success=best is not None and reached and not failing and status is not Status.INTERRUPTED,
             status=status,
             message=message,
-            failures=opt.failures + self.n_checked_failures,
+            failures=failures,
             failure=opt.failure,
             history=self.history,
+            evaluations=self._evaluations(),
         )
+
+    def _evaluations(self) -> Evaluations:
+        """Return the evaluations of the run."""
+        kept = self.kept_evaluations
+        rows = kept if self.journal is None else self.journal.rows(self.told, self.checks)
+        dropped = self.nfev - len(kept) if self.journal is None else 0
+        return Evaluations(self.opt.space, "minimize" if self.sign > 0 else "maximize", rows, dropped)
 
 
 def _at_once(values: Sequence[Value]) -> ValueStream:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from knobless._checks import suggests
 from knobless.core.algorithm import Algorithm
 
+from .arguments import RUN
 from .iteration import Info
 from .loop import StoppingRules
 from .optimize import batch_of, optimize
 from .optimizer import Optimizer
 from .result import Result
-from .sources import EvaluatedObjective
+from .sources import EvaluatedObjective, workers_of
 
 
+@suggests("minimize", RUN)
 def minimize(
     fun: Callable[[Any], Any],
     space: Any,
@@ -70,7 +73,8 @@ def minimize(
         are busy. The default is the number of workers; for a journal that exists, the number recorded in it.
     workers : int, Executor, Dask client or map-like callable, optional
         Where `fun` is evaluated: in this many processes, on an executor of `concurrent.futures`, on a Dask cluster, or
-        by a callable such as ``pool.imap``. With 1, in this process.
+        by a callable such as ``pool.imap``. With 1, in this process; with −1, in as many processes as there are CPUs
+        that this process may use.
     vectorized : bool, optional
         Whether `fun` gets all points of an iteration at once, as arrays with one row per point, and returns an array
         with one value per point.
@@ -122,7 +126,9 @@ def minimize(
     The result for a seed and a `batch` does not depend on `workers`, nor on the order in which evaluations end: values
     are used in the order of the candidates. The workers beyond the size of an iteration are idle.
 
-    Ctrl-C ends a run with the result so far. A run in which each of the first 100 evaluations fails ends early.
+    Ctrl-C ends a run with the result so far; pressed twice within a second, it raises KeyboardInterrupt. A run in which
+    each of the first 100 evaluations fails ends early. If more than half of the evaluations fail, there is a
+    RuntimeWarning at the end.
 
     Examples
     --------
@@ -131,6 +137,7 @@ def minimize(
     >>> result.fun, result.nfev
     (0.0, 1000)
     """
+    workers = workers_of(workers)
     return optimize(
         1.0,
         EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
@@ -144,6 +151,7 @@ def minimize(
     )
 
 
+@suggests("maximize", RUN)
 def maximize(
     fun: Callable[[Any], Any],
     space: Any,
@@ -201,6 +209,7 @@ def maximize(
     >>> result.fun, result.nfev
     (20.0, 1000)
     """
+    workers = workers_of(workers)
     return optimize(
         -1.0,
         EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from knobless._checks import boolean
 from knobless.core.types import Points
 from knobless.parallel.evaluation import objective_value
 
+from .code_digest import code_digest, same_interpreter
 from .iteration import Info
 from .loop import Loop, StoppingRules
 from .optimizer import Optimizer
@@ -52,7 +54,7 @@ def optimize(
             loop.journal = Recording(journal, opt.run, identity, adopt_seed)
             resources.callback(loop.journal.close)
             pairs = loop.journal.known(pairs)
-            loop.journal.note({"fun": objective.name, "budget": None if rules.budget == math.inf else rules.budget})
+            _note_objective(loop.journal, objective, None if rules.budget == math.inf else rules.budget)
         elif objective.in_this_process:
             loop.compiled = _compiled(objective.fun, opt, sign)
         for code, value in pairs:
@@ -66,6 +68,22 @@ def batch_of(batch: int | None, workers: Any, journal: Any) -> int:
         return batch
     recorded = None if journal is None else recorded_batch(journal)
     return n_workers(workers) if recorded is None else recorded
+
+
+def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: float | None) -> None:
+    """Record what is evaluated; warn if it is not what the journal has values of."""
+    fun, code = objective.name, code_digest(objective.fun)
+    if journal.next_rows is not None:
+        before = journal.meta
+        comparable = isinstance(before.get("code"), str) and code is not None and same_interpreter(before["code"], code)
+        if (before["code"] != code) if comparable else before.get("fun", fun) != fun:
+            warnings.warn(
+                f"{journal.path}: the objective differs from the recorded one, {str(before.get('fun'))[:200]}: values "
+                "that the journal has are not evaluated again. If they are not valid any more, use another file",
+                UserWarning,
+                stacklevel=5,
+            )
+    journal.note({"fun": fun, "code": code, "budget": budget})
 
 
 def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) -> list[tuple[Points, float]]:

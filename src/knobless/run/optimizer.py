@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from knobless._checks import boolean, positive_int
+from knobless._checks import boolean, positive_int, suggests
 from knobless.core.algorithm import Algorithm
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.rng import Stream
@@ -23,7 +23,9 @@ from knobless.space.codec import space_data
 from knobless.space.space import Space
 
 from . import snapshot
+from .arguments import OPTIMIZER
 from .candidates import Batch, Candidate, ids_of, values_of
+from .display import Text, html_table
 from .iteration import Info
 from .recommendation import recommended_point
 from .recording import Recording, recorded_batch, replay
@@ -47,7 +49,7 @@ class Evaluation(NamedTuple):
 
 
 class Optimizer:
-    """Minimize an objective by asking for candidates and telling their values.
+    """Minimize or maximize an objective by asking for candidates and telling their values.
 
     Parameters
     ----------
@@ -69,10 +71,12 @@ class Optimizer:
     journal : path-like or Journal, optional
         A file in which everything told is recorded. If it exists, the run is resumed: what was told is not handed out
         again, and what was pending is. One process at a time can write to it; `close` releases it.
+    maximize : bool, optional
+        Whether larger values are better.
 
     Attributes
     ----------
-    space, batch
+    space, batch, maximize
         As given, with the defaults filled in.
     run : RunState
         Everything that changes, as one value. It is internal: use the properties below.
@@ -81,7 +85,7 @@ class Optimizer:
     ------
     JournalError
         If the journal cannot be used, or belongs to a run with another space, algorithm, seed, `batch`,
-        `deterministic` or `x0`.
+        `deterministic`, `x0` or direction.
 
     Notes
     -----
@@ -105,6 +109,7 @@ class Optimizer:
     (0.0, True)
     """
 
+    @suggests("Optimizer", OPTIMIZER)
     def __init__(
         self,
         space: Any,
@@ -114,8 +119,12 @@ class Optimizer:
         batch: int | None = None,
         deterministic: bool | None = None,
         journal: Any = None,
+        *,
+        maximize: bool = False,
     ) -> None:
         self.space = Space.of(space)
+        self.maximize = boolean("maximize", maximize)
+        self._sign = -1.0 if self.maximize else 1.0
         family = self.space.family
         self._stated = None if deterministic is None else boolean("deterministic", deterministic)
         noisy = None
@@ -148,7 +157,21 @@ class Optimizer:
 
     def __repr__(self) -> str:
         over = f"{self.algorithm.family.variables} variables"
-        return f"<Optimizer over {over}: best {self.lowest_fun:.10g} after {self.nfev} evaluations>"
+        best = "no value" if self.run.best is None else f"best {self.lowest_fun:.10g}"
+        return f"<Optimizer over {over}: {best} after {self.nfev} evaluations>"
+
+    def _repr_html_(self) -> str:
+        """Return the state of the run as a table for a notebook."""
+        found = self.recommended
+        kinds = {None: "not known whether noisy", True: "deterministic", False: "noisy"}
+        rows = [
+            ("best value", Text("none yet" if self.run.best is None else f"{self.lowest_fun:.10g}")),
+            *([] if found is None else [("recommended", found.x)]),
+            ("objective", Text(f"{'maximized' if self.maximize else 'minimized'}, {kinds[self.deterministic]}")),
+            ("evaluations", Text(f"{self.nfev}, {self.failures} failed, {len(self.run.pending_ids())} pending")),
+            ("iterations", Text(f"{self.nit}, the current one with λ = {self.lam}")),
+        ]
+        return html_table(f"Optimizer over {self.algorithm.family.variables} variables", rows)
 
     # Properties.
 
@@ -211,7 +234,7 @@ class Optimizer:
     def best(self) -> Evaluation | None:
         """The best evaluation so far, of equal values that with the lowest candidate id; None before there is one."""
         best = self.run.best
-        return None if best is None else Evaluation(self.space.decode(best.at), best.fun)
+        return None if best is None else Evaluation(self.space.decode(best.at), self._sign * best.fun)
 
     @property
     def recommended(self) -> Evaluation | None:
@@ -221,12 +244,12 @@ class Optimizer:
         by means of several evaluations, and the estimate is NaN if that very point was not evaluated.
         """
         found = recommended_point(self.run)
-        return None if found is None else Evaluation(self.space.decode(found.code), found.fun)
+        return None if found is None else Evaluation(self.space.decode(found.code), self._sign * found.fun)
 
     @property
     def lowest_fun(self) -> float:
-        """The best objective value so far; inf before there is one."""
-        return self.run.lowest_fun
+        """The best objective value so far; inf before there is one, −inf if the optimizer maximizes."""
+        return self._sign * self.run.lowest_fun
 
     @property
     def mode(self) -> Any:
@@ -236,7 +259,8 @@ class Optimizer:
     @property
     def mode_fun(self) -> float | None:
         """The mean value of the most probable point among the last 512 evaluations; None if it is not among them."""
-        return self.run.mode_fun
+        mode_fun = self.run.mode_fun
+        return None if mode_fun is None else self._sign * mode_fun
 
     @property
     def n_to_ask(self) -> int:
@@ -262,7 +286,8 @@ class Optimizer:
     @property
     def info(self) -> Info:
         """The record of the last iteration, as a `callback` receives it."""
-        return self.run.info
+        info = self.run.info
+        return info._replace(best=self._sign * info.best)
 
     @property
     def on_iteration(self) -> Callable[[], object] | None:
@@ -273,13 +298,13 @@ class Optimizer:
     def on_iteration(self, function: Callable[[], object] | None) -> None:
         self.run.on_iteration = function
 
-    def identity(self, direction: str = "minimize") -> Identity:
+    def identity(self, direction: str | None = None) -> Identity:
         """Return what distinguishes this run from others, as plain data.
 
         Parameters
         ----------
-        direction : {"minimize", "maximize"}
-            Direction of the optimization.
+        direction : {"minimize", "maximize"}, optional
+            Direction of the optimization; that of this optimizer by default.
 
         Returns
         -------
@@ -289,7 +314,7 @@ class Optimizer:
         x0 = self.run.x0
         return Identity(
             space=space_data(self.space),
-            direction=direction,
+            direction=direction or ("maximize" if self.maximize else "minimize"),
             batch=self.batch,
             deterministic=self._stated,
             x0=None if x0 is None else self.space.family.pack(x0[None]).hex(),
@@ -323,7 +348,7 @@ class Optimizer:
             positive_int("k", k)
         ids, codes = self.run.ask(k)
         if self._recording is not None and not ids:
-            self._recording.exhausted()
+            self._recording.drawn()
         return Batch(self.space, ids, codes)
 
     def tell(self, candidates: Batch | Candidate | Iterable[Candidate], values: Any) -> None:
@@ -350,6 +375,8 @@ class Optimizer:
         elif not isinstance(values, (list, np.ndarray)) and isinstance(values, Iterator):  # can be read only once
             values = list(values)
         f, failures = values_of(values, len(ids))
+        if self.maximize:
+            f = -f
         self.run.expect(ids)
         if self._recording is not None:
             self._recording.told(ids, TOLD, f, failures)
@@ -390,7 +417,7 @@ class Optimizer:
         value : float
             Its objective value.
         """
-        code, value = self.space.encode(x), objective_value(value, "value")
+        code, value = self.space.encode(x), self._sign * objective_value(value, "value")
         if self._recording is not None:
             self._recording.added(code, value)
         self.run.add(code, value)
@@ -422,7 +449,7 @@ class Optimizer:
         Returns
         -------
         Optimizer
-            It minimizes: for a journal of `maximize` its values have the opposite sign.
+            It maximizes if the recorded run does.
 
         Raises
         ------
@@ -437,7 +464,7 @@ class Optimizer:
                 )
             with record.explained():
                 opt = cls._from_identity(record.identity, record.space, algorithm)
-                differs = record.identity.difference(opt.identity(record.direction))
+                differs = record.identity.difference(opt.identity())
                 if differs:
                     raise JournalError(f"{record.path}: journal does not match this run: {differs}")
                 replay(opt.run, record, record.space.family, record.sign, record.drawn)
@@ -446,7 +473,10 @@ class Optimizer:
     @classmethod
     def _from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm) -> Self:
         run = RunState.from_identity(identity, space, algorithm)
-        opt = cls(space, algorithm, batch=identity.batch, deterministic=identity.deterministic, rng=0)
+        maximize = identity.direction == "maximize"
+        opt = cls(
+            space, algorithm, batch=identity.batch, deterministic=identity.deterministic, rng=0, maximize=maximize
+        )
         opt.run = run
         return opt
 

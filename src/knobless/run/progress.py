@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 
@@ -16,8 +17,9 @@ class Bar:
         self._bar: Any = tqdm(total=total, unit="eval", dynamic_ncols=True)
 
     def show(self, nfev: int, best: float, lam: int, failures: int) -> None:
-        shown = f"best {best:.6g}, λ {lam}" + (f", {failures} failed" if failures else "")
-        self._bar.set_postfix_str(shown, refresh=False)
+        shown = [f"best {best:.6g}"] if math.isfinite(best) else []
+        shown += [f"λ {lam}", *([f"{failures} failed"] if failures else [])]
+        self._bar.set_postfix_str(", ".join(shown), refresh=False)
         self._bar.update(nfev - self._bar.n)
 
     def __enter__(self) -> Self:

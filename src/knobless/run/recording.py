@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from knobless.core.families import Family
 from knobless.core.types import Array, Points
 from knobless.journal.events import ADDED, CHECKED, TOLD, Event, Journal, JournalError, unpacked
 from knobless.journal.identity import Identity
-from knobless.journal.records import read
+from knobless.journal.records import JournalPart, JournalRows, read
 from knobless.journal.sqlite import Writer
 from knobless.parallel.evaluation import Outcome
 
@@ -32,6 +33,7 @@ from .run_state import RunState, check_batch
 from .streams import Streams
 
 Value = float | Exception
+NEW_OR_SAME = "Use another file for a new run, or the arguments of the recorded run to resume it"
 LONGEST = 2**14  # characters of a traceback that are recorded, the last ones
 
 
@@ -88,7 +90,7 @@ def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, 
 class Recording:
     """The journal of a run, opened for writing: new, or one of the same identity.
 
-    With `adopt`, the run takes the random streams of a journal that exists.
+    `journal` may be open already. With `adopt`, the run takes the random streams of a journal that exists.
     """
 
     def __init__(self, journal: Any, run: RunState, identity: Identity, adopt: bool) -> None:
@@ -96,11 +98,10 @@ class Recording:
         self._family, self._width = run.space.family, run.space.family.width
         self._places: dict[int, tuple[int, int, int, bytes, int, int]] = {}
         self._here = f"pid {os.getpid()}@{socket.gethostname()}"
-        journal = Journal.of(journal)
-        self._writer = writer = Writer(journal)
+        self._writer = writer = journal if isinstance(journal, Writer) else Writer(Journal.of(journal))
         try:
             self._begin(writer, identity, adopt)
-            writer.note(journal.meta)
+            writer.note(writer.journal.meta)
             writer.checkpoint()
             # By candidates drawn, number and point. All of them at once: a run that is resumed with another target
             # adds rows of this kind after those of later candidates.
@@ -130,9 +131,23 @@ class Recording:
         if differs:
             raise self._mismatch(differs)
 
+    def rows(self, told: int, checks: Sequence[tuple[int, int, int]]) -> JournalRows:
+        """Return the evaluations of the run, by the highest id told and the evaluations it has not learned from."""
+        return JournalRows(self._writer.path, JournalPart(self._writer.last_row, told, tuple(checks)))
+
     def close(self) -> None:
         """Close the journal, so that another process can write to it."""
         self._writer.close()
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._writer.path
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The notes of the journal."""
+        return dict(self._writer.header.get("meta", {}))
 
     def note(self, meta: Mapping[str, Any]) -> None:
         """Add to the notes of the journal."""
@@ -144,10 +159,11 @@ class Recording:
 
     # From rows to values.
 
-    def replay(self) -> None:
-        """Bring the run to where the journal ends."""
+    def replay(self, row: int = 0) -> None:
+        """Bring the run to where the journal ends, from its start or from a checkpoint that covers rows up to `row`."""
+        events, drawn = self._writer.events(f"WHERE number > {row}"), self._writer.header.get("drawn", 0)
         with self.explained():
-            replay(self._run, self._writer.events(), self._family, self._sign, self._writer.header.get("drawn", 0))
+            replay(self._run, events, self._family, self._sign, drawn)
 
     def known(self, given: list[tuple[Points, float]]) -> list[tuple[Points, float]]:
         """Return the points known when the run began: those recorded, or those given, which are then recorded."""
@@ -193,7 +209,7 @@ class Recording:
         return self.next_rows is not None
 
     def _mismatch(self, what: str) -> JournalError:
-        return JournalError(f"{self._writer.path}: journal does not match this run: {what}")
+        return JournalError(f"{self._writer.path}: journal does not match this run: {what}. {NEW_OR_SAME}")
 
     # From values to rows.
 
@@ -202,17 +218,17 @@ class Recording:
         if self.next_rows is not None:
             raise JournalError(
                 f"{self._writer.path}: cannot resume: candidate {self.next_rows.ids[0]} is not one that `minimize` "
-                "would evaluate here, or rows before it are missing"
+                "would evaluate here, or rows before it are missing. Resume a journal of an Optimizer with an Optimizer"
             )
         run = self._run
         drawn, points, places = run.located(ids)
         rows = zip(ids, self._packed(points), places, strict=True)
         self._places = {id: (drawn, fate, id, code, *place) for id, code, place in rows}
 
-    def expect_checked(self, ids: Sequence[int], points: Points) -> None:
+    def expect_checked(self, ids: Sequence[int], points: Points, positions: Sequence[int]) -> None:
         """Prepare rows for evaluations that the search does not learn from."""
-        run, rows = self._run, zip(ids, self._packed(points), strict=True)
-        self._places = {id: (run.drawn, CHECKED, id, code, run.nit, -1) for id, code in rows}
+        run, rows = self._run, zip(ids, self._packed(points), positions, strict=True)
+        self._places = {id: (run.drawn, CHECKED, id, code, run.nit, position) for id, code, position in rows}
 
     def _packed(self, points: Points) -> list[bytes]:
         packed, width = self._family.pack(points), self._width
@@ -228,19 +244,34 @@ class Recording:
         )
 
     def told(self, ids: Sequence[int], fate: int, f: Array, failures: Mapping[int, str]) -> None:
-        """Commit what became of candidates of which the times are not known."""
+        """Commit what became of candidates, of which at most the time is known at which they were handed out."""
         self.expect(ids, fate)
+        asked = self.asked
         now, values = time.time(), cast("list[Value]", f.tolist())
         for i, text in failures.items():
             values[i] = Failure(text)
-        self._writer.append([self._row(id, value, None, now, None) for id, value in zip(ids, values, strict=True)])
+        self._writer.append(
+            [self._row(id, value, asked.get(id), now, None) for id, value in zip(ids, values, strict=True)]
+        )
 
     def added(self, code: Points, value: float) -> None:
         """Commit a point that was evaluated elsewhere."""
         self._writer.append([self._added(code, value)])
 
-    def exhausted(self) -> None:
-        """Commit how many candidates were drawn without a further one to evaluate."""
+    @property
+    def asked(self) -> dict[int, float]:
+        """When pending candidates were handed out by `hand_out`, by their ids; all times are finite."""
+        times = self._writer.header.get("asked", {}).items()
+        return {int(id): when for id, when in times if id.isdecimal() and type(when) is float and math.isfinite(when)}
+
+    def hand_out(self, ids: Sequence[int], now: float) -> None:
+        """Commit that candidates are handed out: a process that opens the journal later draws others."""
+        self.drawn()
+        pending, asked = self._run.pending_ids(), self.asked | dict.fromkeys(ids, now)
+        self._writer.put("asked", {str(id): asked[id] for id in pending if id in asked})
+
+    def drawn(self) -> None:
+        """Commit how many candidates were drawn, where no value will be recorded that shows it."""
         if self._run.drawn > self._writer.header.get("drawn", 0):
             self._writer.put("drawn", self._run.drawn)
 
@@ -252,7 +283,7 @@ class Recording:
         drawn, fate, id, code, iteration, position = self._places[id]
         failure = None
         if isinstance(value, Exception):
-            failure, value = _shortened(traceback_of(value)), math.nan
+            failure, value = shortened(traceback_of(value)), math.nan
         stored = self._stored(value)
         return Event(drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker)
 
@@ -270,6 +301,7 @@ def _value(event: Event, sign: float) -> Value:
     return math.nan if event.value is None else sign * event.value
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return the message of a failed evaluation as it is stored: valid Unicode of bounded length."""
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= LONGEST else "… " + text[-LONGEST:]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, overload
 
-import numpy as np
+from knobless.journal.evaluations import Evaluations
 
+from .display import Text, html_table, one_line
 from .iteration import Info
 
 _T = TypeVar("_T")
@@ -185,7 +186,8 @@ class Result:
     nfev, nit : int
         Evaluations and iterations.
     success : bool
-        Whether there is a best point and, if a target was given, it was reached.
+        Whether there is a best point, the target was reached if one was given, at most half of the evaluations failed,
+        and the run was not interrupted.
     status : Status
         Why the run ended.
     message : str
@@ -196,6 +198,9 @@ class Result:
         The message of the first of them, in the order of the candidates.
     history : History
         One row per iteration; `history.to_pandas()` returns a data frame.
+    evaluations : Evaluations
+        All evaluations, or the last ones of a long run without a journal; `evaluations.to_pandas()` returns a data
+        frame with the variables, the value, the status and the time of each.
     """
 
     x: Any
@@ -214,24 +219,30 @@ class Result:
     failures: int
     failure: str | None
     history: History
+    evaluations: Evaluations
 
     def __repr__(self) -> str:
         lines = [
-            ("message", self.message),
-            ("success", f"{self.success} ({self.status})"),
-            ("fun", f"{self.fun:.10g}" + (f" ± {self.fun_std:.2g}" if self.fun_std else "")),
-            ("x", _shown(self.x)),
-            (
-                "mode",
-                _shown(self.mode) + ("" if self.mode_fun is None else f", with value {self.mode_fun:.10g}"),
-            ),
-            ("nfev", f"{self.nfev} evaluations, {self.failures} failed"),
-            ("nit", f"{self.nit} iterations"),
+            *self._summary(),
+            ("x", one_line(self.x)),
+            ("mode", one_line(self.mode) + ("" if self.mode_fun is None else f", with value {self.mode_fun:.10g}")),
+            *self._counts(),
         ]
         return "\n".join(f"{name:>8}: {text}" for name, text in lines)
 
+    def _repr_html_(self) -> str:
+        """Return the result as a table for a notebook."""
+        return html_table("Result", [*self._summary(), ("x", self.x), *self._counts()])
 
-def _shown(x: Any, width: int = 400) -> str:
-    with np.printoptions(threshold=40, edgeitems=8):
-        text = " ".join(repr(x).split())
-    return text if len(text) <= width else text[: width - 2] + " …"
+    def _summary(self) -> list[tuple[str, Text]]:
+        return [
+            ("message", Text(self.message)),
+            ("success", Text(f"{self.success} ({self.status})")),
+            ("fun", Text(f"{self.fun:.10g}" + (f" ± {self.fun_std:.2g}" if self.fun_std else ""))),
+        ]
+
+    def _counts(self) -> list[tuple[str, Text]]:
+        return [
+            ("nfev", Text(f"{self.nfev} evaluations, {self.failures} failed")),
+            ("nit", Text(f"{self.nit} iterations")),
+        ]

@@ -21,12 +21,11 @@ from knobless.core.algorithm import Algorithm, Member, is_exact
 from knobless.core.description import algorithm_of
 from knobless.core.families import Family
 from knobless.core.types import Array, Points
-from knobless.journal.events import CANCELLED, TOLD
+from knobless.journal.events import CANCELLED, RETURNED_NAN, TOLD
 from knobless.journal.identity import Identity
 from knobless.space.space import Space
 
 from .cache import Cache
-from .candidates import RETURNED_NAN
 from .evaluation_log import EvaluationLog
 from .iteration import COPIED, EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
 from .noise_test import SMALL_DOUBT, NoiseTest
@@ -221,9 +220,9 @@ class RunState:
         return self.late[id].code if id < first else self.iteration.codes[id - first]
 
     def located(self, ids: Sequence[int]) -> tuple[int, Points, list[tuple[int, int]]]:
-        """Return the number of candidates drawn, and of pending ones the points and (iteration, index)."""
-        first, nit = self.iteration.first, self.nit
-        places = [(nit, id - first) if id >= first else self.late[id][:2] for id in ids]
+        """Return the number of candidates drawn, and of pending ones the points and (iteration, index of sample)."""
+        first, nit, skipped = self.iteration.first, self.nit, self.iteration.n_initial_points
+        places = [(nit, id - first - skipped) if id >= first else self.late[id][:2] for id in ids]
         return self.drawn, self.codes_of(ids), places
 
     # Drawing.
@@ -288,14 +287,18 @@ class RunState:
             ids, codes = [*ids, *more], np.concatenate([codes, fresh])
         return ids, codes
 
+    def check_pending(self, k: int) -> None:
+        """ValueError if a file may not ask for k more pending candidates."""
+        pending = k + len(self.late) + self.iteration.fates.count(PENDING)
+        if pending > MOST_PENDING or pending * self.algorithm.family.words > MOST_WORDS:
+            raise ValueError(f"{pending} pending candidates are more than a file may ask for")
+
     def redraw(self, drawn: int) -> None:
         """Draw until as many candidates are drawn as a file states; ValueError if that is impossible."""
         while self.drawn < drawn:
             left = drawn - self.drawn
             k = min(left, self.undrawn or left)
-            pending = k + len(self.late) + self.iteration.fates.count(PENDING)
-            if pending > MOST_PENDING or pending * self.algorithm.family.words > MOST_WORDS:
-                raise ValueError(f"{pending} pending candidates are more than a file may ask for")
+            self.check_pending(k)
             if self.cache is None:
                 self._draw(k)
             elif self.exhausted:
@@ -408,7 +411,7 @@ class RunState:
         if iteration.drawn > iteration.size:
             for id in iteration.pending_ids():
                 position = id - iteration.first
-                self.late[id] = Late(self.nit, position, iteration.codes[position])
+                self.late[id] = Late(self.nit, position - iteration.n_initial_points, iteration.codes[position])
         x, f = iteration.samples()
         self.search = self.algorithm.tell(self.search, x, f)
         if self.cache is None:  # which has all values

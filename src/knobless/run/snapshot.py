@@ -38,7 +38,7 @@ from .run_state import MOST_WORDS, RunState
 from .streams import Streams
 
 FORMAT = "knobless snapshot"
-_VERSION = 4
+_VERSION = 5
 _LARGEST = 2**30  # bytes of a file
 
 

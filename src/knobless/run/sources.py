@@ -8,6 +8,7 @@ the time is up.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -20,6 +21,7 @@ from knobless._checks import boolean
 from knobless.parallel.evaluation import Outcome, evaluate, objective_value, objective_values
 
 from .candidates import Batch, Candidate
+from .kept_evaluations import Span
 from .recording import Value
 
 if TYPE_CHECKING:
@@ -33,13 +35,15 @@ class Context(Protocol):
     deadline: float  # by time.monotonic()
     target: float  # NaN if there is none
     arrived: dict[int, Value]  # values that are known before they can be yielded
+    times: list[float]  # start and end of each evaluation in this process by time.monotonic(), without a journal
+    spans: dict[int, Span]  # when and where the others ran, without a journal
 
     @property
     def recording(self) -> bool:
         """Whether there is a journal."""
 
     def record(self, outcomes: Sequence[Outcome]) -> None:
-        """Record outcomes in the journal."""
+        """Record outcomes in the journal, or when and where they were obtained if there is none."""
 
 
 ValueStream = Generator[Sequence[Value], None, None]  # in the order of the candidates, several at once
@@ -80,6 +84,13 @@ class EvaluatedObjective(NamedTuple):
         return partial(_in_pool, resources.enter_context(pool.pool_of(self.workers, self.fun, self.evaluation_timeout)))
 
 
+def workers_of(workers: Any) -> Any:
+    """Return `workers`, with −1 replaced by the number of CPUs that this process may use."""
+    if not isinstance(workers, Integral) or workers != -1:
+        return workers
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def n_workers(workers: Any) -> int:
     """Return the number of evaluations that `workers` can run at once; 1 if that is not known."""
     client = workers if hasattr(workers, "nthreads") else getattr(workers, "_client", None)  # Dask
@@ -91,17 +102,18 @@ def n_workers(workers: Any) -> int:
 
 def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
     """Evaluate serially."""
-    maximizing, recording, deadline = run.sign < 0, run.recording, run.deadline
-    started = clock = 0.0
+    maximizing, recording, deadline, times = run.sign < 0, run.recording, run.deadline, run.times
     for id, x in candidates:
-        if recording:
-            started, clock = time.time(), time.monotonic()
+        started = time.time() if recording else 0.0
+        clock = time.monotonic()
         value = evaluate(fun, x, objective_value)
         now = time.monotonic()
         if maximizing:
             value = _negated(value)
         if recording:
             run.record((Outcome(id, value, started, started + now - clock, THIS_PROCESS),))
+        else:
+            times += (clock, now)
         yield (value,)
         if now >= deadline:
             return
@@ -114,11 +126,14 @@ def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> 
     values: list[Any] = [found] * len(candidates) if isinstance(found, Exception) else found
     if run.sign < 0:
         values = [_negated(value) for value in values]
+    now = time.monotonic()
     if run.recording:
-        ended = started + time.monotonic() - clock
+        ended = started + now - clock
         run.record(
             [Outcome(id, value, started, ended, THIS_PROCESS) for id, value in zip(candidates.ids, values, strict=True)]
         )
+    else:
+        run.times += [clock, now] * len(candidates)
     yield values
 
 

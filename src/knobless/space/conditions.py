@@ -113,11 +113,17 @@ class Conditions:
         return tuple(level(i, ()) for i in range(len(self.guards)))
 
     def direct(self, i: int | None) -> dict[int, frozenset[int]]:
-        """Return the variables that guard `i` and those around it name, with the indices of the values they need."""
+        """Return the variables that guard `i` and those around it name, with the indices of the values they need.
+
+        A constant is replaced by the variables that it depends on itself.
+        """
         needs: dict[int, frozenset[int]] = {}
         while i is not None:
             for _, parent, indices in self.guards[i].tests:
-                needs[parent] = needs.get(parent, indices) & indices
+                constant = self.variables[parent][1].count == 1
+                named = self.direct(self.inside[parent]) if constant else {parent: indices}
+                for variable, each in named.items():
+                    needs[variable] = needs.get(variable, each) & each
             i = self.guards[i].outer
         return needs
 

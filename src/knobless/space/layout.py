@@ -56,6 +56,8 @@ class Layout:
         requirements = self.conditions.requirements
         parents: set[int] = set()
         for i, where in enumerate(self.where):
+            if where.start == where.stop:  # a constant
+                continue
             for parent, indices in self.conditions.direct(self.conditions.inside[i]).items():
                 if parent not in requirements[i] and not requirements[parent]:
                     continue  # it holds in every point
@@ -63,6 +65,8 @@ class Layout:
                 codes = self._intervals[parent, indices]
                 column = self.where[parent].start
                 each += [Condition(own, column, codes) for own in range(where.start, where.stop)]
+        if not each:
+            return flat
         branches = [(self.where[i].start, self._codes(i)) for i in parents if self._variable(i).count <= MOST_OPTIONS]
         return Conditional(flat, tuple(each), tuple(sorted(branches)))
 
@@ -75,6 +79,18 @@ class Layout:
         return tuple(variable.code(value_at(variable, j), "value") for j in range(int(variable.count)))
 
     # From codes to points.
+
+    def active(self, codes: Points, family: Family) -> NDArray[np.bool_]:
+        """Return which variables are active, one row per point."""
+        found = np.ones((len(codes), len(self.where)), dtype=bool)
+        if isinstance(family, Conditional):
+            varying = [i for i, where in enumerate(self.where) if where.start < where.stop]
+            found[:, varying] = family.active(codes)[:, [self.where[i].start for i in varying]]
+        for i, where in enumerate(self.where):
+            inside = self.conditions.inside[i]
+            if where.start == where.stop and inside is not None:
+                found[:, i] = self._holds_in(codes, found, inside)
+        return found
 
     def points(self, codes: Points, active: NDArray[np.bool_], columns: Sequence[Sequence[Any]]) -> list[Any]:
         """Return the points of codes, given which variables are active and the values of each in all of them."""
@@ -90,17 +106,18 @@ class Layout:
     def _holding(self, codes: Points, active: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which guards hold, one row per point."""
         found: list[NDArray[np.bool_]] = []
-        for guard in self.conditions.guards:
-            if guard.variable is not None:
-                found.append(active[:, guard.variable])
-                continue
-            holds = np.ones(len(codes), dtype=bool) if guard.outer is None else found[guard.outer]
-            for _, parent, indices in guard.tests:
-                edges = np.ravel(self._intervals[parent, indices])
-                inside = np.searchsorted(edges, codes[:, self.where[parent].start], side="right") % 2 == 1
-                holds = holds & active[:, parent] & inside
-            found.append(holds)
+        for i, guard in enumerate(self.conditions.guards):
+            found.append(self._holds_in(codes, active, i) if guard.variable is None else active[:, guard.variable])
         return np.column_stack(found)
+
+    def _holds_in(self, codes: Points, active: NDArray[np.bool_], i: int) -> NDArray[np.bool_]:
+        """Return in which points guard `i` holds, given which variables other than constants are active."""
+        holds = np.ones(len(codes), dtype=bool)
+        for parent, indices in self.conditions.direct(i).items():
+            edges = np.ravel(self._intervals[parent, indices])
+            inside = np.searchsorted(edges, codes[:, self.where[parent].start], side="right") % 2 == 1
+            holds &= active[:, parent] & inside
+        return holds
 
     def _active_shape(self, node: Any, holding: Sequence[bool]) -> Any:
         """Return the shape of the points for which these guards hold: indices of variables in dicts and lists."""

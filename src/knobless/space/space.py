@@ -2,7 +2,8 @@
 
 A `Space` groups the columns of its codes into one block per kind and number of options (bits, then choices by number of
 options, then numbers), so its family is vectorized for any number of variables. A choice of two is a bit. The family of
-conditional variables is a `Conditional`, and a point has the keys of its active variables only.
+conditional variables is a `Conditional`, and a point has the keys of its active variables only. Constants, which are
+variables with one value, have no columns.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from .when import INACTIVE, When, shown_values, when
 
 VARIABLES = (Binary, Choice, Integer, Float)
 NUMBERS = (Integer, Float)
+SCALARS = (bool, int, float, str, np.generic)
 
 
 class Column(NamedTuple):
@@ -41,7 +43,7 @@ class Column(NamedTuple):
     variable : Variable
         The variable.
     where : slice
-        Its columns: one, or `variable.n`.
+        Its columns: one, or `variable.n`; none for a constant.
     conditions : tuple of pairs
         Names of other variables, with the values that these must have for this one to be active; those of the spaces
         that contain it included.
@@ -51,6 +53,26 @@ class Column(NamedTuple):
     variable: Variable
     where: slice
     conditions: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the variable has one value only."""
+        return self.where.start == self.where.stop
+
+    def codes(self, codes: Points) -> Points:
+        """Return the codes of the variable in codes of the space, one per row; zeros for a constant.
+
+        Parameters
+        ----------
+        codes : array of shape (m, columns)
+            Codes of the space.
+
+        Returns
+        -------
+        array of shape (m, 1) or (m, variable.n)
+            Codes of the variable.
+        """
+        return np.zeros((len(codes), self.variable.n or 1)) if self.is_constant else codes[:, self.where]
 
 
 class Space:
@@ -124,15 +146,18 @@ class Space:
 
     @cached_property
     def _order(self) -> list[int]:
-        """Indices of the variables in the order of their columns."""
-        return sorted(range(len(self._leaves)), key=lambda i: _block(self._leaves[i][1]))
+        """Indices of the variables that are not constants, in the order of their columns."""
+        varying = [i for i, (_, variable) in enumerate(self._leaves) if variable.count > 1]
+        return sorted(varying, key=lambda i: _block(self._leaves[i][1]))
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
         if self._conditions is not None and self._conditions.unknown is not None:
             raise ValueError(self._conditions.unknown)
+        if not self._order:
+            raise ValueError(f"space: expected a variable with two values or more, got constants only: {self!r}")
         spans = slices(self._leaves[i][1].n or 1 for i in self._order)
-        where = dict(zip(self._order, spans, strict=True))
+        where = dict.fromkeys(range(len(self._leaves)), slice(0, 0)) | dict(zip(self._order, spans, strict=True))
         return tuple(
             Column(name, variable, where[i], () if self._conditions is None else self._conditions.shown(i))
             for i, (name, variable) in enumerate(self._leaves)
@@ -143,6 +168,11 @@ class Space:
         """What conditions make of points; None if there are none."""
         where = tuple(column.where for column in self._columns)
         return None if self._conditions is None else Layout(self._conditions, where)
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether there is a point in which a variable is inactive."""
+        return self._layout is not None and self._layout.is_conditional
 
     def columns(self) -> tuple[Column, ...]:
         """Return the variables with their names and columns, in the order of declaration.
@@ -187,7 +217,7 @@ class Space:
     def names(self) -> tuple[str, ...]:
         """Name of each column of a code."""
         names = [""] * self.family.variables
-        for name, variable, where, _ in self._columns:
+        for name, variable, where, _ in (column for column in self._columns if not column.is_constant):
             names[where] = [name] if variable.n is None else [f"{name}[{i}]" for i in range(variable.n)]
         return tuple(names)
 
@@ -223,7 +253,7 @@ class Space:
         -----
         Codes are decoded variable by variable, so each further row adds little time.
         """
-        columns = [_listed(variable, codes[:, where]) for _, variable, where, _ in self._columns]
+        columns = [_listed(column.variable, column.codes(codes)) for column in self._columns]
         if self._layout is not None:
             return self._layout.points(codes, self.active(codes), columns)
         return [_filled(self._tree, values) for values in zip(*columns, strict=True)]
@@ -241,9 +271,9 @@ class Space:
         array of bool of shape (m, variables)
             One row per code, in the order of `columns()`.
         """
-        if not isinstance(self.family, Conditional):
+        if self._layout is None or not self._layout.is_conditional:
             return np.ones((len(codes), len(self._columns)), dtype=bool)
-        return self.family.active(codes)[:, [column.where.start for column in self._columns]]
+        return self._layout.active(codes, self.family)
 
     def decode_batch(self, codes: Points) -> Any:
         """Return the codes as a vectorized objective gets them.
@@ -264,13 +294,13 @@ class Space:
             If the space has conditional variables, of which points have different keys.
         """
         self.check_vectorized()
-        each = [(variable, variable.values(codes[:, where])) for _, variable, where, _ in self._columns]
+        each = [(column.variable, column.variable.values(column.codes(codes))) for column in self._columns]
         values = [values[:, 0] if variable.n is None else values for variable, values in each]
         return _filled(self._tree, values) if self._layout is None else filled_shape(self._layout.full_shape, values)
 
     def check_vectorized(self) -> None:
         """Raise ValueError if the space has conditional variables."""
-        if isinstance(self.family, Conditional):
+        if self.is_conditional:
             given = next(column for column in self._columns if column.conditions)
             conditions = ", ".join(f"{name}={shown_values(values)}" for name, values in given.conditions)
             raise ValueError(
@@ -299,9 +329,11 @@ class Space:
             If `x` is not a point of the space.
         """
         code = np.zeros(self.family.variables)
-        for (_, variable, columns, _), (where, value) in zip(self._columns, self._read(x, name), strict=True):
+        for column, (where, value) in zip(self._columns, self._read(x, name), strict=True):
             if value is not INACTIVE:
-                code[columns] = _codes(variable, value, where)
+                codes = _codes(column.variable, value, where)  # raises for another value, also of a constant
+                if not column.is_constant:
+                    code[column.where] = codes
         code = code.astype(self.family.dtype)
         return self.family.canonical(code[None])[0] if isinstance(self.family, Conditional) else code
 
@@ -339,7 +371,7 @@ class Space:
         """
         seen = codes = self.family.canonical(codes) if isinstance(self.family, Conditional) else codes
         for _, variable, where, _ in self._columns:
-            if isinstance(variable, NUMBERS):
+            if isinstance(variable, NUMBERS) and where.start < where.stop:
                 seen = codes.copy() if seen is codes else seen
                 seen[:, where] = variable.values(codes[:, where])
         return seen
@@ -354,6 +386,11 @@ class Space:
         if isinstance(self._tree, dict):
             return f"Space({', '.join(f'{k}={v!r}' for k, v in self._tree.items())})"
         return f"Space.of({self._tree!r})"
+
+
+def shown_name(name: str) -> str:
+    """Return the name to display: "x" for a variable that is the whole space and has no name, or only an index."""
+    return f"x{name}" if not name or name.startswith("[") else name
 
 
 def _checked(tree: Any, name: str) -> Any:
@@ -371,9 +408,31 @@ def _checked(tree: Any, name: str) -> Any:
     if isinstance(tree, (list, tuple)):
         if not tree:
             raise ValueError(f"{name}: expected at least one variable, got an empty {type(tree).__name__}")
-        return [_checked(value, f"{name}[{i}]") for i, value in enumerate(tree)]
+        if not all(isinstance(value, SCALARS) for value in tree):
+            return [_checked(value, f"{name}[{i}]") for i, value in enumerate(tree)]
     expected = "Binary, Choice, Integer, Float, Space, or a list or dict of these"
-    raise TypeError(f"{name}: expected {expected}, got {tree!r} of type {type(tree).__name__}")
+    raise TypeError(f"{name}: expected {expected}, got {tree!r} of type {type(tree).__name__}{_hint(tree, name)}")
+
+
+def _hint(given: Any, name: str) -> str:
+    """Return how a range, options or a constant, given as other libraries have them, are written."""
+    if isinstance(given, range) and given:
+        step = "" if given.step == 1 else f", step={given.step}"
+        return f"; a range is written kl.Integer({given[0]}, {given[-1]}{step})" if given.step > 0 else ""
+    if isinstance(given, SCALARS):
+        bits = f"; bits are written kl.Binary({given})" if type(given) is int and given > 0 else ""
+        return bits if name == "space" else f"; a constant is written kl.Choice({given!r})"
+    if isinstance(given, (set, frozenset)):
+        given = sorted(given, key=repr)
+    if isinstance(given, np.ndarray):
+        given = given.ravel().tolist()
+    if not isinstance(given, (list, tuple)) or not given:
+        return ""
+    if len(given) == 2 and all(isinstance(each, (int, float)) for each in given) and given[0] < given[1]:
+        whole = f" or kl.Integer({given[0]}, {given[1]})" if all(isinstance(each, int) for each in given) else ""
+        return f"; a range is written kl.Float({given[0]}, {given[1]}){whole}"
+    shown = ", ".join(map(repr, given[:5])) + (", …" if len(given) > 5 else "")
+    return f"; options are written kl.Choice({shown})"
 
 
 def _walk(tree: Any, name: str) -> Iterator[tuple[str, Variable]]:

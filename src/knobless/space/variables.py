@@ -1,7 +1,8 @@
 """Variables of a search space: the translation between codes, as a family draws them, and values.
 
 A code is a number: 0 or 1 for a bit, the index of an option, a latent real for an integer or a float. Every code of the
-family has a value, and every value has a code that decodes to it. With `n`, a variable is an array of `n` entries.
+family has a value, and every value has a code that decodes to it. With `n`, a variable is an array of `n` entries. A
+variable with one value is a constant: part of every point, but not of a code. Its value has the code 0 nevertheless.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Variable(Protocol):
 
     @property
     def count(self) -> float:
-        """Number of values of an entry; inf for a float without steps."""
+        """Number of values of an entry; 1 for a constant, inf for a float without steps."""
 
     def values(self, codes: Points) -> NDArray[Any]:
         """Return the value of each code, as a new array of the same shape."""
@@ -123,7 +124,7 @@ class Choice:
     Parameters
     ----------
     *options
-        At least two different values of any type.
+        Different values of any type. A single one is a constant.
     p : sequence of float, optional
         Prior probability of each option; uniform by default.
     n : int, optional
@@ -148,9 +149,13 @@ class Choice:
 
     def __init__(self, *options: Any, p: Sequence[float] | None = None, n: int | None = None) -> None:
         k = len(options)
-        if k < 2:
-            hint = "; a list of options is written Choice(*options)" if options and np.ndim(options[0]) else ""
-            raise ValueError(f"Choice: expected at least two options, got {k}: {options!r}{hint}")
+        if not k:
+            raise ValueError("Choice: expected at least one option, got none")
+        if k == 1 and isinstance(options[0], (list, tuple, set, frozenset, range, np.ndarray)):
+            raise ValueError(
+                f"Choice: expected options, got a single {type(options[0]).__name__}, {options[0]!r}; "
+                "a list of options is written Choice(*options)"
+            )
         twice = repeated_option(options)
         if twice is not None:
             raise ValueError(f"Choice: expected options that differ, got {options[twice]!r} twice")
@@ -227,7 +232,7 @@ class Integer:
     Parameters
     ----------
     low, high : int
-        Bounds.
+        Bounds. If they are equal, the variable is a constant.
     step : int
         Distance between values, starting at `low`.
     log : bool
@@ -254,12 +259,12 @@ class Integer:
     def __post_init__(self) -> None:
         low, high = integer("Integer: low", self.low), integer("Integer: high", self.high)
         step = positive_int("Integer: step", self.step)
-        if low >= high:
-            raise ValueError(f"Integer: expected low < high, got low = {low} and high = {high}")
+        if low > high:
+            raise ValueError(f"Integer: expected low <= high, got low = {low} and high = {high}")
         bound = 10**14 if self.log else 2**50  # larger neighbors are not different floats
         if max(abs(low), abs(high)) > bound:
             raise ValueError(f"Integer: expected bounds of at most {bound:.6g}, got {low} to {high}")
-        if step > high - low:
+        if step > high - low > 0:
             raise ValueError(f"Integer: step: expected at most high - low = {high - low}, got {step}")
         if self.log and low < 1:
             raise ValueError(f"Integer: low: expected at least 1 in log scale, got {low}")
@@ -314,7 +319,7 @@ class Float:
     Parameters
     ----------
     low, high : float
-        Bounds.
+        Bounds. If they are equal, the variable is a constant.
     step : float, optional
         Distance between values, starting at `low`; any number within the bounds by default.
     log : bool
@@ -340,8 +345,8 @@ class Float:
 
     def __post_init__(self) -> None:
         low, high = real("Float: low", self.low), real("Float: high", self.high)
-        if low >= high:
-            raise ValueError(f"Float: expected low < high, got low = {low} and high = {high}")
+        if low > high:
+            raise ValueError(f"Float: expected low <= high, got low = {low} and high = {high}")
         if not math.isfinite(high - low):
             raise ValueError(f"Float: expected a range that is a finite number, got {low} to {high}")
         if self.log and low <= 0.0:
@@ -350,7 +355,7 @@ class Float:
             step = positive_real("Float: step", self.step)
             if self.log:
                 raise ValueError(f"Float: step: expected None in log scale, got {step}")
-            if step > high - low:
+            if step > high - low > 0.0:
                 raise ValueError(f"Float: step: expected at most high - low = {high - low}, got {step}")
             if (high - low) / step >= 2**50:
                 raise ValueError(f"Float: step: expected fewer than 2**50 steps, got {step}")
@@ -361,6 +366,8 @@ class Float:
 
     @property
     def count(self) -> float:
+        if self.low == self.high:
+            return 1
         if self.step is None:
             return math.inf
         # In decimals: (0.3 − 0.0)/0.1 is 2.9999999999999996 in binary.
@@ -395,6 +402,8 @@ class Float:
         number = real(name, value)
         if not self.low <= number <= self.high:
             raise ValueError(f"{name}: expected a number from {self.low} to {self.high}, got {value!r}")
+        if self.low == self.high:
+            return 0.0
         if self.step is not None:
             index = round((number - self.low) / self.step)
             code = (index + 0.5) / self.count

@@ -186,7 +186,7 @@ class Activations(Searchable):
         super().__init__()
         options = named("Activations: functions", functions)
         self.functions = nn.ModuleList(options.values())
-        self.variable = Choice(*options, n=positive_int("Activations: units", units))
+        self.variable = Choice(*several("Activations", options), n=positive_int("Activations: units", units))
         self.dim = dim
         self.register_buffer("place", torch.empty(0), persistent=False)  # follows the device of the layer
 
@@ -237,7 +237,7 @@ class Mixed(Searchable):
         super().__init__()
         options = named("Mixed: modules", modules)
         self.options = nn.ModuleList(options.values())
-        self.variable = Choice(*options)
+        self.variable = Choice(*several("Mixed", options))
 
     def forward(self, x: Any, choice: Tensor | None = None) -> Tensor:
         c = self.resolve(choice).reshape(())
@@ -486,6 +486,13 @@ def named(name: str, options: Any) -> dict[str, nn.Module]:
             raise TypeError(f"{name}: expected functions or modules, got {option!r}")
     check_input_is_kept(name, options.values())
     return {key: option if isinstance(option, nn.Module) else Call(option) for key, option in options.items()}
+
+
+def several(name: str, options: Mapping[str, nn.Module]) -> Iterable[str]:
+    """Return the names of the options, of which there must be two at least."""
+    if len(options) < 2:
+        raise ValueError(f"{name}: expected at least two options, got {len(options)}: {tuple(options)}")
+    return options
 
 
 def check_input_is_kept(name: str, options: Iterable[Any]) -> None:

@@ -1,0 +1,281 @@
+"""The evaluations of a run as a sequence and as a table: rows of its journal, or of what a run without one has kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knobless.core.types import Array, Points
+from knobless.space.space import Column, Space, shown_name
+from knobless.space.variables import Choice
+
+from .events import ADDED, CANCELLED, CHECKED, RETURNED_NAN, Event, unpacked
+
+ROWS_AT_ONCE = 512  # rows decoded at once
+FACTS = ("value", "status", "kind", "iteration", "worker", "start", "seconds", "message")  # columns after the variables
+
+
+class EvaluationRecord(NamedTuple):
+    """One evaluation of a run.
+
+    Attributes
+    ----------
+    x : object
+        The point, as the objective received it.
+    value : float
+        The objective value with the user's sign; NaN if there is none.
+    status : str
+        "ok", "failed" (the evaluation raised an exception or returned NaN) or "cancelled" (without a value).
+    kind : str
+        "search"; "initial point" (`x0`); "noise test", a second evaluation of the best point; "confirmation" of a value
+        that reached the target; "finalist", a comparison of the points to recommend; "known" for a point that was
+        evaluated elsewhere.
+    iteration : int
+        The number of complete iterations before it.
+    worker : str or None
+        Where it ran; None if that is not known.
+    start : float or None
+        When it started, in seconds since the epoch; None if that is not known.
+    seconds : float or None
+        How long it took; None if that is not known.
+    message : str or None
+        Why it failed: the traceback, or that the objective returned NaN.
+    """
+
+    x: Any
+    value: float
+    status: str
+    kind: str
+    iteration: int
+    worker: str | None
+    start: float | None
+    seconds: float | None
+    message: str | None
+
+
+class StoredRows(Protocol):
+    """Where evaluations are stored, in their order."""
+
+    def __len__(self) -> int:
+        """Return their number."""
+
+    def chunks(self, start: int, stop: int) -> Iterator[Sequence[Event]]:
+        """Yield those from `start` to before `stop`, a few at a time."""
+
+
+class TableColumn(NamedTuple):
+    """A column of a table of evaluations: its values, and where they are not missing."""
+
+    name: str
+    values: NDArray[Any]
+    present: NDArray[np.bool_]
+
+
+class Evaluations(Sequence[EvaluationRecord]):
+    """The evaluations of a run, in the order of their candidates.
+
+    The order does not depend on the number of workers. Points are decoded when they are accessed. With a journal, the
+    evaluations are read from that file when they are accessed, so it must still exist. Without one, at most the last
+    262,144 are kept, and fewer if their points need more than 64 MiB; compiled iterations keep none.
+
+    Parameters
+    ----------
+    space : Space
+        The search space.
+    direction : str
+        "minimize" or "maximize".
+    rows : object
+        Where the evaluations are stored.
+    dropped : int
+        The number of earlier evaluations that are not kept.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> result = kl.minimize(lambda x: float(x.sum()), kl.Binary(4), budget=20, rng=0, deterministic=True)
+    >>> len(result.evaluations), result.evaluations[0].status
+    (16, 'ok')
+    """
+
+    def __init__(self, space: Space, direction: str, rows: StoredRows, dropped: int = 0) -> None:
+        self.space = space
+        self.direction = direction
+        self.dropped = dropped
+        self._rows = rows
+        self._last: tuple[int, list[EvaluationRecord]] = (0, [])  # decoded last, from this index on
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> EvaluationRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[EvaluationRecord]: ...
+    def __getitem__(self, index: int | slice) -> EvaluationRecord | list[EvaluationRecord]:
+        if isinstance(index, slice):
+            chosen = range(len(self))[index]
+            if not chosen:
+                return []
+            low, high = min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1])
+            found = list(self._records(low, high + 1))
+            return [found[i - low] for i in chosen]
+        at = range(len(self))[index]
+        first, records = self._last
+        if not first <= at < first + len(records):
+            first = at - at % ROWS_AT_ONCE
+            records = list(self._records(first, min(first + ROWS_AT_ONCE, len(self))))
+            self._last = first, records
+        return records[at - first]
+
+    def __iter__(self) -> Iterator[EvaluationRecord]:
+        return self._records(0, len(self))
+
+    def __repr__(self) -> str:
+        return f"Evaluations: {len(self)} of {len(self) + self.dropped}"
+
+    def _records(self, start: int, stop: int) -> Iterator[EvaluationRecord]:
+        for events in self._rows.chunks(start, stop):
+            points = self.space.decode_each(unpacked(events, self.space.family))
+            for x, event in zip(points, events, strict=True):
+                yield EvaluationRecord(x, *_facts(event))
+
+    def arrays(self) -> tuple[Points, Array]:
+        """Return the points as codes, and their values.
+
+        Returns
+        -------
+        codes : array of shape (m, columns)
+            One code per evaluation that has a value.
+        values : array of shape (m,)
+            Their values, with the user's sign.
+        """
+        chunks = self._rows.chunks(0, len(self))
+        events = [event for events in chunks for event in events if event.value is not None]
+        return unpacked(events, self.space.family), np.array([event.value for event in events], dtype=float)
+
+    def tables(self) -> Iterator[list[TableColumn]]:
+        """Iterate over parts of the table of all evaluations.
+
+        Returns
+        -------
+        iterator of list of TableColumn
+            The columns of some rows, at least one part: one column per variable, or per entry of an array of them, then
+            the fields of an `EvaluationRecord` other than `x`. A variable called like one of these becomes ``x.value``.
+        """
+        for events in self._rows.chunks(0, len(self)) if len(self) else [()]:
+            yield self._table(events)
+
+    def _table(self, events: Sequence[Event]) -> list[TableColumn]:
+        codes = unpacked(events, self.space.family)
+        active = self.space.active(codes)
+        found = [
+            each
+            for i, column in enumerate(self.space.columns())
+            for each in _variable_columns(column, codes[:, column.where], active[:, i])
+        ]
+        for name, values in zip(FACTS, zip(*map(_facts, events), strict=True) if events else [()] * 8, strict=True):
+            cells = _objects(values)
+            found.append(TableColumn(name, cells, np.array([value is not None for value in values], dtype=bool)))
+        return found
+
+    def to_pandas(self) -> Any:
+        """Convert the evaluations to a pandas data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per evaluation. One column per variable, called as in ``space.columns()``, and one per entry of an
+            array of variables, such as ``layers[0]``; inactive variables are missing. Then `value`, `status`, `kind`,
+            `iteration`, `worker`, `start` (a time in UTC), `seconds` and `message`. A variable that is called like one
+            of these is called ``x.value``.
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("evaluations.to_pandas() needs pandas: pip install pandas") from None
+        parts = list(self.tables())
+        columns = [_joined([part[i] for part in parts]) for i in range(len(parts[0]))]
+        series = [_series(pandas, column) for column in columns]
+        frame = pandas.concat(series, axis=1)
+        frame.columns = [column.name for column in columns]
+        return frame
+
+
+def _facts(event: Event) -> tuple[float, str, str, int, str | None, float | None, float | None, str | None]:
+    """Return the fields of an evaluation other than its point."""
+    status = "cancelled" if event.fate == CANCELLED else "failed" if event.failed else "ok"
+    timed = event.started is not None and event.ended is not None
+    return (
+        math.nan if event.value is None else event.value,
+        status,
+        kind_of(event),
+        event.iteration,
+        event.worker,
+        event.started,
+        event.ended - event.started if timed else None,  # type: ignore[operator]
+        (event.failure or RETURNED_NAN) if event.failed else None,
+    )
+
+
+def kind_of(event: Event) -> str:
+    """Return what a row of a journal was evaluated for."""
+    if event.fate == ADDED:
+        return "known"
+    if event.fate == CHECKED:
+        return "confirmation" if event.position < 0 else "finalist"
+    if event.position < 0:
+        return "noise test" if event.iteration else "initial point"
+    return "search"
+
+
+def _variable_columns(column: Column, codes: Points, active: NDArray[np.bool_]) -> Iterator[TableColumn]:
+    """Yield the columns of a variable: one, or one per entry of an array."""
+    variable, name = column.variable, shown_name(column.name)
+    name = f"x.{name}" if name in FACTS else name
+    if isinstance(variable, Choice):  # the options themselves, of any type
+        values = _objects(variable.options)[codes.astype(np.intp)]
+    else:
+        values = variable.values(codes)
+    for i in range(variable.n or 1):
+        yield TableColumn(name if variable.n is None else f"{name}[{i}]", values[:, i], active)
+
+
+def _objects(values: Sequence[Any]) -> NDArray[Any]:
+    """Return an array of these objects; NumPy would make several columns of tuples."""
+    array = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        array[i] = value
+    return array
+
+
+def _joined(parts: list[TableColumn]) -> TableColumn:
+    values, present = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "present"))
+    return TableColumn(parts[0].name, values, present)
+
+
+def _series(pandas: Any, column: TableColumn) -> Any:
+    """Return a column as a pandas series, with missing values."""
+    name, values, present = column
+    if name == "start":
+        seconds = pandas.to_numeric(pandas.Series(values), errors="coerce")
+        return pandas.to_datetime(seconds, unit="s", utc=True, errors="coerce")
+    if name in ("value", "seconds"):
+        return pandas.Series(np.array([math.nan if each is None else each for each in values], dtype=float))
+    if name == "iteration":
+        return pandas.Series(values.astype(np.int64))
+    if present.all():
+        return pandas.Series(values)
+    if values.dtype.kind == "i":
+        return pandas.Series(values).astype(f"Int{8 * values.dtype.itemsize}").mask(~present)
+    if values.dtype.kind == "f":
+        return pandas.Series(np.where(present, values, math.nan))
+    return pandas.Series(np.where(present, values, pandas.NA), dtype=object)
