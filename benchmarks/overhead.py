@@ -1,6 +1,6 @@
 """What the optimizer itself costs: microseconds per evaluation spent in ask and tell, outside the objective.
 
-    python benchmarks/overhead.py [--repeats 3] [--no-peers]
+    python benchmarks/overhead.py [--repeats 3] [--no-peers] [--only-minimize]
 
 Every optimizer solves OneMax with a vectorized objective until it is solved or has spent its calls, and only
 ask and tell are timed. The floor is `rng.random((lam, n)) < theta` alone, for the λ that PBIL-λ used in the
@@ -9,7 +9,10 @@ same run. Machines are noisy: read the ratios, each taken within one repeat, int
 A second table compares the portfolio that `deterministic=True` recommends with PBIL-λ, on 100 bits with at most 5,000
 evaluations, on functions that exercise different parts of it: local search, crossover, learning.
 
-A third table compares the linear search with PBIL-λ over the first 1,000 evaluations of OneMax with noise of variance
+Another table compares `minimize` with a loop over `Optimizer.ask` and `tell` and with one over CatCMAwM, which call the
+same objective point by point: processor time of whole runs on OneMax, less that of as many calls of the objective.
+
+The last table compares the linear search with PBIL-λ over the first 1,000 evaluations of OneMax with noise of variance
 n, in processor time of the thread: set OPENBLAS_NUM_THREADS=1 for it.
 """
 
@@ -103,6 +106,62 @@ def linear(repeats: int) -> None:
         print(f"{n:>14} {plain:10.2f} {model:10.2f} {ratio:10.2f} x", flush=True)
 
 
+def one_by_one(x: Any) -> float:
+    return float(x.size - x.sum())
+
+
+def by_minimize(n: int, seed: int, calls: int) -> int:
+    space = kl.Binary(n)
+    return kl.minimize(one_by_one, space, budget=calls, algorithm=kl.pbil_lambda(space), rng=seed).nfev
+
+
+def by_ask_and_tell(n: int, seed: int, calls: int) -> int:
+    opt = pbil_lambda(n, seed)
+    while opt.nfev < calls:
+        batch = opt.ask()
+        opt.tell(batch, [one_by_one(x) for _, x in batch])
+    return opt.nfev
+
+
+def by_catcmawm(n: int, seed: int, calls: int) -> int:
+    from cmaes import CatCMAwM
+
+    opt, nfev = CatCMAwM(c_space=[2] * n, seed=seed), 0
+    while nfev < calls:
+        solutions = [opt.ask() for _ in range(opt.population_size)]
+        opt.tell([(s, one_by_one(s.c[:, 1])) for s in solutions])
+        nfev += len(solutions)
+    return nfev
+
+
+def overhead_of(run: Callable[[int, int, int], int], n: int, seed: int, calls: int) -> float:
+    """Microseconds per evaluation of a whole run, in processor time, less those of the objective."""
+    point = np.random.default_rng(seed).integers(0, 2, n, dtype=np.int8)
+    start = time.thread_time()
+    for _ in range(calls):
+        one_by_one(point)
+    objective = (time.thread_time() - start) / calls
+    start = time.thread_time()
+    nfev = run(n, seed, calls)
+    return ((time.thread_time() - start) / nfev - objective) * 1e6
+
+
+def whole_runs(repeats: int, peers: bool) -> None:
+    print("\nmicroseconds per evaluation of whole runs: minimum (median), and the ratio of minimize to the others")
+    runs = [by_minimize, by_ask_and_tell] + ([by_catcmawm] if peers else [])
+    for n in (16, 100):
+        calls = {by_minimize: CALLS[n], by_ask_and_tell: CALLS[n], by_catcmawm: PEER_CALLS[n]}
+        spent: dict[Callable[[int, int, int], int], list[float]] = {run: [] for run in runs}
+        for seed in range(repeats):
+            for run in runs:
+                spent[run].append(overhead_of(run, n, seed, calls[run]))
+        cells = [f"{min(each):8.2f} ({statistics.median(each):7.2f})" for each in spent.values()]
+        for run in runs[1:]:
+            ratio = statistics.median(a / b for a, b in zip(spent[by_minimize], spent[run], strict=True))
+            cells.append(f"{min(spent[by_minimize]) / min(spent[run]):6.3f} ({ratio:6.3f}) x")
+        print(f"{n:>6}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
+
+
 def floor(n: int, sizes: list[int], seed: int) -> float:
     """Seconds per sample of drawing alone."""
     rng, theta = np.random.default_rng(seed), np.full(n, 0.5)
@@ -176,7 +235,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--only-minimize", action="store_true", help="print the table of whole runs alone")
     options = parser.parse_args()
+    if options.only_minimize:
+        whole_runs(options.repeats, not options.no_peers)
+        return
     names = ["PBIL-λ", "floor"] + ([] if options.no_peers else list(PEERS))
     print("microseconds per evaluation, and how many times PBIL-λ's cost that is")
     print(f"{'n':>6}" + "".join(f"{name:>20}" for name in names))
@@ -197,6 +260,7 @@ def main() -> None:
             cells.append(f"{statistics.median(runs[name]) * 1e6:10.2f} ({ratio:6.2f} x)")
         print(f"{n:>6}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
     portfolio(options.repeats)
+    whole_runs(options.repeats, not options.no_peers)
     linear(options.repeats)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from knobless import Axis, Bernoulli, Categorical, Gaussian, Product
 from knobless.core.adaptation import Signal
+from knobless.run import compiled_engine
 
 settings.register_profile("knobless", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile(
@@ -31,6 +32,14 @@ def pytest_configure(config):
 # A shell starts background jobs with SIGINT ignored, and the tests of Ctrl-C would then wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def compiled_at_once(monkeypatch):
+    """Let runs change to the compiled engine as soon as possible, whatever is in numba's cache."""
+    for name in ("LOAD_AFTER", "COMPILE_AFTER", "COMPILATION"):
+        monkeypatch.setattr(compiled_engine, name, -math.inf)
+
 
 # Small enough to enumerate. `within(50)` sets margins of a large problem, so that θ may come near them.
 FAMILIES = {

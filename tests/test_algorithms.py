@@ -83,6 +83,18 @@ class WalkingMember(Walk):
 BITS = kl.Binary(9)
 CHOICES = kl.Space(bits=kl.Binary(3), kinds=kl.Choice("a", "b", "c", n=3), one=kl.Choice(1, 2, 3, 4, 5))
 NUMBERS = kl.Space(bits=kl.Binary(3), kind=kl.Choice("a", "b", "c"), below=[kl.Integer(0, 20), kl.Float(-1, 1, n=2)])
+BRANCHES = kl.Space(
+    kind=kl.Choice("a", "b", "c"),
+    bits=kl.Binary(6).when(kind=("a", "b")),
+    flag=kl.Binary(1),
+    one=kl.Choice(1, 2, 3, 4, n=3).when(flag=1, kind=("b", "c")),
+)
+NUMBERED_BRANCHES = kl.Space(
+    kind=kl.Choice("a", "b"),
+    n=kl.Integer(1, 3),
+    rate=kl.Float(-1, 1, n=2).when(n=(2, 3)),
+    inner=kl.Space(depth=kl.Integer(1, 9), share=kl.Float(0, 1)).when(kind="b"),
+)
 
 
 def best_so_far(space):
@@ -116,6 +128,9 @@ ALGORITHMS = {
     "linear_thompson on numbers": (kl.linear_thompson, NUMBERS),
     "noisy_portfolio": (kl.noisy_portfolio, CHOICES),
     "noisy_portfolio on numbers": (kl.noisy_portfolio, NUMBERS),
+    "branch_search": (kl.branch_search, BRANCHES),
+    "branch_search on numbers": (kl.branch_search, NUMBERED_BRANCHES),
+    "branch_search without a linear model": (lambda space: kl.BranchSearch(kl.pbil_lambda(space)), NUMBERED_BRANCHES),
     "portfolio": (kl.portfolio, BITS),
     "portfolio on choices": (kl.portfolio, CHOICES),
     "portfolio of three": (of_three, CHOICES),
@@ -171,7 +186,7 @@ class Watched:
 
 
 def test_all_public_recipes_are_here():
-    recipes = {"cga", "linear_thompson", "noisy_portfolio", "p3", "portfolio", "umda"}
+    recipes = {"branch_search", "cga", "linear_thompson", "noisy_portfolio", "p3", "portfolio", "umda"}
     recipes |= {"pbil", "pbil_elitist", "pbil_epsilon", "pbil_lambda"}
     assert recipes <= ALGORITHMS.keys()
     others = {name for name in kl.__all__ if name.islower()} - recipes
@@ -253,7 +268,8 @@ def test_writing_to_what_was_handed_out_changes_nothing(name, deterministic):
             break
         out, same = opt.ask(), other.ask()
         values = [value(c) for c in same]
-        for x in (*(c.x for c in out), out.x, opt.mode, opt.theta):
+        batch = () if isinstance(opt.space.family, kl.Conditional) else (out.x,)  # which has no batches of points
+        for x in (*(c.x for c in out), *batch, opt.mode, opt.theta):
             spoil(x)
         opt.tell(out, values)
         other.tell(same, values)

@@ -887,7 +887,7 @@ def test_errors_of_the_user(folder):
 def test_a_run_without_a_value_has_failed(folder):
     done = here(*run(objective="sim:nans"), code=1)
     assert "Every evaluation failed. The first failure: the objective returned NaN" in done.stdout
-    assert "No evaluation gave a finite value." in here(*run(objective="sim:nans", budget=5), code=1).stdout
+    assert "5 of 5 evaluations failed." in here(*run(objective="sim:nans", budget=5), code=1).stdout
     data = json.loads(shell(*run("--json", objective="sim:nans", budget=5), code=1).stdout)
     assert (data["x"], data["fun"], data["success"]) == (None, None, False)
 

@@ -22,6 +22,8 @@ from knobless import fast  # noqa: E402
 from knobless.fast import engine, pyramid, shared  # noqa: E402
 from knobless.fast.interrupts import deferred_interrupt  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("compiled_at_once")
+
 CONFIGURATIONS = 120
 
 
@@ -384,7 +386,7 @@ def test_the_cache_of_the_engine_belongs_to_all_its_sources(tmp_path, monkeypatc
     assert {path.resolve() for path in Path(fast.__file__).parent.glob("*.py")} < files
     assert {Path(each.__file__).resolve() for each in (rng, linkage, p3)} < files  # whose constants are compiled in
     for function in (engine.loop_runner(), pyramid.pyramid_runner(), shared.move, shared.recall, shared.store):
-        assert function.py_func.__qualname__.endswith(shared.source_hash())
+        assert function.compiled.py_func.__qualname__.endswith(shared.source_hash())
     copies = [tmp_path / f"{i}.py" for i in range(len(files))]
     for copy, path in zip(copies, shared.sources(), strict=True):
         copy.write_bytes(path.read_bytes())

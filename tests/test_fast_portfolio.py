@@ -20,6 +20,8 @@ from knobless import fast  # noqa: E402
 from knobless.fast import pyramid  # noqa: E402
 from knobless.fast.shared import OBJECTIVE  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("compiled_at_once")
+
 
 @numba.njit(OBJECTIVE)
 def noise(x, ints, reals):

@@ -1,5 +1,8 @@
 """The run of a seed does not depend on what computes it: interpreted, compiled, in an executor, or with a journal."""
 
+import subprocess
+import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
@@ -9,12 +12,17 @@ import pytest
 
 import knobless as kl
 from knobless import problems
+from knobless.run import compiled_engine
+from knobless.run.compiled_engine import CompiledEngine
 from knobless.run.evaluation_log import EvaluationLog
 
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
 
 from knobless import fast  # noqa: E402
 from knobless.fast import shared  # noqa: E402
+from knobless.fast.run import Successor  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
 N = 13
 SPACE = kl.Binary(N)
@@ -106,6 +114,60 @@ def test_neither_an_executor_nor_a_journal_makes_it_another_run(case, tmp_path):
         equal(run(rough, workers=pool, batch=1, **given), alone)
     equal(run(rough, journal=tmp_path / "run.sqlite", **given), alone)
     equal(run(rough, journal=tmp_path / "run.sqlite", **given), alone)  # all of it is recalled
+
+
+def change_at(opportunity, monkeypatch):
+    """Let runs change to the compiled engine after this many iterations in which they could have, and no earlier."""
+    start, asked = CompiledEngine.start, Counter()
+
+    def delayed(self, *given):
+        asked[self] += 1
+        return start(self, *given) if asked[self] > opportunity else None
+
+    monkeypatch.setattr(CompiledEngine, "start", delayed)
+
+
+@pytest.mark.parametrize("case", [(LOOPS[0], False), (LOOPS[17], True), ALGORITHMS[-36], ALGORITHMS[-9]], ids=name)
+def test_the_run_does_not_depend_on_when_it_is_compiled(case, monkeypatch):
+    algorithm, deterministic = case
+    given = {"algorithm": algorithm, "deterministic": deterministic, "rng": 5}
+    expected = run(interpreted, **given)
+    for opportunity in range(expected[0][1]):
+        with monkeypatch.context() as patch:
+            change_at(opportunity, patch)
+            equal(run(rough, **given), expected)
+
+
+@pytest.mark.parametrize("begins", [150, 10**9])
+def test_an_undecided_run_does_not_depend_on_when_it_is_compiled(begins, monkeypatch):
+    for opportunity in (*range(12), 25, 60, 130):
+        with monkeypatch.context() as patch:
+            change_at(opportunity, patch)
+            undecided(partial(Unsteady, begins), space=SPACE, budget=400)
+
+
+def test_a_short_run_imports_no_compiler():
+    code = (
+        "import sys, knobless as kl; from knobless.problems import OneMax; "
+        "kl.minimize(OneMax(9), kl.Binary(9), budget=20); sys.exit('numba' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_compilation_is_announced_and_only_worthwhile_in_a_long_run(monkeypatch):
+    opt, messages = kl.Optimizer(SPACE, rng=0), []
+    engine = CompiledEngine.of(problems.OneMax(N), opt, 1.0)
+    monkeypatch.setattr(compiled_engine, "COMPILE_AFTER", 2.0)
+    monkeypatch.setattr(compiled_engine, "COMPILATION", 30.0)
+    monkeypatch.setattr(Successor, "is_ready", False)
+    batch = opt.ask()
+    opt.tell(batch, [float(x.sum()) for _, x in batch])
+    assert engine.start(1.9, 1e9, 0, messages.append) is None
+    assert engine.start(9.0, 29.0, 0, messages.append) is None
+    assert not messages
+    assert engine.start(2.0, 30.0, 0, messages.append).nfev == opt.nfev
+    assert messages == ["compiling (once)"]
+    assert CompiledEngine.of(lambda x: 0.0, opt, 1.0) is None
 
 
 # With nothing declared, tests for noise are part of the run.

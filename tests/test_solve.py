@@ -300,6 +300,17 @@ def test_a_formula_is_solved_where_random_points_would_not_do(tmp_path):
     assert broken((60, clauses), x) == (0, 0)
 
 
+def test_compilation_is_announced(tmp_path, compiled_at_once, monkeypatch):
+    pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
+    monkeypatch.setattr("knobless.fast.run.Successor.is_ready", False)
+    path = tmp_path / "a.cnf"
+    path.write_text("p cnf 9 2\n1 0\n-1 0\n")
+    for quiet in ([], ["--quiet"]):
+        done = CliRunner().invoke(app, ["solve", str(path), "--budget", "50", *quiet])
+        assert ("compiling (once)" in done.stderr) == (not quiet)
+        assert "compiling" not in done.stdout
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "large"),
     [

@@ -59,6 +59,8 @@ def tried(name: str, seed: int) -> tuple[list[str], float]:
     try:
         with tempfile.TemporaryDirectory(prefix="knobless-attack-") as folder, warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", "Most evaluations failed", RuntimeWarning)
+            warnings.filterwarnings("ignore", ".*the objective differs from the recorded one", UserWarning)
             found = ATTACKS[name](seed, Path(folder))
     except (Exception, Hangs):
         found = traceback.format_exc().splitlines()[::-1]  # the exception first

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import knobless as kl
 from knobless.journal import read
 from knobless.journal.events import CHECKED
+from knobless.run.loop import NOT_CALLED
 
 from . import cases
 
-FIELDS = [each.name for each in fields(kl.Result) if each.name not in ("failure", "history")]
+FIELDS = [each.name for each in fields(kl.Result) if each.name not in ("evaluations", "failure", "history")]
 
 
 class Case(NamedTuple):
@@ -43,7 +44,9 @@ class Case(NamedTuple):
         except RuntimeError as error:  # the first evaluation failed
             return {"raised": repr(error)}
         failure = result.failure and result.failure.strip().splitlines()[-1]
-        found = {name: getattr(result, name) for name in FIELDS}
+        found = {name: getattr(result, name) for name in FIELDS} | {"message": result.message.removesuffix(NOT_CALLED)}
+        if not result.evaluations.dropped:  # those of compiled iterations are
+            found["evaluations"] = [(each.x, each.value, each.status, each.iteration) for each in result.evaluations]
         return found | {"failure": failure, "history": list(result.history), "theta": thetas[-1:]}
 
 
@@ -185,7 +188,7 @@ def recorded(case: Case, journal: Path, expected: dict[str, Any]) -> list[str]:
         "nfev": counts.evaluations,
         "failures": counts.failures,
         "lowest_x": best and best.x,
-        "lowest_fun": case.sign * best.fun if best else float("nan"),
+        "lowest_fun": best.fun if best else float("nan"),
         "nit": folded.nit,
         "theta": [folded.theta.tolist()] if folded.nit else [],
     }

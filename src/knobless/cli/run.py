@@ -190,7 +190,7 @@ def _optimize(
             " leave out --batch to keep all workers busy."
         )
     in_processes = workers > 1 or plan.evaluation_timeout is not None
-    with _stdout_for_data() if json else nullcontext() as out:
+    with messages.of_the_library(), _stdout_for_data() if json else nullcontext() as out:
         try:
             result = (maximize if facts.direction == "maximize" else minimize)(
                 fun.fun if isinstance(fun, NamedFunction) and not in_processes else fun,

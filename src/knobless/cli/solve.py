@@ -54,7 +54,9 @@ def solve_command(
             if read.is_rounded:
                 typer.echo("c the sum of the weights exceeds 2^53: values are rounded")
             sys.stdout.flush()
-        answer = solve_instance(read, budget, seed, target, timeout, Messages(quiet).progress)
+        messages = Messages(quiet)
+        with messages.of_the_library():
+            answer = solve_instance(read, budget, seed, target, timeout, messages.progress)
         typer.echo(tables.as_json(answer.data()) if json else "\n".join(answer.lines()))
         sys.stdout.flush()
         raise typer.Exit(answer.code)

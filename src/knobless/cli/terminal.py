@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 SPELLED = str.maketrans({"λ": "lambda", "ε": "eps", "–": "-", "…": "..."})
@@ -43,3 +46,17 @@ class Messages:
     def progress(self) -> bool:
         """Whether to show a progress bar: only on a terminal."""
         return not self.quiet and sys.stderr.isatty()
+
+    @contextmanager
+    def of_the_library(self) -> Iterator[None]:
+        """Print what the library logs, unless the progress bar shows it."""
+        log, handler = logging.getLogger("knobless"), logging.Handler()
+        handler.emit = lambda record: None if self.progress else self.write(record.getMessage())  # type: ignore[method-assign]
+        level = log.level
+        log.setLevel(logging.INFO)
+        log.addHandler(handler)
+        try:
+            yield
+        finally:
+            log.removeHandler(handler)
+            log.setLevel(level)

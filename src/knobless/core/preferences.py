@@ -128,13 +128,14 @@ def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
     unit : float
         Unit of the weights.
     """
-    ranked = np.sort(f)
+    ranked = f.copy()
+    ranked.sort()
     if ranked[-1] != ranked[-1]:  # NaN is tied with +inf
         f = np.where(f == f, f, np.inf)
         ranked = np.sort(f)
-    first = ranked.searchsorted(f, "left")
+    first = ranked.searchsorted(f)
     last = ranked.searchsorted(f, "right")
-    return unit * (counts[last] - counts[first]) / (last - first)
+    return unit * (counts.take(last) - counts.take(first)) / (last - first)
 
 
 @lru_cache(maxsize=4096)

@@ -22,7 +22,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,8 @@ from knobless.space.variables import Binary
 
 from .engine import plan_of
 from .kernels import KERNELS
-from .run import Run, members_of
-from .shared import BITS, OBJECTIVE, READ_ONLY_BITS, cached
+from .run import Run, Successor, members_of
+from .shared import BITS, OBJECTIVE, READ_ONLY_BITS, EngineFunction
 
 __all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", "successor", "trials"]
 
@@ -68,8 +68,8 @@ class Objective:
 
     Parameters
     ----------
-    function : compiled function
-        Function of a point, `ints` and `reals`, compiled by numba.
+    code : compiled function
+        Function of a point, `ints` and `reals`, compiled by numba, or a kernel, which is compiled when it is used.
     ints, reals : array
         Data of the function.
     n : int, optional
@@ -77,14 +77,23 @@ class Objective:
     """
 
     def __init__(
-        self, function: Any, ints: NDArray[np.int64] = _NO_INTS, reals: Array = _NO_REALS, n: int | None = None
+        self, code: Any, ints: NDArray[np.int64] = _NO_INTS, reals: Array = _NO_REALS, n: int | None = None
     ) -> None:
-        self.function = function
-        self.address = Address(function)
+        self.code = code
         # As the engine is typed: writeable and contiguous.
         self.ints = np.require(ints, np.int64, ["C", "W"])
         self.reals = np.require(reals, np.float64, ["C", "W"])
         self.n = n  # number of bits if the data require one; compiled code has no such check
+
+    @cached_property
+    def function(self) -> Any:
+        """The compiled function."""
+        return self.code.compiled if isinstance(self.code, EngineFunction) else self.code
+
+    @cached_property
+    def address(self) -> Address:
+        """The address of the compiled function."""
+        return Address(self.function)
 
     def check(self, n: int) -> None:
         """Check that the objective is defined for points of n bits.
@@ -195,8 +204,8 @@ def _compiled(function: Callable[..., float], signature: Any, keep: bool) -> Any
 
 
 @cache
-def _kernel(name: str) -> Any:
-    return cached(OBJECTIVE)(KERNELS[name])
+def _kernel(name: str) -> EngineFunction:
+    return EngineFunction(OBJECTIVE, KERNELS[name])
 
 
 def compiled(fun: Any) -> Objective | None:
@@ -235,8 +244,8 @@ def of_kernel(n: int, name: str, ints: NDArray[np.int64], reals: Array) -> Objec
     return Objective(_kernel(name), ints, reals, n)
 
 
-def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | None:
-    """Return a function that continues an optimizer's run in compiled code.
+def successor(fun: Any, opt: Optimizer, sign: float) -> Successor | None:
+    """Return what continues an optimizer's run in compiled code.
 
     Parameters
     ----------
@@ -249,9 +258,8 @@ def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | N
 
     Returns
     -------
-    callable or None
-        Takes the number of evaluations at the last improvement and returns a `Run`; None if the objective or the
-        algorithm cannot be compiled.
+    Successor or None
+        None if the objective or the algorithm cannot be compiled.
     """
     made = compiled(fun)
     if (
@@ -261,7 +269,7 @@ def successor(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | N
     ):
         return None
     made.check(opt.space.sole.n)
-    return lambda improved_at: Run.resumed(made, opt, sign, improved_at)
+    return Successor(made, opt, sign)
 
 
 def trials(

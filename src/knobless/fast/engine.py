@@ -59,8 +59,7 @@ from .shared import (
     TEST,
     TURN,
     WORDS,
-    cached,
-    compile_function,
+    EngineFunction,
     end_logged_iteration,
     find,
     keep,
@@ -69,6 +68,7 @@ from .shared import (
     log_evaluation,
     mixed,
     must_pause,
+    runner,
     search_ended,
     test_for_noise,
     update_leader,
@@ -524,9 +524,9 @@ _LOOP = types.NamedTuple(
 
 
 @cache
-def loop_runner(logs: bool = False) -> Any:
-    """Compiled when it is needed for the first time."""
-    return compile_function(_run, _LOOP, logs)
+def loop_runner(logs: bool = False) -> EngineFunction:
+    """Return the loop, with a log or without."""
+    return runner(_run, _LOOP, logs)
 
 
 def _recorded(x, ints, reals):
@@ -538,6 +538,6 @@ def _recorded(x, ints, reals):
 
 
 @cache
-def recorded() -> Any:
-    """Compiled when it is needed for the first time."""
-    return cached(OBJECTIVE)(_recorded)
+def recorded() -> EngineFunction:
+    """Return the objective of a run that is repeated."""
+    return EngineFunction(OBJECTIVE, _recorded)

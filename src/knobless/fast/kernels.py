@@ -247,7 +247,7 @@ def max_cut(x: Bits, ints: Ints, reals: Array) -> float:
 
 
 def quadratic(x: Bits, ints: Ints, reals: Array) -> float:
-    """`Qubo`: Σ q x_i x_j over i ≤ j, in compressed rows.
+    """`Qubo` of integers: Σ q x_i x_j over i ≤ j, in compressed rows.
 
     ints are where the n rows begin, and the end, then the columns; reals are the diagonal, then the values.
     """
@@ -270,10 +270,24 @@ def quadratic(x: Bits, ints: Ints, reals: Array) -> float:
     return cost
 
 
+def quadratic_in_order(x: Bits, ints: Ints, reals: Array) -> float:
+    """`Qubo` of reals, with the data of `quadratic`: added in the order of `Qubo.costs`, so that both round alike."""
+    n = x.size
+    columns, values = ints[n + 1 :], reals[n:]
+    cost = 0.0
+    for i in range(n):
+        if x[i] == 0:
+            continue
+        cost += reals[i]
+        for p in range(np.uint64(ints[i]), np.uint64(ints[i + 1])):
+            cost += values[p] * x[np.uint64(columns[p])]
+    return cost
+
+
 KERNELS: dict[str, Kernel] = {
     kernel.__name__: kernel
     for kernel in (
         *(one_max, leading_ones, linear, bin_val, jump, traps),
-        *(ising_ring, ising_torus, labs, nk, max_sat, max_sat_128, max_cut, quadratic),
+        *(ising_ring, ising_torus, labs, nk, max_sat, max_sat_128, max_cut, quadratic, quadratic_in_order),
     )
 }

@@ -46,8 +46,8 @@ from .shared import (
     TEST,
     TURN,
     WORDS,
+    EngineFunction,
     call_objective,
-    compile_function,
     end_logged_iteration,
     find,
     keep,
@@ -55,6 +55,7 @@ from .shared import (
     limit_reached,
     log_evaluation,
     must_pause,
+    runner,
     search_ended,
     test_for_noise,
     update_leader,
@@ -520,6 +521,6 @@ _PYRAMID = types.NamedTuple(
 
 
 @cache
-def pyramid_runner(logs: bool = False) -> Any:
-    """Compiled when it is needed for the first time."""
-    return compile_function(_run, _PYRAMID, logs)
+def pyramid_runner(logs: bool = False) -> EngineFunction:
+    """Return P3, with a log or without."""
+    return runner(_run, _PYRAMID, logs)

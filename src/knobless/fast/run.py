@@ -25,7 +25,7 @@ from knobless.run.run_state import RECENT
 
 from . import engine, pyramid, shared
 from .interrupts import deferred_interrupt
-from .shared import ABSENT, LOOP, PYRAMID
+from .shared import ABSENT, LOOP, PYRAMID, EngineFunction
 
 if TYPE_CHECKING:
     from . import Objective
@@ -50,6 +50,59 @@ def members_of(algorithm: Any, deterministic: bool) -> tuple[P3 | None, IGO | No
         case Portfolio(members=(P3() as p3, IGO() as igo)) if members_of(p3, deterministic) and engine.plan_of(igo):
             return p3, igo
     return None
+
+
+class Successor(NamedTuple):
+    """The compiled run that continues that of an optimizer.
+
+    Attributes
+    ----------
+    objective : Objective
+        The compiled objective.
+    opt : Optimizer
+        The optimizer.
+    sign : {1.0, -1.0}
+        -1.0 to maximize.
+    """
+
+    objective: Objective
+    opt: Optimizer
+    sign: float
+
+    @property
+    def functions(self) -> list[EngineFunction]:
+        """All functions of the engine that the run calls."""
+        run, code = self.opt.run, self.objective.code
+        caches, logs = run.cache is not None, run.log is not None
+        p3, igo = members_of(run.algorithm, caches) or (None, None)
+        found = [code] if isinstance(code, EngineFunction) else []
+        found += [] if p3 is None else [pyramid.pyramid_runner(logs)]
+        found += [] if igo is None else [engine.loop_runner(logs)]
+        if caches:
+            return [*found, shared.store, shared.move, shared.recall]
+        return [*found, engine.loop_runner(False), engine.recorded()]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing is to be compiled."""
+        return all(each.is_ready for each in self.functions)
+
+    def start(self, improved_at: int) -> Run:
+        """Compile what is not compiled yet, and return the run.
+
+        Parameters
+        ----------
+        improved_at : int
+            Number of evaluations at the last improvement.
+
+        Returns
+        -------
+        Run
+            The run.
+        """
+        for each in self.functions:
+            each.compiled  # noqa: B018
+        return Run.resumed(self.objective, self.opt, self.sign, improved_at)
 
 
 class PyramidView(NamedTuple):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property, partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,24 +138,50 @@ def source_hash() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources())).hexdigest()[:16]
 
 
-def cached(signature: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function of the engine, or take it from the cache on disk if no source of the engine has changed.
+_COMPILING = Lock()
+
+
+class EngineFunction:
+    """A function of the engine that is compiled at its first call, or loaded if no source of the engine has changed.
 
     numba looks at the file of the function itself alone. Its cache files have the function's qualified name.
     """
 
-    def decorator(function: Callable[..., Any]) -> Any:
+    def __init__(self, signature: Any, function: Callable[..., Any]) -> None:
         function.__qualname__ = f"{function.__name__}-{source_hash()}"
-        return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+        self._signature = signature
+        self._dispatcher: Any = njit(cache=True, nogil=True, error_model="numpy")(function)
 
-    return decorator
+    @cached_property
+    def compiled(self) -> Any:
+        """The compiled function."""
+        with _COMPILING:  # several threads may need it at once
+            if not self._dispatcher.signatures:
+                self._dispatcher.compile(self._signature)
+                self._dispatcher.disable_compile()
+        return self._dispatcher
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the machine code is in memory or in the cache on disk."""
+        if self._dispatcher.signatures:
+            return True
+        return self._dispatcher._cache.load_overload(self._signature, self._dispatcher.targetctx) is not None
+
+    def __call__(self, *args: Any) -> Any:
+        return self.compiled(*args)
 
 
-def compile_function(function: Callable[..., int], state: Any, logs: bool) -> Any:
-    """Compile an engine with this type of state, and with a log or with None for it, which is faster."""
+def engine_function(signature: Any) -> Callable[[Callable[..., Any]], EngineFunction]:
+    """Return a decorator that makes an `EngineFunction`."""
+    return partial(EngineFunction, signature)
+
+
+def runner(function: Callable[..., int], state: Any, logs: bool) -> EngineFunction:
+    """Return an engine with this type of state, and with a log or with None for it, which is faster."""
     log = LOG if logs else types.none
     signature = types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, PROGRESS, CACHE, state, LIMITS, log)
-    return cached(signature)(function)
+    return EngineFunction(signature, function)
 
 
 @njit(error_model="numpy")
@@ -190,7 +217,7 @@ def find(table, key):
     return place
 
 
-@cached(types.void(TABLE, TABLE))
+@engine_function(types.void(TABLE, TABLE))
 def move(table, larger):
     """Copy all entries of a table to a larger one."""
     for i in range(table.size):
@@ -201,7 +228,7 @@ def move(table, larger):
             larger[place].seen = table[i].seen
 
 
-@cached(types.float64(CACHE, BITS))
+@engine_function(types.float64(CACHE, BITS))
 def recall(cache, x):
     """Return the value of a point; inf if there is none."""
     entry = cache.table[find(cache.table, key_of(x, cache.codes))]
@@ -234,7 +261,7 @@ def keep(table, place, key, value, counts):
     counts[KNOWN] += 1
 
 
-@cached(types.void(CACHE, BITS, types.float64, INTS))
+@engine_function(types.void(CACHE, BITS, types.float64, INTS))
 def store(cache, x, value, counts):
     """Store the value of a point that was evaluated elsewhere."""
     key = key_of(x, cache.codes)

@@ -15,7 +15,7 @@ import numpy as np
 from knobless._checks import positive_int, real
 from knobless.core.types import Array
 
-from .problem import EMPTY_INTS, EMPTY_REALS, BitArray, Flat, Problem, frozen, in_blocks
+from .problem import EMPTY_INTS, EMPTY_REALS, BitArray, Flat, Problem, frozen, in_blocks, weigh
 
 
 def zeros(x: BitArray) -> Array:
@@ -122,8 +122,7 @@ class Linear(Problem):
         return f"Linear(n={self.n}, weights from {self.weights.min():g} to {self.weights.max():g})"
 
     def costs(self, x: BitArray) -> Array:
-        # Row by row: the rounding of a matrix product depends on the position of a row in the batch.
-        return in_blocks(lambda rows: (self.weights * (1 - rows)).sum(axis=1), x, 8 * self.n)
+        return in_blocks(lambda rows: weigh(self.weights, 1 - np.ascontiguousarray(rows.T)), x, 8 * self.n)
 
     def flat(self) -> Flat:
         """Return integer multiples and their unit if every sum of them is exact, as for `random`; else the weights.

@@ -105,7 +105,8 @@ class Qubo(InstanceProblem):
         return weigh(q, columns.take(i, axis=0) & columns.take(j, axis=0))
 
     def flat(self) -> Flat:
-        return _quadratic(self.n, *self._terms)
+        ints, reals = _compressed(self.n, *self._terms)
+        return "quadratic" if self._whole else "quadratic_in_order", ints, reals
 
     @property
     def kind(self) -> str:
@@ -233,7 +234,7 @@ class MaxCut(InstanceProblem):
         return None if target is None else -target
 
 
-def _quadratic(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> Flat:
+def _compressed(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> tuple[NDArray[np.int64], Array]:
     """Return Σ q x_i x_j over i ≤ j in compressed rows: the starts of the rows (n + 1 numbers), then the columns.
 
     The reals are the diagonal (n numbers), then the values of the columns.
@@ -243,4 +244,4 @@ def _quadratic(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> Fl
     order = np.lexsort((j[off], i[off]))
     starts = np.concatenate([[0], np.cumsum(np.bincount(i[off], minlength=n))])
     ints = np.concatenate([starts, j[off][order]]).astype(np.int64)
-    return "quadratic", ints, np.concatenate([diagonal, q[off][order]])
+    return ints, np.concatenate([diagonal, q[off][order]])

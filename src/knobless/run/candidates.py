@@ -75,10 +75,10 @@ class Batch(Sequence[Candidate]):
     def __getitem__(self, index: int | slice) -> Candidate | Batch:
         if isinstance(index, slice):
             return Batch(self._space, self.ids[index], self._codes[index])
-        return Candidate(self.ids[index], self._points[index])
+        return Candidate(self.ids[index], self.points[index])
 
     def __iter__(self) -> Iterator[Candidate]:
-        return map(Candidate, self.ids, self._points)
+        return map(Candidate, self.ids, self.points)
 
     def take(self, rows: Sequence[int]) -> Batch:
         """Return the candidates at these positions.
@@ -96,7 +96,8 @@ class Batch(Sequence[Candidate]):
         return Batch(self._space, [self.ids[row] for row in rows], self._codes[rows])
 
     @cached_property
-    def _points(self) -> list[Any]:
+    def points(self) -> list[Any]:
+        """The point of each candidate."""
         return self._space.decode_each(self._codes)
 
     def __repr__(self) -> str:

@@ -10,12 +10,12 @@ had not been made.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from knobless.parallel.evaluation import Outcome
 
 from . import interrupts
 from .candidates import Batch, values_of
+from .compiled_engine import CompiledEngine
 from .iteration import Info
 from .kept_evaluations import KeptEvaluations, KeptGroup, Span
 from .optimizer import Optimizer
@@ -76,11 +77,13 @@ class Loop:
         self.rules = rules
         self.callback = callback
         self.history = History()
+        self.deferred_size = 16 * len(opt.run.search.theta)  # bytes of θ and of the signal of an iteration
         self.source: Source
         self.bar: Bar | None = None
         self.journal: Recording | None = None
-        self.compiled: Callable[[int], Run] | None = None  # starts the compiled engine
-        self.deadline = math.inf  # set by the first evaluation: what the journal has does not count
+        self.compiled: CompiledEngine | None = None
+        self.began: float | None = None  # when the first evaluation did: what the journal has does not count
+        self.deadline = math.inf
         self.end = math.inf  # the same, with the time for the comparison of the points to recommend
         self.n_checked = 0  # evaluations that are not told to the optimizer, and how many of them failed
         self.n_checked_failures = 0
@@ -116,32 +119,34 @@ class Loop:
     def left(self) -> float:
         """Evaluations that are left for the search."""
         run, budget = self.opt.run, self.rules.budget
-        return budget - self.nfev - (reserved(budget) if run.deterministic is False else 0)
+        left = budget - run.nfev - self.n_checked
+        return left - reserved(budget) if run.deterministic is False else left
 
     def run(self) -> Status:
         """Iterate until a stopping rule applies; return which."""
         engine: Run | None = None
-        run = self.opt.run
+        run, has_budget = self.opt.run, self.rules.budget < math.inf
         status = Status.TARGET if self.reached else None
         try:
             while status is None:
-                if self.rules.budget == math.inf and run.deterministic is False:
+                if not has_budget and run.deterministic is False:
                     self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
                 if engine is None and self.compiled is not None and self._can_be_compiled:
-                    engine = self.compiled(self.improved_at)
+                    engine = self._change(self.compiled)
                 if engine is None:
                     status = self._iterate()
                 else:
                     status = self._iterate_compiled(engine)
                     if run.algorithm is not engine.algorithm:  # the objective was found to be noisy
                         engine = self.compiled = None
-                if status is Status.TARGET and not self._confirmed():
+                if status is not None and status is Status.TARGET and not self._confirmed():
                     status = Status.BUDGET if self.left <= 0 else None
-                if run.failures == run.nfev >= MAX_FAILURES:
+                if run.failures and run.failures == run.nfev >= MAX_FAILURES:
                     status = Status.FAILED
                 if self.stopped:
                     status = Status.TARGET if self.reached else Status.CALLBACK
-                self._show(self.nfev)
+                if self.bar is not None:
+                    self._show(self.nfev)
         except KeyboardInterrupt as error:
             interrupts.end_of_run(error)
             status = Status.INTERRUPTED
@@ -160,6 +165,13 @@ class Loop:
         run, test = self.opt.run, self.opt.run.noise_test
         decided = run.noisy_algorithm is None if test is None else not test.unsure and test.expected is None
         return run.nit > 0 and decided and not self.refuted
+
+    def _change(self, compiled: CompiledEngine) -> Run | None:
+        """Return the compiled engine if the run has taken so long that it is worthwhile."""
+        now = time.monotonic()
+        seconds = now - (self.began or now)
+        left = min(seconds / max(self.opt.nfev, 1) * self.left, self.deadline - now)  # at the speed so far
+        return compiled.start(seconds, left, self.improved_at, self._announce)
 
     def _iterate(self) -> Status | None:
         """Run one iteration, or as much of it as the budget allows."""
@@ -197,25 +209,27 @@ class Loop:
         status = None
         evaluations = self._begin(candidates)
         try:
-            for value in chain.from_iterable(evaluations):
+            for value in evaluations:
                 values.append(value)
                 if self.bar is not None:
                     self._show(self.n_checked + nfev + len(values))
-                if isinstance(value, float) and value <= target:
-                    status = Status.TARGET
-                    break
-                if isinstance(value, float) and value < best:
-                    best, self.improved_at = value, nfev + len(values)
-                elif nfev + len(values) - self.improved_at >= stall:
+                if isinstance(value, float):
+                    if value <= target:
+                        status = Status.TARGET
+                        break
+                    if value < best:
+                        best, self.improved_at = value, nfev + len(values)
+                if nfev + len(values) - self.improved_at >= stall:
                     status = Status.STALL
                     break
         finally:
             evaluations.close()
-            if status is Status.TARGET:
+            reached = status is not None and status is Status.TARGET
+            if reached:
                 self.reaching = run.codes_of([candidates.ids[len(values) - 1]])
             if values:
                 self._tell(candidates if len(values) == len(candidates.ids) else candidates[: len(values)], values)
-            if status is Status.TARGET:
+            if reached:
                 self.rest = candidates[len(values) :]
                 self.kept = {id: self.arrived[id] for id in self.rest.ids if id in self.arrived}
                 self.kept_spans = self.spans
@@ -251,10 +265,11 @@ class Loop:
         self.times, self.spans, self.kept_spans = [], self.kept_spans, {}
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if not missing.ids:
-            return _at_once([recalled[id] for id in ids])
+            return (recalled[id] for id in ids)
         self.evaluated = True
-        if self.end == math.inf:
-            self.deadline = self.end = time.monotonic() + self.rules.timeout
+        if self.began is None:
+            self.began = time.monotonic()
+            self.deadline = self.end = self.began + self.rules.timeout
         if self.journal is not None:
             self.journal.expect(missing.ids)
         evaluated = self.source(missing, self)
@@ -267,12 +282,12 @@ class Loop:
         """Raise the error of the first evaluation: a mistake in the program should not cost the budget."""
         with closing(values):
             for first in values:
-                if isinstance(first[0], Exception):
+                if isinstance(first, Exception):
                     values.close()
                     self.arrived.clear()
                     if self.journal is not None:
                         self.journal.forget()
-                    raise first[0]
+                    raise first
                 yield first
                 yield from values
 
@@ -317,7 +332,7 @@ class Loop:
         self.arrived, self.times, self.spans, self.first_id, self.target = {}, [], {}, None, math.nan
         values: list[Value] = []
         try:
-            for value in chain.from_iterable(_merged(batch.ids, recalled, self.source(batch.take(missing), self))):
+            for value in _merged(batch.ids, recalled, self.source(batch.take(missing), self)):
                 values.append(value)
                 self.n_checked += 1
                 self.n_checked_failures += isinstance(value, Exception) or math.isnan(value)
@@ -366,28 +381,34 @@ class Loop:
 
     def _report(self) -> None:
         """Add a row to the history and call the callback, which may stop the run."""
-        if self.callback is not None or self.history.keeps(self.opt.nit):
-            info = self._info()
-            self.history.append(info)
-            try:
-                if self.callback is not None:
-                    self.callback(info)
-            except StopIteration:
-                self.stopped = True
+        run = self.opt.run
+        if self.callback is None:
+            if self.history.keeps(run.nit):
+                row = run.deferred_info(self.sign)
+                self.history.append_deferred(run.nit, row, self.deferred_size)
+            return
+        info = run.deferred_info(self.sign)()
+        self.history.append(info)
+        try:
+            self.callback(info)
+        except StopIteration:
+            self.stopped = True
 
     def _show(self, nfev: int) -> None:
         if self.bar is not None:
             self.bar.show(nfev, self.sign * self.opt.lowest_fun, self.opt.lam, self.opt.failures)
 
-    def _info(self) -> Info:
-        info = self.opt.run.info
-        return info._replace(best=self.sign * info.best)
+    def _announce(self, message: str) -> None:
+        """Log a message, and show it until the next one on the progress bar."""
+        logging.getLogger("knobless").info(message)
+        if self.bar is not None:
+            self.bar.announce(message)
 
     def result(self, status: Status) -> Result:
         """Return the result of the run."""
         opt = self.opt
-        if opt.nit and (not self.history or self.history[-1].iteration < opt.nit):
-            self.history.append(self._info())
+        if self.history.last_iteration < opt.nit:
+            self.history.append(opt.run.deferred_info(self.sign)())
         best, chosen = opt.best, None
         if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED):
             try:
@@ -409,7 +430,7 @@ class Loop:
             message += f" {failures} of {self.nfev} evaluations failed. The first failure: {reason}"
         elif best is None:
             message += " No evaluation gave a finite value."
-        if self.journal is not None and not self.evaluated:
+        if self.journal is not None and self.nfev and not self.evaluated:
             message += NOT_CALLED
         if failing:
             warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=5)
@@ -442,17 +463,11 @@ class Loop:
         return Evaluations(self.opt.space, "minimize" if self.sign > 0 else "maximize", rows, dropped)
 
 
-def _at_once(values: Sequence[Value]) -> ValueStream:
-    """Yield values that are known."""
-    yield values
-
-
 def _merged(ids: Sequence[int], recalled: Mapping[int, Value], evaluated: ValueStream) -> ValueStream:
     """Yield recalled and evaluated values in the order of their candidates."""
     with closing(evaluated):
-        values = chain.from_iterable(evaluated)
         for id in ids:
-            value = recalled[id] if id in recalled else next(values, None)
+            value = recalled[id] if id in recalled else next(evaluated, None)
             if value is None:  # time limit reached
                 return
-            yield (value,)
+            yield value

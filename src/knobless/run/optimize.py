@@ -6,13 +6,14 @@ import math
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from knobless._checks import boolean
 from knobless.core.types import Points
 from knobless.parallel.evaluation import objective_value
 
 from .code_digest import code_digest, same_interpreter
+from .compiled_engine import CompiledEngine
 from .iteration import Info
 from .loop import Loop, StoppingRules
 from .optimizer import Optimizer
@@ -20,9 +21,6 @@ from .progress import Bar
 from .recording import Recording, recorded_batch
 from .result import Result
 from .sources import EvaluatedObjective, n_workers
-
-if TYPE_CHECKING:
-    from knobless.fast import Run
 
 
 def optimize(
@@ -56,7 +54,7 @@ def optimize(
             pairs = loop.journal.known(pairs)
             _note_objective(loop.journal, objective, None if rules.budget == math.inf else rules.budget)
         elif objective.in_this_process:
-            loop.compiled = _compiled(objective.fun, opt, sign)
+            loop.compiled = CompiledEngine.of(objective.fun, opt, sign)
         for code, value in pairs:
             opt.run.add(code, value)
         return loop.result(loop.run())
@@ -97,14 +95,3 @@ def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) ->
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
         pairs.append((opt.space.encode(pair[0], name), sign * objective_value(pair[1], name)))
     return pairs
-
-
-def _compiled(fun: Any, opt: Optimizer, sign: float) -> Callable[[int], Run] | None:
-    """Return what starts the compiled engine, if the objective is compiled and the engine supports the run."""
-    if not hasattr(fun, "__knobless_compiled__"):
-        return None
-    try:
-        from knobless.fast import successor
-    except ImportError:  # numba is an extra: without it the same run is just slower
-        return None
-    return successor(fun, opt, sign)

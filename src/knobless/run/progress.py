@@ -22,6 +22,9 @@ class Bar:
         self._bar.set_postfix_str(", ".join(shown), refresh=False)
         self._bar.update(nfev - self._bar.n)
 
+    def announce(self, message: str) -> None:
+        self._bar.set_postfix_str(message)
+
     def __enter__(self) -> Self:
         return self
 

@@ -72,9 +72,12 @@ class Thinned(Generic[_T]):
 
     def take(self, number: int, item: Callable[[], _T]) -> None:
         """Add an item, which is only computed if it is kept."""
-        if not self.keeps(number):
-            return
-        self.items.append((number, item()))
+        if self.keeps(number):
+            self.add(number, item())
+
+    def add(self, number: int, item: _T) -> None:
+        """Add an item that is kept."""
+        self.items.append((number, item))
         if len(self.items) == self._length:
             self.stride *= 2
             self.items = [each for each in self.items if self.keeps(each[0])]
@@ -88,15 +91,24 @@ class History(Sequence[Info]):
     """
 
     LENGTH = 2048
+    DEFERRED_BYTES = 2**22
 
     def __init__(self) -> None:
-        self._rows = Thinned[Info](self.LENGTH)
+        self._rows = Thinned[Info | Callable[[], Info]](self.LENGTH)
         self._last: Info | None = None
+        self._deferred = 0  # bytes of the rows that are not computed yet
 
     @property
     def stride(self) -> int:
         """Distance between two iterations that are kept."""
         return self._rows.stride
+
+    @property
+    def last_iteration(self) -> int:
+        """Number of the last iteration; 0 if there is none."""
+        if self._last is not None:
+            return self._last.iteration
+        return self._rows.items[-1][0] if self._rows.items else 0
 
     def keeps(self, iteration: int) -> bool:
         """Return whether an iteration is kept if others follow.
@@ -121,12 +133,44 @@ class History(Sequence[Info]):
         info : Info
             The state of the run after the iteration.
         """
-        row = info._replace(theta=None)
+        row = Info(*info[:-1])  # without θ
         self._last = None if self.keeps(info.iteration) else row
         self._rows.take(info.iteration, lambda: row)
 
+    def append_deferred(self, iteration: int, row: Callable[[], Info], size: int) -> None:
+        """Add an iteration that is kept, but compute its row only when the history is read, or too much is deferred.
+
+        In most runs that is never, and a row takes a good part of the time of a short iteration.
+
+        Parameters
+        ----------
+        iteration : int
+            Number of the iteration.
+        row : callable
+            Computes the state of the run after the iteration.
+        size : int
+            Bytes that are kept until then.
+        """
+        self._last = None
+        self._rows.add(iteration, row)
+        self._deferred += size
+        if self._deferred > self.DEFERRED_BYTES:
+            self._complete()
+
+    def _complete(self) -> list[Info]:
+        """Compute the rows that are deferred; return all."""
+        rows = [Info(*row()[:-1]) if callable(row) else row for _, row in self._rows.items]
+        if self._deferred:
+            self._rows.items = [(number, row) for (number, _), row in zip(self._rows.items, rows, strict=True)]
+            self._deferred = 0
+        return rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._complete()
+        return self.__dict__
+
     def _all(self) -> list[Info]:
-        rows = [row for _, row in self._rows.items]
+        rows = self._complete()
         return rows if self._last is None else [*rows, self._last]
 
     def __len__(self) -> int:

@@ -13,6 +13,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from knobless.core.algorithm import Algorithm, Member, is_exact
 from knobless.core.description import algorithm_of
 from knobless.core.families import Family
+from knobless.core.igo import State
 from knobless.core.types import Array, Points
 from knobless.journal.events import CANCELLED, RETURNED_NAN, TOLD
 from knobless.journal.identity import Identity
@@ -196,11 +198,16 @@ class RunState:
     @property
     def info(self) -> Info:
         """The record of the last iteration."""
-        theta, lam, eps, lam_r, snr = self.algorithm.info(self.search)
-        theta = theta.view()
-        theta.flags.writeable = False
-        entropy = self.algorithm.family.entropy(theta)
-        return Info(self.nit, self.nfev, self.lowest_fun, lam, lam_r, eps, snr, entropy, theta)
+        return self.deferred_info(1.0)()
+
+    def deferred_info(self, sign: float) -> Callable[[], Info]:
+        """Return a function that computes `info` of this iteration later, with the best value times `sign`.
+
+        A state that is a value is all that is needed; of another one, θ is computed now.
+        """
+        algorithm, search = self.algorithm, self.search
+        seen = search if type(search) is State else algorithm.info(search)
+        return partial(info_of, algorithm, seen, self.nit, self.nfev, sign * self.lowest_fun)
 
     def pending_ids(self) -> list[int]:
         """Return the ids of all pending candidates."""
@@ -496,6 +503,14 @@ class RunState:
         iteration.settle(iteration.extend(codes), f, TOLD)
         self.recent.append(iteration)
         self.n_recent += len(f)
+
+
+def info_of(algorithm: Algorithm, seen: Any, nit: int, nfev: int, best: float) -> Info:
+    """Return the record of an iteration; `seen` is the state of the loop, or what the algorithm shows of its own."""
+    theta, lam, eps, lam_r, snr = algorithm.info(seen) if type(seen) is State else seen
+    theta = theta.view()
+    theta.flags.writeable = False
+    return Info(nit, nfev, best, lam, lam_r, eps, snr, algorithm.family.entropy(theta), theta)
 
 
 def check_batch(batch: int, family: Family) -> None:

@@ -46,7 +46,7 @@ class Context(Protocol):
         """Record outcomes in the journal, or when and where they were obtained if there is none."""
 
 
-ValueStream = Generator[Sequence[Value], None, None]  # in the order of the candidates, several at once
+ValueStream = Generator[Value, None, None]  # in the order of the candidates
 Source = Callable[[Batch, Context], ValueStream]
 THIS_PROCESS = ""  # the worker of an evaluation in this process
 
@@ -103,7 +103,7 @@ def n_workers(workers: Any) -> int:
 def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
     """Evaluate serially."""
     maximizing, recording, deadline, times = run.sign < 0, run.recording, run.deadline, run.times
-    for id, x in candidates:
+    for id, x in zip(candidates.ids, candidates.points, strict=True):
         started = time.time() if recording else 0.0
         clock = time.monotonic()
         value = evaluate(fun, x, objective_value)
@@ -114,7 +114,7 @@ def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> V
             run.record((Outcome(id, value, started, started + now - clock, THIS_PROCESS),))
         else:
             times += (clock, now)
-        yield (value,)
+        yield value
         if now >= deadline:
             return
 
@@ -134,7 +134,7 @@ def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> 
         )
     else:
         run.times += [clock, now] * len(candidates)
-    yield values
+    yield from values
 
 
 def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
@@ -162,7 +162,7 @@ def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
             while more < len(ids) and ids[more] in arrived:
                 more += 1
             if more > done:
-                yield [arrived[id] for id in ids[done:more]]
+                yield from [arrived[id] for id in ids[done:more]]
                 done = more
                 continue
             begun: list[Candidate] = []

@@ -256,6 +256,8 @@ class Space:
         columns = [_listed(column.variable, column.codes(codes)) for column in self._columns]
         if self._layout is not None:
             return self._layout.points(codes, self.active(codes), columns)
+        if self.sole is not None:
+            return columns[0]
         return [_filled(self._tree, values) for values in zip(*columns, strict=True)]
 
     def active(self, codes: Points) -> NDArray[np.bool_]:
