@@ -3,6 +3,10 @@
     python benchmarks/noise.py run [--problems NAME …] [--searches default …] [--budgets 50 …] [--seeds 20] [--jobs 2]
     python benchmarks/noise.py summary
 
+Longer runs, in a folder of their own (`--searches default pbil-lambda` for these two alone):
+
+    python benchmarks/noise.py run --problems "OneMax 100, σ²=100" --budgets 20000 --seeds 10 --out out/noise-20000
+
 Each run is one row of `runs.csv`: a problem, a search, a budget, a seed, and the regret of the returned point: its
 noiseless value minus the optimum, or its rank in 10,000 for a table. Rows that exist are not run again, except with
 `--anew`. `noisy_problems.py` has the problems; `--data` is the folder of the tables, which are left out without it.
@@ -19,6 +23,7 @@ and a two-sided Wilcoxon signed-rank test on the pairs of one seed.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
 import warnings
@@ -102,7 +107,7 @@ class Search(NamedTuple):
     title: str
     package: str
     run: Callable[[Noisy, int, int], Any]
-    most: int = max(BUDGETS)
+    most: float = math.inf
     seeds: int = 20
 
 
@@ -159,7 +164,8 @@ def tasks_of(options: argparse.Namespace) -> Iterable[Task]:
 
 def complete(options: argparse.Namespace) -> None:
     """Make the runs that are not recorded yet."""
-    missing = [name for name in options.problems if not (options.data / PROBLEMS[name].file).exists()]
+    files = {name: PROBLEMS[name].file for name in options.problems}
+    missing = [name for name, file in files.items() if file and not (options.data / file).exists()]
     options.problems = [name for name in options.problems if name not in missing]
     if missing:
         print(f"Left out, no table in {options.data}: {', '.join(missing)}")

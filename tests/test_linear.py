@@ -18,8 +18,8 @@ from knobless.core import linear
 from knobless.core.algorithm import is_exact
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.linear import estimate, recommend
-from knobless.core.linear_model import RATIOS, LinearModel, normal_scores, words
-from knobless.core.rng import Stream
+from knobless.core.linear_model import RATIOS, LinearModel, rank_scores, words
+from knobless.core.rng import Stream, first_uniforms
 from knobless.core.states import state_data, state_of
 
 LEGENDRE, WEIGHTS = np.polynomial.legendre.leggauss(6)
@@ -44,6 +44,11 @@ def spent(algorithm, fun, budget, seed=0, state=None):
         seen.append(x)
         state = algorithm.tell(state, x, fun(x))
     return state, np.concatenate(seen)
+
+
+def minimizers(state, size):
+    """Minimizers of draws of the model, which are neither crossed nor drawn again."""
+    return state.family.minimizer(state.model.draw(Stream(1).uniforms(size, words(len(state.first)))))
 
 
 # Features
@@ -97,25 +102,27 @@ def test_a_choice_of_two_has_the_scalar_products_and_minimizers_of_a_bit():
     assert (choice.minimizer(w) == bit.minimizer(difference)).all()
 
 
-# Normal scores
+# Scores of ranks
 
 
 @given(st.lists(st.sampled_from([-math.inf, -2.0, -0.0, 0.0, 1.0, 5.0, 7.0, math.inf, math.nan]), min_size=1))
-def test_normal_scores_are_those_of_the_mean_ranks(values):
+def test_scores_are_those_of_the_mean_ranks(values):
     clean = [math.inf if value != value else value for value in values]
-    expected = []
+    p = []
     for value in clean:
         below, equal = sum(other < value for other in clean), sum(other == value for other in clean)
-        expected.append(NormalDist().inv_cdf((below + (equal + 1) / 2 - 0.375) / (len(clean) + 0.25)))
-    assert normal_scores(frozen(values)).tolist() == pytest.approx(expected, abs=1e-6)
+        p.append((below + (equal + 1) / 2 - 0.375) / (len(clean) + 0.25))
+    normal, exponential = rank_scores(frozen(values)).tolist()
+    assert normal == pytest.approx([NormalDist().inv_cdf(each) for each in p], abs=1e-6)
+    assert exponential == pytest.approx([math.log(each) for each in p])
 
 
 @given(st.lists(st.floats(-100, 100).map(lambda v: round(v, 3)), min_size=1))
-def test_normal_scores_are_invariant_to_increasing_maps(values):
+def test_scores_are_invariant_to_increasing_maps(values):
     f = np.array(values)
-    scores = normal_scores(f)
-    assert (normal_scores(np.sinh(f / 20)) == scores).all()
-    assert np.allclose(normal_scores(-f), -scores)
+    scores = rank_scores(f)
+    assert (rank_scores(np.sinh(f / 20)) == scores).all()
+    assert np.allclose(rank_scores(-f)[0], -scores[0])
 
 
 # The posterior distribution
@@ -163,6 +170,29 @@ def test_the_posterior_is_that_of_the_textbook(name, n, shift):
 
 
 @pytest.mark.parametrize("n", [4, 60])
+def test_several_sets_of_values_are_weighted_by_what_the_features_explain(n):
+    family, rng = FAMILIES["mixed"], np.random.default_rng(n)
+    phi = family.features(family.sample(family.initial(), n, rng))
+    y = np.array([rng.normal(size=n), 5 + 3 * (phi[:, 0] + rng.normal(size=n))])
+    prior = rng.normal(size=phi.shape[1])
+    model = LinearModel.fit(frozen(phi), frozen(y), family.dim, prior)
+    each = [LinearModel.fit(phi, row, family.dim, prior) for row in y]
+    alone = [dense(phi, row / row.std(), family.dim, prior) for row in y]
+    assert np.allclose(model.mean, np.concatenate([one.mean for one in each]))
+    assert np.allclose(model.noise, np.concatenate([one.noise for one in each]))
+    assert np.allclose(model.level, np.repeat(y.mean(axis=1), len(RATIOS)))
+    evidence = [-0.5 * ((n - 1) * np.log(variance) + logdet(phi, family.dim)) for *_, variance, _ in alone]
+    p = np.exp(np.concatenate(evidence) - np.max(evidence))
+    assert np.allclose(model.probability, p / p.sum(), atol=1e-10)
+
+
+def logdet(phi, dim):
+    """ln |ΦᵀΦ/r + I| for each r."""
+    rows = phi - phi.mean(axis=0)
+    return [np.linalg.slogdet(rows.T @ rows / r + np.eye(phi.shape[1]))[1] for r in dim * RATIOS]
+
+
+@pytest.mark.parametrize("n", [4, 60])
 def test_draws_have_the_mean_and_the_covariance_of_the_posterior(n):
     family, rng = FAMILIES["mixed"], np.random.default_rng(n)
     phi, y = family.features(family.sample(family.initial(), n, rng)), rng.normal(size=n)
@@ -191,7 +221,7 @@ def test_equal_values_leave_the_draws_symmetric(value):
     state, _ = spent(algorithm, lambda x: np.full(len(x), value), 40)
     assert np.isfinite(state.model.draw(Stream(0).uniforms(100, words(6)))).all()
     assert np.abs(state.model.weights).max() < 1e-12
-    x = algorithm.ask(state, Stream(0), 4000)
+    x = minimizers(state, 4000)
     assert np.abs(x.mean(axis=0) - 0.5).max() < 4 * 0.5 / 4000**0.5
 
 
@@ -220,7 +250,7 @@ def test_renaming_options_and_flipping_bits_renames_the_posterior(n):
     renamed[:, 2] = np.array([2, 0, 1])[x[:, 2].astype(int)]
     renamed[:, 3] = 1 - x[:, 3]
     f = rng.normal(size=n)
-    one, other = (LinearModel.fit(family.features(each), normal_scores(f), family.dim) for each in (x, renamed))
+    one, other = (LinearModel.fit(family.features(each), rank_scores(f), family.dim) for each in (x, renamed))
     turn = np.zeros((7, 7))  # what happens to the features
     turn[[0, 1, 4, 2, 3, 5, 6], range(7)] = [-1, 1, 1, 1, 1, -1, 1]
     assert np.allclose(family.features(renamed), family.features(x) @ turn.T)
@@ -239,7 +269,7 @@ def test_a_prior_is_what_uninformed_sampling_begins_with():
     algorithm = kl.linear_thompson(space)
     state = algorithm.tell(algorithm.init(), algorithm.family.sample(algorithm.init().first, 1, Stream(0)), np.zeros(1))
     state = algorithm.tell(state, state.x.copy(), np.zeros(1))  # one point twice: nothing is learned
-    x = algorithm.ask(state, Stream(0), 20_000)
+    x = minimizers(state, 20_000)
     assert x[:, 0].mean() == pytest.approx(state.first[0], abs=0.03)
     shares = np.bincount(x[:, 1].astype(int)) / len(x)
     assert shares == pytest.approx(state.first[1:], abs=0.05)
@@ -285,18 +315,89 @@ def test_a_variable_that_never_varies_is_sampled_again_and_recommended_as_it_was
         x[:, 1] = bit
         state = algorithm.tell(algorithm.init(), x, x[:, 0] + 0.01 * np.sin(np.arange(40)))
         assert algorithm.best_point(state).tolist()[:2] == [0, bit]
-        drawn = algorithm.ask(state, Stream(1), 2000)
+        drawn = minimizers(state, 2000)
         assert drawn[:, 0].mean() < 0.01
         assert abs(drawn[:, 1].mean() - 0.5) < 0.05
 
 
 @given(st.integers(0, 300), st.integers(1, 40))
-def test_an_iteration_has_a_twentieth_of_the_evaluations_or_a_fifth(n, batch):
+def test_an_iteration_has_a_twentieth_of_the_evaluations_or_a_third(n, batch):
     large = kl.LinearThompson(kl.Bernoulli(60), batch)
-    assert large.lam(large.tell(large.init(), np.zeros((n, 60), np.int8), np.zeros(n))) == max(n // 5, batch, 2 - n, 1)
+    assert large.lam(large.tell(large.init(), np.zeros((n, 60), np.int8), np.zeros(n))) == max(n // 3, batch, 6)
     algorithm = kl.LinearThompson(kl.Bernoulli(2), batch)
     state = algorithm.tell(algorithm.init(), np.zeros((n, 2), np.int8), np.zeros(n))
     assert algorithm.lam(state) == max(n // 20, batch, 2 - n, 1)
+
+
+def searched(n=40, variables=16):
+    """A search of bits after n evaluations that have different values, the lowest first."""
+    algorithm = kl.linear_thompson(kl.Binary(variables))
+    x = algorithm.family.sample(algorithm.init().first, n, Stream(0))
+    return algorithm, algorithm.tell(algorithm.init(), x, np.arange(float(n)))
+
+
+def test_every_second_point_is_crossed_with_one_of_the_best():
+    algorithm, state = searched()
+    assert (state.elites == state.x[:4]).all()  # ln 40 = 3.7
+    u = Stream(2).uniforms(4000, algorithm.width)
+    drawn, x = algorithm.family.minimizer(state.model.draw(u[:, : words(16)])), algorithm.points(state, state.model, u)
+    whole = (x == drawn).all(axis=1)
+    assert 0.47 < whole.mean() < 0.65  # some of the crossed ones are equal to the draw
+    options = (x[:, None] == drawn[:, None]) | (x[:, None] == state.elites)
+    assert options.all(axis=2).any(axis=1).all()
+    shares = (x == drawn)[~whole].mean(axis=1)
+    assert shares.min() < 0.3
+    assert shares.max() > 0.9
+
+
+def test_crossed_points_of_a_conditional_space_are_canonical():
+    space = kl.Space(
+        kernel=kl.Choice("linear", "rbf", "poly"),
+        gamma=kl.Float(0, 1).when(kernel=("rbf", "poly")),
+        degree=kl.Integer(2, 5).when(kernel="poly"),
+        rest=kl.Binary(6),
+    )
+    algorithm, family = kl.linear_thompson(space), space.family
+    x = family.sample(family.initial(), 60, Stream(0))
+    state = algorithm.tell(algorithm.init(), x, np.random.default_rng(1).normal(size=60))
+    elites, u = state.elites, Stream(2).uniforms(3000, algorithm.width)
+    active = family.active(elites)
+    assert (active != active[0]).any()
+    w = state.model.draw(u[:, : words(len(state.first))])
+    drawn = family.full_minimizer(w)
+    assert (family.canonical(drawn) == family.minimizer(w)).all()
+    points = algorithm.points(state, state.model, u)
+    assert (points == family.canonical(points)).all()
+    from_elites = ((points[:, None] == elites) & active).any(axis=1)
+    assert ((points == drawn) | from_elites | ~family.active(points)).all()
+
+
+@pytest.mark.parametrize("f", [np.zeros(40), np.arange(40) % 3 > 0, np.full(40, math.nan)], ids=["one", "two", "nan"])
+def test_no_point_is_crossed_with_one_of_many_equal_ones(f):
+    algorithm, state = searched()
+    assert algorithm.tell(algorithm.init(), state.x, f.astype(float)).elites is None
+
+
+def test_a_point_that_was_evaluated_is_drawn_again():
+    algorithm, state = searched(variables=5)
+    known = {row.tobytes() for row in state.x}
+    assert 20 < len(known) < 32
+    x = algorithm.ask(state, Stream(3), 2000)
+    plain = algorithm.points(state, state.model, Stream(3).uniforms(2000, algorithm.width + 2)[:, : algorithm.width])
+    new = np.array([row.tobytes() not in known for row in plain])
+    assert (x[new] == plain[new]).all()
+    assert np.mean([row.tobytes() not in known for row in x]) > 2 * new.mean()
+
+
+def test_points_do_not_depend_on_how_many_are_drawn_at_once():
+    algorithm, state = searched(variables=5)
+    whole, rng = algorithm.ask(state, Stream(3), 60), Stream(3)
+    assert (np.concatenate([algorithm.ask(state, rng, k) for k in (1, 7, 20, 32)]) == whole).all()
+
+
+def test_the_first_uniforms_of_a_key_are_those_of_its_stream():
+    for key, size, width in (0, 3, 5), (2**64 - 1, 8, 4):
+        assert (first_uniforms(key, size, width) == Stream(key).uniforms(size, width)).all()
 
 
 def test_observed_evaluations_count_as_its_own():

@@ -13,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
+from knobless.journal import read
+from knobless.report.summary import summary
 from knobless.run import evaluation_log
+from knobless.run.evaluation_log import EvaluationLog
 from knobless.run.noise_test import JITTER, NoiseTest
+from knobless.run.recommendation import finalists
 
 SPACES = {
     "bits": kl.Binary(12),
@@ -443,3 +447,46 @@ def test_the_point_that_has_reached_the_target_is_the_one_that_is_confirmed():
     assert result.status is kl.Status.TARGET
     assert seen[2] == seen[1]
     assert seen[5] == seen[4] != seen[1]
+
+
+def finalists_of(x, f):
+    """The finalists of a run with these evaluations of bits."""
+    run = kl.Optimizer(kl.Binary(x.shape[1]), deterministic=False).run
+    log = EvaluationLog(run.space.family)
+    log.append(x, f)
+    return finalists(run, log)
+
+
+@pytest.mark.parametrize("n", [40, 999, 1000, 3000])
+def test_the_lowest_observation_is_a_finalist_of_short_runs_only(n):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 2, (n, 4)).astype(np.int8)
+    x[::8] = lowest = [1, 1, 1, 0]
+    f = x.sum(axis=1) + rng.normal(size=n)
+    f[0] = f.min() - 0.01
+    assert (finalists_of(x, f) == lowest).all(axis=1).any() == (n < 1000)
+
+
+def test_all_evaluations_of_a_long_run_are_modeled():
+    x = np.random.default_rng(0).integers(0, 2, (20_000, 3)).astype(np.int8)
+    f = x[:, 0] * np.resize([1.0, -3.0], len(x))  # of every second one, the sign is wrong
+    assert finalists_of(x, f)[0, 0] == 1
+
+
+@pytest.mark.parametrize(("variables", "budget"), [(10, 40), (10, 60), (400, 30), (400, 50)])
+def test_the_point_of_a_short_run_has_an_estimate_with_an_error(variables, budget, tmp_path):
+    rng, path = np.random.default_rng(0), tmp_path / "run.journal"
+    best = rng.integers(0, 2, variables)
+    result = kl.minimize(
+        lambda x: (x != best).sum() + rng.normal(),
+        kl.Binary(variables),
+        budget=budget,
+        deterministic=False,
+        rng=0,
+        journal=path,
+    )
+    assert result.fun_std > 0.0
+    assert abs(result.fun - (result.x != best).sum()) < 1.5 * variables**0.5  # three deviations of random points
+    with read(path) as record:
+        shown = summary(record)
+    assert (shown.fun, shown.fun_std) == (result.fun, result.fun_std)

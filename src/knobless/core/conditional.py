@@ -238,6 +238,21 @@ class Conditional:
         return np.where(self.active(x)[:, self._column_of], self.flat.features(x), 0.0)
 
     def minimizer(self, w: Array) -> Points:
+        return self.canonical(self.full_minimizer(w))
+
+    def full_minimizer(self, w: Array) -> Points:
+        """Return the points that minimize features(x)·w, with the best codes of their inactive columns too.
+
+        Parameters
+        ----------
+        w : array of shape (m, parameters)
+            Weights of the features, one row per point.
+
+        Returns
+        -------
+        array of shape (m, variables)
+            One point per row of `w`. An inactive column has the code that would be best if it were active.
+        """
         # From the last dependent column up: the weight of a value of a branch is its own plus the least ones of the
         # columns that it makes active. Exact if no column depends directly on several others.
         x = self.flat.minimizer(w)
@@ -252,7 +267,7 @@ class Conditional:
             best = np.argmin(totals[::-1], axis=0)  # the last option in case of ties
             x[:, column] = np.asarray(codes[::-1])[best]
             least[:, column] = np.min(totals, axis=0)
-        return self.canonical(x)
+        return x
 
     def _scores(self, x: Points, w: Array) -> Array:
         """Return the contribution of each column to features(x)·w if it is active."""

@@ -1,10 +1,14 @@
 """Thompson sampling with a linear model of the objective, for noisy objectives.
 
 The model is linear in the features of the family, which are its sufficient statistics in standard units, and is fit to
-the normal scores of the ranks of all evaluations (`linear_model.py`). Each point minimizes one draw of the model from
-its posterior distribution: an option is sampled as often as it is likely to be the best. There is no sample size and no
-step length. An iteration has a twentieth as many points as there are evaluations, all from one fit; with many
-parameters, whose fits take longer, a fifth.
+scores of the ranks of all evaluations (`linear_model.py`). A draw of the model from its posterior distribution is
+minimized: an option is sampled as often as it is likely to be the best. There is no sample size and no step length. An
+iteration has a twentieth as many points as there are evaluations, all from one fit; with many parameters, whose fits
+take longer, a third.
+
+Where variables interact, the best options depend on the others, and a point that combines the best options on average
+may be a bad one. Every second point is therefore crossed with one of the best evaluated points: it takes a random share
+of its variables from there. A point that was evaluated before is drawn again, since another one is more informative.
 
 Under pure noise every point is uniformly distributed over bits and choices: renaming the options of a variable in all
 points renames those of the next one, and leaves values that do not depend on the points as they are.
@@ -13,6 +17,7 @@ points renames those of the next one, and leaves values that do not depend on th
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -21,14 +26,16 @@ import numpy as np
 from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
-from .families import Discrete, Family
-from .linear_model import LinearModel, normal_scores, words
-from .rng import RNG, uniforms
-from .types import Array, Points
+from .conditional import Conditional
+from .families import Family
+from .linear_model import LinearModel, rank_scores, words
+from .rng import RNG, first_uniforms, uniforms
+from .types import Array, Points, Words
 
 SMALL = 50  # parameters up to which a fit takes little time, so that it is repeated more often
 KEPT = 2**22  # numbers in the features of all evaluations, 32 MB; beyond that every second evaluation is dropped
 ROWS = 256  # rows of the features that are added to ΦᵀΦ at once
+TRIES = 8  # further draws of a point that was evaluated before
 TIE = 1e-12  # weight of the mean features, which breaks ties in favor of the more frequent option
 
 
@@ -46,8 +53,11 @@ class LinearThompson:
     Notes
     -----
     The first two points are drawn from the initial distribution. A fit takes O(dim³ + n dim²) operations for n
-    evaluations and comes whenever their number has grown by 5 %, or by 20 % beyond 50 parameters. The features
+    evaluations and comes whenever their number has grown by 5 %, or by a third beyond 50 parameters. The features
     of the evaluations take at most 32 MB: beyond that every second evaluation is dropped.
+
+    The points with which others are crossed are the ln n best of n evaluations, and those with equal values. If these
+    are more than a quarter of all, there are few evaluations or few different values, and no point is crossed.
 
     Eigenvectors differ between implementations of LAPACK in the last bits, and with them, rarely, the points. `exact`
     is False for this reason: a journal must repeat recorded points, not draw them again.
@@ -66,16 +76,64 @@ class LinearThompson:
         return LinearState(self.family, self.family.initial() if theta is None else np.array(theta, dtype=float))
 
     def lam(self, state: LinearState) -> int:
-        """Return a twentieth or a fifth of the number of evaluations; two points at first, and at least `batch`."""
-        return max(2 - state.n, 1, state.n // (20 if self.family.dim <= SMALL else 5), self.batch)
+        """Return a twentieth or a third of the number of evaluations; two points at first, and at least `batch`."""
+        dim = self.family.dim
+        return max(2 - state.n, 1, state.n // 20 if dim <= SMALL else max(state.n // 3, dim // 10), self.batch)
 
     def ask(self, state: LinearState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
-        """Return the minimizers of independent draws of the model."""
+        """Return minimizers of independent draws of the model, every second one crossed with one of the best points."""
         size = self.lam(state) if size is None else size
         model = state.model
         if model is None:
             return self.family.sample(state.first, size, rng)
-        return self.family.minimizer(model.draw(uniforms(rng, size, words(len(state.first)))))
+        width = self.width
+        u = uniforms(rng, size, width + 2)
+        x = self.points(state, model, u[:, :width])
+        known = state.known
+        again = [i for i, key in enumerate(_keys(x)) if key in known]
+        if again:  # each from a stream of its own, so that the other points do not depend on it
+            keys = np.ascontiguousarray(u[again, width:]).view(np.uint64)[:, 0].tolist()
+            tries = self.points(state, model, np.concatenate([first_uniforms(key, TRIES, width) for key in keys]))
+            new = [j for j, key in enumerate(_keys(tries)) if key not in known]
+            for j in reversed(new):
+                x[again[j // TRIES]] = tries[j]
+        return x
+
+    @property
+    def width(self) -> int:
+        """Number of 32-bit uniforms per point."""
+        return words(len(self.family.initial())) + 2 + -(-self.family.variables // 4)
+
+    def points(self, state: LinearState, model: LinearModel, u: Words) -> Points:
+        """Return the points for given uniforms, whether they were evaluated before or not.
+
+        Parameters
+        ----------
+        state : LinearState
+            State of the algorithm.
+        model : LinearModel
+            Its model.
+        u : array of uint32 of shape (m, width)
+            For each point the uniforms of a draw, one for the elite, one for the share of the draw, and one byte per
+            variable.
+
+        Returns
+        -------
+        array of shape (m, variables)
+            The points.
+        """
+        family, end, best = self.family, words(len(state.first)), state.elites
+        w = model.draw(u[:, :end])
+        if best is None:
+            return family.minimizer(w)
+        elite = best[(u[:, end].astype(np.uint64) * np.uint64(len(best))) >> np.uint64(32)]
+        share = 2.0 * (u[:, end + 1] + 0.5) * 2.0**-32  # every second one is above 1
+        where = np.ascontiguousarray(u[:, end + 2 :]).view(np.uint8)[:, : family.variables]
+        drawn = where + 0.5 < 256.0 * share[:, None]
+        if isinstance(family, Conditional):
+            # Whatever the crossing makes active has a value in the draw, but not always in the elite.
+            return family.canonical(np.where(drawn | ~family.active(elite), family.full_minimizer(w), elite))
+        return np.where(drawn, family.minimizer(w), elite)
 
     def tell(self, state: LinearState, x: Points, f: Array) -> LinearState:
         """Return the state with these evaluations; the given state is modified."""
@@ -127,6 +185,7 @@ class LinearState:
 
     def __init__(self, family: Family, theta: Array) -> None:
         self.family, self.first = family, theta
+        self.most = most_evaluations(family)  # that are kept
         self.n = 0
         self._x = np.empty((0, family.variables), family.dtype)
         self._f = np.empty(0)
@@ -136,11 +195,8 @@ class LinearState:
         self._gram: Array | None = None
         self._model: LinearModel | None = None
         self._theta: Array | None = None
-
-    @property
-    def most(self) -> int:
-        """Greatest number of evaluations that are kept."""
-        return max(KEPT // len(self.first), 2 * len(self.first))
+        self._elites: Points | None = None
+        self._known: set[bytes] = set()
 
     @property
     def x(self) -> Points:
@@ -163,19 +219,21 @@ class LinearState:
         self._x[self.n : end], self._f[self.n : end] = x, f
         self._phi[self.n : end] = self.family.features(x)
         self.n = end
-        self._model = self._theta = None
+        self._known.update(_keys(self._x[end - len(f) : end]))
+        self._model = self._theta = self._elites = None
         while self.n > self.most:
             # Every second one, not the older half: late points hardly vary, and the model depends on early ones.
             half = slice((self.n - 1) % 2, self.n, 2)
             self._x, self._f, self._phi = self._x[half].copy(), self._f[half].copy(), self._phi[half].copy()
             self.n, self._blocks, self._gram = len(self._f), 0, None
+            self._known = set(_keys(self._x))
 
     @property
     def model(self) -> LinearModel | None:
         """The model of all evaluations; None before there are two."""
         if self._model is None and self.n > 1:
             phi, gram = self._phi[: self.n], self._products() if self.n > self._phi.shape[1] else None
-            self._model = LinearModel.fit(phi, normal_scores(self.f), self.family.dim, self._prior, gram)
+            self._model = LinearModel.fit(phi, rank_scores(self.f), self.family.dim, self._prior, gram)
         return self._model
 
     def _products(self) -> Array:
@@ -188,6 +246,21 @@ class LinearState:
         self._blocks = self.n // ROWS
         rest = self._phi[self._blocks * ROWS : self.n]
         return self._gram + rest.T @ rest
+
+    @property
+    def known(self) -> Set[bytes]:
+        """Bytes of the evaluated points."""
+        return self._known
+
+    @property
+    def elites(self) -> Points | None:
+        """The ln n best points, and those with equal values; None if these are more than a quarter of all."""
+        if self._elites is None:
+            f = np.where(self.f == self.f, self.f, np.inf)
+            at = math.ceil(math.log(self.n)) - 1
+            least = np.partition(f, at)[at]
+            self._elites = self.x[f <= least]
+        return None if 4 * len(self._elites) > self.n else self._elites
 
     @property
     def theta(self) -> Array:
@@ -212,6 +285,13 @@ def _grown(rows: Points, n: int, size: int) -> Points:
     return grown
 
 
+def _keys(x: Points) -> list[bytes]:
+    """Return the bytes of each point."""
+    rows = np.ascontiguousarray(x)
+    keys: list[bytes] = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0].tolist()
+    return keys
+
+
 def _prior_mean(family: Family, theta: Array) -> Array:
     """Return the prior mean of the weights in units of τ, for which sampling begins close to P_θ.
 
@@ -219,19 +299,37 @@ def _prior_mean(family: Family, theta: Array) -> Array:
     not π²/6. For uniform distributions the mean is zero, as for numbers.
     """
     mean = np.zeros(len(theta))
-    for i in range(family.variables):
-        marginal = family.marginal(theta, i)
-        if isinstance(marginal, Discrete):
-            log = np.log(marginal.p)
-            own = family.parameters(i)
-            shift = log - log.mean() if len(own) == len(log) else (log[1:] - log[0]) * 0.5**0.5
-            mean[own.start : own.stop : own.step] = shift * (-(6.0**0.5) / math.pi)
+    for i, k in enumerate(family.options.tolist()):
+        if k:
+            own = slice((at := family.parameters(i)).start, at.stop, at.step)
+            p = theta[own]
+            if (p != 1.0 / k).any():
+                log = np.log(p if len(p) == k else [1.0 - p[0], p[0]])
+                shift = log - log.mean() if len(p) == k else (log[1:] - log[0]) * 0.5**0.5
+                mean[own] = shift * (-(6.0**0.5) / math.pi)
     return mean
 
 
 def _minimizer(family: Family, model: LinearModel) -> Points:
     """Return the minimizer of the posterior mean."""
     return family.minimizer((model.weights - TIE * model.center)[None])[0]
+
+
+def most_evaluations(family: Family) -> int:
+    """Return the greatest number of evaluations that a model is fit to.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+
+    Returns
+    -------
+    int
+        The number, for which the features take 32 MB; at least two evaluations per feature.
+    """
+    features = len(family.initial())
+    return max(KEPT // features, 2 * features)
 
 
 def recommend(family: Family, x: Points, f: Array) -> Points:
@@ -251,7 +349,7 @@ def recommend(family: Family, x: Points, f: Array) -> Points:
     array of shape (variables,)
         The point, which may be one that was not evaluated.
     """
-    return _minimizer(family, LinearModel.fit(family.features(x), normal_scores(f), family.dim))
+    return _minimizer(family, LinearModel.fit(family.features(x), rank_scores(f), family.dim))
 
 
 def estimate(family: Family, x: Points, f: Array, at: Points) -> tuple[Array, Array]:

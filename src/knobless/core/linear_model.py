@@ -2,16 +2,19 @@
 
 The model of n values y at points with the features φ is y = c + (φ − mean φ)·w + noise, where c has a flat prior,
 w ~ N(0, τ² I) and the noise has variance σ². Only the ratio r = σ²/τ² matters. It is given by the share R² of the
-variance of y that the features explain, r = dim·(1 − R²)/R², and its posterior is computed on a grid of R².
+variance of y that the features explain, r = dim·(1 − R²)/R², and its posterior is computed on a grid of R². There may
+be several sets of values for the same points, such as different scores of their ranks. The set of which the features
+explain the most is then the most probable one.
 """
 
 from __future__ import annotations
 
 import math
 from statistics import NormalDist
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .types import Array, Words
 
@@ -19,6 +22,8 @@ RATIOS = np.exp(np.linspace(math.log(0.998 / 0.002), math.log(0.001 / 0.999), 16
 RANK = 1e-10  # eigenvalues below this share of the largest one are zero
 TILE = 8  # rows of a matrix product
 LEAST = 1e-12  # least variance of the noise, relative to that of y: values may be equal, or fit exactly
+
+Floats = NDArray[Any]  # of single or double precision
 
 # Quantiles of the normal distribution by ln(p/(1 − p)), between which interpolation is exact to 1e-6.
 _LOGITS = np.linspace(-20.0, 20.0, 4097)
@@ -28,11 +33,13 @@ _SCORES = np.array([NormalDist().inv_cdf(1.0 / (1.0 + math.exp(-each))) for each
 class LinearModel(NamedTuple):
     """Posterior distribution of the weights w, as a mixture of normal distributions over the grid of r.
 
+    With several sets of values, the grid has all pairs of a set and an r.
+
     Attributes
     ----------
     n : int
         Number of values.
-    level : float
+    level : array of shape (grid,)
         Mean of the values.
     center : array of shape (features,)
         Mean of the features.
@@ -53,7 +60,7 @@ class LinearModel(NamedTuple):
     """
 
     n: int
-    level: float
+    level: Array
     center: Array
     prior: Array
     vectors: Array
@@ -71,8 +78,8 @@ class LinearModel(NamedTuple):
         ----------
         phi : array of shape (n, features)
             Features of the points, one row per value; at least two.
-        y : array of shape (n,)
-            The values.
+        y : array of shape (n,) or (sets, n)
+            The values, or one row per set of values.
         dim : int
             Expected squared length of the features, which is their number of degrees of freedom.
         prior : array of shape (features,), optional
@@ -89,11 +96,13 @@ class LinearModel(NamedTuple):
         -----
         With the eigenvalues d and eigenvectors V of ΦᵀΦ and b = VᵀΦᵀy, the variance of the noise is estimated as
         σ² = (y·y − Σ b²/(d + r))/(n − 1) and the evidence is −½ ((n − 1) ln σ² + Σ ln(1 + d/r)), both without the prior
-        mean. With fewer values than features the eigenvectors are those of ΦΦᵀ, mapped by Φᵀ.
+        mean; between sets of values, σ² is compared in units of the variance of the set. With fewer values than
+        features the eigenvectors are those of ΦΦᵀ, mapped by Φᵀ.
         """
         n, features = phi.shape
-        center, level = phi.sum(axis=0) / n, float(y.sum()) / n
-        y = y - level
+        y = np.atleast_2d(y)
+        center, level = phi.sum(axis=0) / n, y.sum(axis=1) / n
+        y = y - level[:, None]
         if n <= features:
             rows = phi - center
             d, u = np.linalg.eigh(rows @ rows.T)
@@ -105,11 +114,14 @@ class LinearModel(NamedTuple):
             vectors, d = _positive(vectors, d)
             b = (y @ phi) @ vectors
         r = dim * RATIOS[:, None]
-        total = float(y @ y) / (n - 1)
-        variance = np.maximum(total - (b * b / (d + r)).sum(axis=1) / (n - 1), LEAST * (total or 1.0))
-        evidence = -0.5 * ((n - 1) * np.log(variance) + np.log1p(d / r).sum(axis=1))
-        probability = np.exp(evidence - evidence.max())
+        total = (y * y).sum(axis=1, keepdims=True) / (n - 1)  # one row per set; one column per r below
+        unit = np.where(total > 0.0, total, 1.0)
+        variance = np.maximum(total - (b * b) @ (1.0 / (d + r)).T / (n - 1), LEAST * unit)
+        evidence = -0.5 * ((n - 1) * np.log(variance / unit) + np.log1p(d / r).sum(axis=1))
+        probability = np.exp(evidence - evidence.max()).ravel()
         probability /= probability.sum()
+        b, r = np.repeat(b, len(RATIOS), axis=0), np.tile(r, (len(y), 1))
+        level, variance = np.repeat(level, len(RATIOS)), variance.ravel()
         sigma = np.sqrt(variance)[:, None]
         tau = sigma / np.sqrt(r)
         prior = np.zeros(features) if prior is None else prior
@@ -123,7 +135,7 @@ class LinearModel(NamedTuple):
         p = self.probability
         return (p @ self.tau) * self.prior + self.vectors @ (p @ self.mean)
 
-    def draw(self, u: Words) -> Array:
+    def draw(self, u: Words) -> Floats:
         """Return draws of w from the posterior distribution.
 
         Parameters
@@ -134,12 +146,17 @@ class LinearModel(NamedTuple):
         Returns
         -------
         array of shape (m, features)
-            One draw per row.
+            One draw per row, in single precision, which is faster.
         """
         at = np.searchsorted(np.cumsum(self.probability)[:-1], (u[:, 0] + 0.5) * 2.0**-32)
         z = _normals(u[:, 1:])[:, : len(self.center)]
-        inside = self.mean[at] + self.shrink[at] * _product(z, self.vectors)
-        return self.tau[at, None] * (z + self.prior) + _product(inside, self.vectors.T)
+        vectors = self.vectors.astype(np.float32)
+        inside = self.shrink.astype(np.float32)[at]
+        inside *= _product(z, vectors)
+        inside += self.mean.astype(np.float32)[at]
+        w: Floats = _product(inside, vectors.T)
+        w += (z + self.prior.astype(np.float32)) * self.tau.astype(np.float32)[at, None]
+        return w
 
     def predict(self, phi: Array) -> tuple[Array, Array]:
         """Return the expected values at points, and the standard deviations of these expectations.
@@ -156,12 +173,12 @@ class LinearModel(NamedTuple):
         """
         q = phi - self.center
         along = q @ self.vectors
-        each = along @ self.mean.T + np.outer(q @ self.prior, self.tau)
+        each = self.level + along @ self.mean.T + np.outer(q @ self.prior, self.tau)
         mean = each @ self.probability
         spread = (self.shrink + self.tau[:, None]) ** 2 - self.tau[:, None] ** 2
         variance = self.noise / self.n + np.outer((q * q).sum(axis=1), self.tau**2) + along**2 @ spread.T
         variance += (each - mean[:, None]) ** 2
-        return self.level + mean, np.sqrt(np.maximum(variance @ self.probability, 0.0))
+        return mean, np.sqrt(np.maximum(variance @ self.probability, 0.0))
 
 
 def words(features: int) -> int:
@@ -169,7 +186,7 @@ def words(features: int) -> int:
     return 1 + features + features % 2
 
 
-def _normals(u: Words) -> Array:
+def _normals(u: Words) -> Floats:
     """Return one normal number per uniform integer, by Box and Muller; in single precision, which is much faster."""
     half = u.astype(np.float32)
     half += np.float32(0.5)
@@ -177,13 +194,13 @@ def _normals(u: Words) -> Array:
     radius, angle = np.split(half, 2, axis=1)
     np.sqrt(np.float32(-2.0) * np.log(radius), out=radius)
     angle *= np.float32(2.0 * np.pi)
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1).astype(float)
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
 
 
-def _product(rows: Array, matrix: Array) -> Array:
+def _product(rows: Floats, matrix: Floats) -> Floats:
     """Return rows @ matrix, in blocks of one shape: each row is the same bit for bit however many there are."""
     (m, n), k = rows.shape, matrix.shape[1]
-    padded = np.zeros((-(-m // TILE) * TILE, n))
+    padded = np.zeros((-(-m // TILE) * TILE, n), rows.dtype)
     padded[:m] = rows
     return (padded.reshape(len(padded) // TILE, TILE, n) @ matrix).reshape(len(padded), k)[:m]
 
@@ -194,8 +211,8 @@ def _positive(vectors: Array, d: Array) -> tuple[Array, Array]:
     return vectors[:, first:], d[first:]
 
 
-def normal_scores(f: Array) -> Array:
-    """Return the normal scores of the ranks of values, the lowest value first.
+def rank_scores(f: Array) -> Array:
+    """Return two sets of scores of the ranks of values, the lowest value first.
 
     Parameters
     ----------
@@ -204,10 +221,11 @@ def normal_scores(f: Array) -> Array:
 
     Returns
     -------
-    array of shape (n,)
-        Φ⁻¹((rank − 3/8)/(n + 1/4)), with the mean rank of equal values.
+    array of shape (2, n)
+        Normal scores Φ⁻¹(p) and exponential scores ln p for p = (rank − 3/8)/(n + 1/4), with the mean rank of equal
+        values. Exponential scores differ most between the best values.
     """
     _, inverse, counts = np.unique(np.where(f == f, f, np.inf), return_inverse=True, return_counts=True)
-    ranks = np.cumsum(counts) - 0.5 * (counts - 1)
-    scores = np.interp(np.log((ranks - 0.375) / (len(f) + 0.625 - ranks)), _LOGITS, _SCORES)
-    return scores[inverse]
+    p = (np.cumsum(counts) - 0.5 * (counts - 1) - 0.375) / (len(f) + 0.25)
+    each: Array = np.array([np.interp(np.log(p / (1.0 - p)), _LOGITS, _SCORES), np.log(p)])
+    return each[:, inverse]

@@ -105,6 +105,14 @@ def uniforms(rng: RNG, size: int, words: int) -> Words:
     return (rng if isinstance(rng, Stream) else Stream.of(rng)).uniforms(size, words)
 
 
+def first_uniforms(key: int, size: int, words: int) -> Words:
+    """Return `Stream(key).uniforms(size, words)` without a buffer for more, which takes longer."""
+    half = (words + 1) // 2
+    drawn = np.empty(size * half, dtype=np.uint64)
+    _fill(drawn, key, 0)
+    return drawn.reshape(size, half).view(np.uint32)[:, :words]
+
+
 def _fill(out: LongWords, key: int, count: int) -> None:
     """Write the words that follow the first `count`; by blocks, which stay in the cache of the processor."""
     shifted = np.empty(min(len(out), BLOCK), dtype=np.uint64)

@@ -312,7 +312,7 @@ class Loop:
             return None
         values = self._evaluate_again(np.resize(codes, (n, codes.shape[1])), [i % len(codes) for i in range(n)])
         f = np.array([value if isinstance(value, float) else math.nan for value in values])
-        return winner(codes, [f[i :: len(codes)] for i in range(len(codes))])
+        return winner(run, log, codes, [f[i :: len(codes)] for i in range(len(codes))])
 
     def _evaluate_again(self, codes: Points, positions: Sequence[int]) -> list[Value]:
         """Evaluate points without telling the optimizer; return fewer values if the time is up.

@@ -1,8 +1,9 @@
 """The point to use of a noisy objective: finalists, of which fresh evaluations decide.
 
-The lowest single observation of a noisy objective is a lucky one. Better points are the most probable one, the minimum
-of a linear model of all evaluations, and the one with the best average. None of them is best on every problem, so the
-last evaluations of a run compare them.
+The lowest single observation of a noisy objective is a lucky one, the more so the more observations there are. Better
+points are often the most probable one, the minimum of a linear model of all evaluations, and the one with the best
+average. In a short run, the lowest observation may be the best of them. None is best on every problem, so the last
+evaluations of a run compare them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from knobless.core import linear
+from knobless.core.families import Family
 from knobless.core.types import Array, Points
 from knobless.recipes import LINEAR_LIMIT
 
@@ -22,7 +24,7 @@ from .run_state import RunState
 
 FINALISTS_SHARE = 20  # one of so many evaluations is spent on finalists
 LEAST_BUDGET = 40  # evaluations of a run below which none is
-MODELED = 2**14  # evaluations at most that a linear model is fit to
+SHORT = 1000  # evaluations below which the lowest observation is a finalist
 
 
 class Recommended(NamedTuple):
@@ -43,11 +45,14 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
 
     There are none before an iteration with a finite value is complete.
     """
-    if not np.isfinite(log.f).any():
+    family, finite = run.space.family, np.isfinite(log.f)
+    if not finite.any():
         return log.x[:0]
     each = [run.mode, _best_average(run, log)]
-    if _can_be_modeled(run, log):
-        each.insert(0, linear.recommend(run.space.family, *_thinned(log)))
+    if len(log.f) < SHORT:
+        each.append(log.x[np.where(finite, log.f, math.inf).argmin()])
+    if family.dim <= LINEAR_LIMIT and np.count_nonzero(finite) > 1:
+        each.insert(0, linear.recommend(family, *_thinned(family, log.x, log.f)))
     codes = np.array(each)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
     return codes[np.sort(first)]
@@ -62,19 +67,24 @@ def recommended_point(run: RunState) -> Recommended | None:
     if log is None or codes is None or not len(codes):
         return Recommended(run.best.at, run.best.fun, 0.0 if run.deterministic else math.nan)
     code = codes[0]
-    mean, std = mean_and_error(_values_of(run, log, code))
-    if math.isnan(std) and _can_be_modeled(run, log):
-        means, stds = linear.estimate(run.space.family, *_thinned(log), code[None])
-        mean, std = float(means[0]), float(stds[0])
-    return Recommended(code, mean, std)
+    return Recommended(code, *_estimate(run, log, code, _values_of(run, log, code)))
 
 
-def winner(codes: Points, values: list[Array]) -> Recommended | None:
+def winner(run: RunState, log: EvaluationLog, codes: Points, values: list[Array]) -> Recommended | None:
     """Return the finalist with the best mean of fresh values; None if none has a finite one."""
-    estimates = [mean_and_error(each) for each in values]
-    means = [math.inf if math.isnan(mean) else mean for mean, _ in estimates]
+    means = [math.inf if math.isnan(mean) else mean for mean, _ in map(mean_and_error, values)]
     i = int(np.argmin(means))
-    return None if means[i] == math.inf else Recommended(codes[i], *estimates[i])
+    return None if means[i] == math.inf else Recommended(codes[i], *_estimate(run, log, codes[i], values[i]))
+
+
+def _estimate(run: RunState, log: EvaluationLog, code: Points, values: Array) -> tuple[float, float]:
+    """Return the mean of a point with its standard error: of its values, or of the linear model if these are few."""
+    mean, std = mean_and_error(values)
+    finite, family = np.isfinite(log.f), run.space.family
+    if math.isnan(std) and np.count_nonzero(finite) > 1:
+        means, stds = linear.estimate(family, *_thinned(family, log.x[finite], log.f[finite]), code[None])
+        return float(means[0]), float(stds[0])
+    return mean, std
 
 
 def mean_and_error(values: Array) -> tuple[float, float]:
@@ -86,15 +96,13 @@ def mean_and_error(values: Array) -> tuple[float, float]:
         return mean, float(finite.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
 
 
-def _can_be_modeled(run: RunState, log: EvaluationLog) -> bool:
-    """Return whether a linear model can be fit in reasonable time."""
-    return run.space.family.dim <= LINEAR_LIMIT and int(np.isfinite(log.f).sum()) > 1
-
-
-def _thinned(log: EvaluationLog) -> tuple[Points, Array]:
+def _thinned(family: Family, x: Points, f: Array) -> tuple[Points, Array]:
     """Return evaluations of the whole run, evenly: the first ones are the most diverse, hence the most informative."""
-    step = -(-len(log.f) // MODELED)
-    return log.x[::step], log.f[::step]
+    most = linear.most_evaluations(family)
+    if family.dim > LINEAR_LIMIT:  # with few evaluations, a fit takes little time whatever the number of parameters
+        most = max(min(LINEAR_LIMIT, linear.KEPT // family.dim), 2)
+    step = -(-len(f) // most)
+    return x[::step], f[::step]
 
 
 def _best_average(run: RunState, log: EvaluationLog) -> Points:
