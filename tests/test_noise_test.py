@@ -17,6 +17,7 @@ from knobless.journal import read
 from knobless.report.summary import summary
 from knobless.run import evaluation_log
 from knobless.run.evaluation_log import EvaluationLog
+from knobless.run.loop import NOT_CALLED
 from knobless.run.noise_test import JITTER, NoiseTest
 from knobless.run.recommendation import finalists
 
@@ -25,6 +26,11 @@ SPACES = {
     "choices": kl.Space.of([kl.Choice("a", "b", "c")] * 5),
     "mixed": kl.Space(a=kl.Binary(4), b=kl.Choice("x", "y", "z"), c=kl.Float(0, 1), d=kl.Integer(0, 9)),
 }
+
+
+def look_at(result):
+    """The text of a result, without the note that all evaluations were read from the journal."""
+    return repr(result).replace(NOT_CALLED, "")
 
 
 class Recorded:
@@ -213,7 +219,7 @@ def test_a_journal_resumed_at_any_evaluation_gives_the_same_result(name, noisy, 
         again = Recorded(space, 3, lambda number: values[number])
         repeated = kl.minimize(again, space, budget=budget, rng=5, journal=path)
         assert not again.keys
-        assert repr(repeated) == repr(result)
+        assert look_at(repeated) == look_at(result)
 
 
 def test_values_from_elsewhere_never_contradict():
@@ -346,7 +352,7 @@ def test_after_a_target_that_is_not_confirmed_the_iteration_goes_on(workers, bat
             again = kl.minimize(fun, kl.Binary(10), budget=60, batch=batch, **given)
         assert result.nfev <= 60
         assert result.success == (result.status is kl.Status.TARGET)
-        assert repr(again) == repr(result)
+        assert look_at(again) == look_at(result)
         assert len(values) == made
         refuted += result.lowest_fun <= -15.0 and sum(value <= -15.0 for value in values) > 1
     assert refuted
@@ -373,7 +379,7 @@ def test_a_journal_resumed_with_another_target_is_resumed_again_without_evaluati
         kl.minimize(fun, kl.Binary(10), **given)
         first = kl.minimize(fun, kl.Binary(10), target=-15.0, **given)
         made = len(values)
-        assert repr(kl.minimize(fun, kl.Binary(10), target=-15.0, **given)) == repr(first)
+        assert look_at(kl.minimize(fun, kl.Binary(10), target=-15.0, **given)) == look_at(first)
         assert len(values) == made
         confirmations += made - 60
     assert confirmations
