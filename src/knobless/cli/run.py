@@ -47,7 +47,7 @@ from .options import AlgorithmName
 from .plan import RunPlan, toml_text
 from .terminal import Messages, plain
 
-REPORTED = [each.name for each in fields(Result) if each.name != "history"]
+REPORTED = [each.name for each in fields(Result) if each.name not in ("history", "evaluations")]
 RECIPES: dict[AlgorithmName, Callable[[Any], Algorithm]] = {
     AlgorithmName.PBIL_LAMBDA: pbil_lambda,
     AlgorithmName.PBIL_EPSILON: pbil_epsilon,
