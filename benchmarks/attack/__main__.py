@@ -21,6 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `python benchmar
 
 import attack
 from attack import ask_tell, compiled, differential, hostile, kill, races
+from knobless.run import interrupts
+
+interrupts.TWICE_WITHIN = 0.0  # simulated interrupts follow each other closely, and are for one run each
 
 ATTACKS: dict[str, Callable[[int, Path], list[str]]] = {
     "differential": differential.attack,
