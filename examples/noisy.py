@@ -3,8 +3,8 @@
 It prints:
 
     possible:         7.9
-    recommended:      estimated 7.8 ± 0.6, in truth 7.9
-    luckiest:         measured 34.3, in truth 5.8
+    recommended:      estimated 7.5 ± 0.7, in truth 7.7
+    luckiest:         measured 34.4, in truth 7.0
 """
 
 import numpy as np

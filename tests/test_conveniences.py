@@ -17,6 +17,7 @@ from knobless.journal.events import JournalError
 from knobless.parallel.processes import pickled
 from knobless.run.code_digest import code_digest
 from knobless.run.progress import Bar
+from knobless.run.run_state import RunState
 from knobless.run.sources import workers_of
 
 
@@ -263,7 +264,7 @@ def test_the_second_interrupt_within_a_second_is_raised(monkeypatch):
 
 
 def test_an_interrupt_while_another_one_is_handled_is_raised(monkeypatch):
-    monkeypatch.setattr(kl.Optimizer, "tell", lambda *_: interrupt(None))
+    monkeypatch.setattr(RunState, "tell", lambda *_: interrupt(None))
     count = iter(range(9))
     with pytest.raises(KeyboardInterrupt):
         kl.minimize(lambda x: 0.0 if next(count) < 1 else interrupt(x), kl.Binary(9), budget=20, batch=4)

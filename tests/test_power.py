@@ -258,7 +258,7 @@ def test_the_command_goes_on_where_it_was_stopped_and_tells_of_all_rows(tmp_path
     with (out / "labs.csv").open("a") as file:
         file.write("LABS 30,30,20000,ea,0,bud")  # the process was killed here
     done = command(*options, "rls", "ea")
-    assert "labs: 1 of 2 runs are there" in done.stdout
+    assert "labs: 1 of 2 runs exist" in done.stdout
     after = (out / "labs.csv").read_text()
     assert after.startswith(before)
     assert [row["algorithm"] for row in csv.DictReader(after.splitlines())] == ["rls", "ea"]
