@@ -32,6 +32,7 @@ import knobless as kl
 from knobless.journal.records import read
 
 SPACE = kl.Space(bits=kl.Binary(24), kind=kl.Choice("a", "b", "c"), z=kl.Float(0, 1))  # z makes points unique
+START = {"bits": np.zeros(24, dtype=np.int8), "kind": "a", "z": 0.5}  # has a value: a first failure would be raised
 BUDGET = {0.0: 4000, 0.002: 600}
 
 
@@ -61,6 +62,7 @@ def minimized(done: Path, pause: float, workers: int, seed: int, journal: Path |
         partial(objective, str(done), pause),
         SPACE,
         algorithm=kl.pbil_lambda(SPACE),  # without tests for noise, which evaluate points again
+        x0=START,
         budget=BUDGET[pause],
         batch=6,
         workers=workers,
