@@ -78,7 +78,7 @@ def best(run: Any, ax: Axes | None = None) -> Axes:
     """
     calls, values, _ = _best_of(run)
     ax = _axes(ax, "evaluations", "value")
-    ax.step(calls, drawable(values), where="post", color=BLUE, linewidth=2.0, label="best so far")
+    _best_line(ax, calls, values)
     _thousands(ax)
     return _with_legend(ax)
 
@@ -103,7 +103,7 @@ def values(run: Any, ax: Axes | None = None) -> Axes:
     trace = _journal(run)
     ax = _axes(ax, "evaluations", "value")
     calls, middle = trace.dots, trace.bands
-    ax.plot(*calls, linestyle="none", marker=".", markersize=3, color=GREY, alpha=0.45, label="evaluations")
+    _dots(ax, *calls)
     if len(middle.calls):
         ax.fill_between(middle.calls, middle.low, middle.high, color=ORANGE, alpha=0.25, linewidth=0, label="quartiles")
         ax.plot(middle.calls, middle.middle, color=ORANGE, linewidth=1.4, label="median")
@@ -134,12 +134,9 @@ def history(run: Any, ax: Axes | None = None) -> Axes:
         sign = 1.0 if evaluations.direction == "minimize" else -1.0
         ax = _axes(ax, "evaluations", "value")
         shown = evenly(len(found), DOTS_IN_SLICE)
-        dots = drawable(found[shown])
-        ax.plot(
-            calls[shown], dots, linestyle="none", marker=".", markersize=3, color=GREY, alpha=0.45, label="evaluations"
-        )
+        _dots(ax, calls[shown], drawable(found[shown]))
         steps = improvements(calls, found, sign)
-        ax.step(steps.calls, drawable(steps.best), where="post", color=BLUE, linewidth=2.0, label="best so far")
+        _best_line(ax, steps.calls, steps.best)
         _limits(ax, found, sign)
         _thousands(ax)
         return _with_legend(ax)
@@ -696,6 +693,16 @@ def _plain(text: str, most: int = 32) -> str:
 def _thousands(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def _best_line(ax: Axes, calls: Any, values: Any) -> None:
+    """Draw the best value so far as steps."""
+    ax.step(calls, drawable(values), where="post", color=BLUE, linewidth=2.0, label="best so far")
+
+
+def _dots(ax: Axes, calls: Any, values: Any) -> None:
+    """Draw the values of single evaluations."""
+    ax.plot(calls, values, linestyle="none", marker=".", markersize=3, color=GREY, alpha=0.45, label="evaluations")
 
 
 def _with_legend(ax: Axes) -> Axes:

@@ -10,10 +10,9 @@ one vector for the whole space: variables that several branches have in common a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -21,11 +20,12 @@ from knobless._checks import boolean, positive_int
 
 from .adaptation import SNR
 from .algorithm import AlgorithmInfo, Member
+from .branch_state import BranchState, Seen
 from .branches import Branches, Combination, Part
 from .conditional import Conditional
 from .elitism import Elite
 from .igo import IGO, State
-from .linear import LinearState, LinearThompson
+from .linear import LinearThompson
 from .p3 import P3
 from .portfolio import Portfolio
 from .rng import RNG, Stream
@@ -35,79 +35,6 @@ PER_BRANCH = 5  # evaluations of the loop per branch, and of the linear search, 
 COUNTED = 2**12  # points of a combination up to which those that were evaluated are counted
 REPEATS = 50  # points in a row that were evaluated before, after which the search of a combination is restarted
 TRIED = 100  # combinations that are drawn in search of one that is not exhausted
-
-
-class Seen(NamedTuple):
-    """The points of a combination that were evaluated.
-
-    Attributes
-    ----------
-    points : frozenset of bytes
-        The different points.
-    repeats : int
-        Evaluations since the last new point.
-    restarts : int
-        How often the search of the combination was restarted.
-    """
-
-    points: frozenset[bytes] = frozenset()
-    repeats: int = 0
-    restarts: int = 0
-
-    def add(self, point: bytes) -> Seen:
-        """Return this with one more point."""
-        if point in self.points:
-            return self._replace(repeats=self.repeats + 1)
-        return self._replace(points=self.points | {point}, repeats=0)
-
-
-class BranchState(NamedTuple):
-    """State of a search of branches.
-
-    Attributes
-    ----------
-    loop : State
-        State of the loop.
-    linear : LinearState or None
-        State of the linear search; None if it is not used or the turns have begun.
-    theta : array
-        Parameters around which the search is: those of the loop at first.
-    spent : int
-        Number of evaluations.
-    n : tuple of int
-        Evaluations in the turns of each branch.
-    best : tuple of float
-        The best value of each branch.
-    states : mapping
-        State of the algorithm of each combination that had a turn.
-    seen : mapping
-        The points of each combination that were evaluated, if the objective is deterministic and its points are few.
-    turn : tuple of int and tuple, or None
-        The branch whose turn it is, with its combination; None before the turns.
-    elite : Elite
-        The best point.
-    """
-
-    loop: State
-    linear: LinearState | None
-    theta: Array
-    spent: int
-    n: tuple[int, ...]
-    best: tuple[float, ...]
-    states: Mapping[Combination, Any]
-    seen: Mapping[Combination, Seen]
-    turn: tuple[int, Combination] | None
-    elite: Elite
-
-    def copy(self) -> BranchState:
-        """Return a copy that does not change with this state."""
-        return self._replace(
-            loop=self.loop.copy(),
-            linear=self.linear and self.linear.copy(),
-            theta=self.theta.copy(),
-            states={key: state.copy() for key, state in self.states.items()},
-            elite=self.elite.copy(),
-        )
 
 
 @dataclass(frozen=True)
@@ -233,13 +160,13 @@ class BranchSearch:
     def init(self, theta: Array | None = None, x0: Points | None = None) -> BranchState:
         """Return the state before the first iteration: that of the loop."""
         loop, k = self.loop.init(theta, x0), len(self.branches.each)
-        linear = None if self.linear is None else self.linear.init(theta, x0)
+        linear = None if self.linear is None or not k else self.linear.init(theta, x0)
         elite = Elite.empty(self.family)
         return BranchState(loop, linear, loop.theta, 0, (0,) * k, (math.inf,) * k, {}, {}, None, elite)
 
     def _whole(self, state: BranchState) -> tuple[Member, Any]:
         """Return the algorithm for the whole space that is used before the turns, and its state."""
-        if self.linear is None or state.linear is None or state.spent < PER_BRANCH * len(state.n) or not state.n:
+        if self.linear is None or state.linear is None or state.spent < PER_BRANCH * len(state.n):
             return self.loop, state.loop
         return self.linear, state.linear
 
@@ -294,7 +221,7 @@ class BranchSearch:
             return state._replace(n=n)
         after = algorithm.tell(state.states[key], x[:, part.columns], f)
         theta = state.theta
-        if not _restarts(state, key):
+        if not state.restarts(key):
             theta = theta.copy()
             theta[part.parameters] = after.theta
         return state._replace(n=n, theta=theta, states={**state.states, key: after})
@@ -377,7 +304,7 @@ class BranchSearch:
             seen = seen._replace(repeats=0, restarts=seen.restarts + 1)
             state = state._replace(seen={**state.seen, key: seen})
             own = algorithm.init()
-        elif _restarts(state, key):
+        elif state.restarts(key):
             own = state.states[key]
         elif key in state.states:
             own = with_theta(algorithm, state.states[key], theta)
@@ -412,11 +339,6 @@ class BranchSearch:
         """Return the same search with at least `lam` points per iteration."""
         linear = None if self.linear is None else self.linear.at_least(lam)
         return replace(self, loop=self.loop.at_least(lam), linear=linear, batch=max(self.batch, lam))
-
-
-def _restarts(state: BranchState, key: Combination) -> int:
-    """Return how often the search of a combination was restarted."""
-    return state.seen[key].restarts if key in state.seen else 0
 
 
 def with_theta(algorithm: Member, state: Any, theta: Array) -> Any:

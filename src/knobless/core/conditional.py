@@ -150,6 +150,7 @@ class Conditional:
 
     @cached_property
     def inactive(self) -> Points:
+        """The code of each column where it is inactive."""
         return np.where(self.options > 0, 0, INACTIVE_NUMBER).astype(self.dtype)
 
     @cached_property

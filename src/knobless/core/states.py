@@ -15,7 +15,8 @@ import numpy as np
 
 from .adaptation import Signal
 from .algorithm import Algorithm
-from .branch_search import BranchSearch, BranchState, Seen
+from .branch_search import BranchSearch
+from .branch_state import BranchState, Seen
 from .branches import Combination
 from .data import finite_at, floats, listed, octets, shown, text, whole, whole_at
 from .elitism import Elite
