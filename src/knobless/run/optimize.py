@@ -10,6 +10,7 @@ from typing import Any
 
 from knobless._checks import boolean
 from knobless.core.types import Points
+from knobless.core.violation import negated
 from knobless.parallel.evaluation import objective_value
 
 from .code_digest import code_digest, same_interpreter
@@ -93,5 +94,6 @@ def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) ->
         name = f"known[{i}]"
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
-        pairs.append((opt.space.encode(pair[0], name), sign * objective_value(pair[1], name)))
+        code, value = opt.space.encode(pair[0], name), objective_value(pair[1], name)
+        pairs.append((code, value if sign > 0 else negated(value)))
     return pairs

@@ -14,7 +14,8 @@ from knobless.core.algorithm import Algorithm
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.rng import Stream
 from knobless.core.types import Array
-from knobless.journal.events import CANCELLED, TOLD, JournalError
+from knobless.core.violation import negated
+from knobless.journal.events import JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.records import Record, read
 from knobless.parallel.evaluation import objective_value
@@ -42,10 +43,13 @@ class Evaluation(NamedTuple):
         The point, as the objective receives it.
     fun : float
         Its objective value.
+    violation : float
+        How much the point violates the constraints; 0 if it is feasible.
     """
 
     x: Any
     fun: float
+    violation: float = 0.0
 
 
 class Optimizer:
@@ -232,9 +236,12 @@ class Optimizer:
 
     @property
     def best(self) -> Evaluation | None:
-        """The best evaluation so far, of equal values that with the lowest candidate id; None before there is one."""
+        """The best evaluation so far, of equal values that with the lowest candidate id; None before there is one.
+
+        As long as no point is feasible, it is the one with the least violation.
+        """
         best = self.run.best
-        return None if best is None else Evaluation(self.space.decode(best.at), self._sign * best.fun)
+        return None if best is None else Evaluation(self.space.decode(best.at), self._sign * best.fun, best.violation)
 
     @property
     def recommended(self) -> Evaluation | None:
@@ -244,11 +251,13 @@ class Optimizer:
         by means of several evaluations, and the estimate is NaN if that very point was not evaluated.
         """
         found = recommended_point(self.run)
-        return None if found is None else Evaluation(self.space.decode(found.code), self._sign * found.fun)
+        if found is None:
+            return None
+        return Evaluation(self.space.decode(found.code), self._sign * found.fun, found.violation)
 
     @property
     def lowest_fun(self) -> float:
-        """The best objective value so far; inf before there is one, −inf if the optimizer maximizes."""
+        """The objective value of `best`; inf before there is one, −inf if the optimizer maximizes."""
         return self._sign * self.run.lowest_fun
 
     @property
@@ -359,7 +368,8 @@ class Optimizer:
         candidates : Batch, Candidate or iterable of Candidate
             Any pending candidates, in any order.
         values : array_like or float
-            One number for each candidate, in their order. NaN or an exception is a failure, which ranks worst.
+            One number for each candidate, in their order, or a pair (value, violation) as `minimize` describes it. NaN
+            or an exception is a failure, which ranks worst.
 
         Raises
         ------
@@ -374,13 +384,11 @@ class Optimizer:
             values = [values]
         elif not isinstance(values, (list, np.ndarray)) and isinstance(values, Iterator):  # can be read only once
             values = list(values)
-        f, failures = values_of(values, len(ids))
-        if self.maximize:
-            f = -f
+        told = values_of(values, len(ids), self._sign)
         self.run.expect(ids)
         if self._recording is not None:
-            self._recording.told(ids, TOLD, f, failures)
-        self.run.tell(ids, f, failures)
+            self._recording.told(ids, told)
+        self.run.tell(ids, *told)
 
     def cancel(self, candidates: Batch | Candidate | Iterable[Candidate]) -> None:
         """Store that candidates will have no values; the iteration continues without them.
@@ -400,7 +408,7 @@ class Optimizer:
         ids = ids_of(candidates)
         self.run.expect(ids)
         if self._recording is not None:
-            self._recording.told(ids, CANCELLED, np.full(len(ids), np.nan), {})
+            self._recording.cancelled(ids)
         self.run.cancel(ids)
 
     def add(self, x: Any, value: float) -> None:
@@ -415,9 +423,10 @@ class Optimizer:
         x : object
             A point of the space.
         value : float
-            Its objective value.
+            Its objective value, or a pair (value, violation).
         """
-        code, value = self.space.encode(x), self._sign * objective_value(value, "value")
+        code, value = self.space.encode(x), objective_value(value, "value")
+        value = negated(value) if self.maximize else value
         if self._recording is not None:
             self._recording.added(code, value)
         self.run.add(code, value)

@@ -14,15 +14,18 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from knobless.core.algorithm import Algorithm, Member, is_exact
 from knobless.core.description import algorithm_of
 from knobless.core.families import Family
 from knobless.core.igo import State
 from knobless.core.types import Array, Points
+from knobless.core.violation import Infeasible, is_feasible
 from knobless.journal.events import CANCELLED, RETURNED_NAN, TOLD
 from knobless.journal.identity import Identity
 from knobless.space.space import Space
@@ -33,6 +36,7 @@ from .iteration import COPIED, EMPTY, PENDING, Best, FirstFailure, Info, Iterati
 from .noise_test import SMALL_DOUBT, NoiseTest
 from .streams import Streams
 
+NONE: Mapping[int, Infeasible] = MappingProxyType({})
 MAX_STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
 RECENT = 512  # evaluations kept to look up those of the most probable point
 MOST_WORDS = 2**28  # random words of all pending candidates that a file may ask for
@@ -67,6 +71,7 @@ class RunState:
     nit: int = 0
     nfev: int = 0
     failures: int = 0
+    infeasible: int = 0  # evaluations with a violation
     on_iteration: Callable[[], object] | None = None  # called after each iteration; not part of the state
 
     @classmethod
@@ -124,8 +129,13 @@ class RunState:
         return self.algorithm.lam(self.search)
 
     @property
+    def lowest_rank(self) -> float:
+        """The best value so far as it ranks; inf before there is one."""
+        return math.inf if self.best is None else self.best.rank
+
+    @property
     def lowest_fun(self) -> float:
-        """The best value so far; inf before there is one."""
+        """The value of the best point so far; inf before there is one."""
         return math.inf if self.best is None else self.best.fun
 
     @property
@@ -180,20 +190,26 @@ class RunState:
         code = self.mode
         if self.cache is not None:
             value = self.cache.get(code)
-            return value if value is not None and math.isfinite(value) else None
+            return value if value is not None and self._have_values(np.array([value]))[0] else None
         seen = self.space.visible(code[None])
         told = [each.evaluated() for each in (*self.recent, *([self.iteration] if self.iteration.drawn else []))]
         if told:
             x, f = (np.concatenate(each)[-RECENT:] for each in zip(*told, strict=True))
-            values = f[(self.space.visible(x) == seen).all(axis=1) & np.isfinite(f)]
+            values = f[(self.space.visible(x) == seen).all(axis=1) & self._have_values(f)]
         else:
             values = EMPTY
         if len(values):
             with np.errstate(over="ignore"):
                 mean = float(values.mean())
             return mean if math.isfinite(mean) else float((values / len(values)).sum())
-        same = self.best is not None and (self.space.visible(self.best.at[None]) == seen).all()
+        best = self.best
+        same = best is not None and not best.violation and (self.space.visible(best.at[None]) == seen).all()
         return self.lowest_fun if same else None
+
+    def _have_values(self, ranks: Array) -> NDArray[np.bool_]:
+        """Return which ranks are finite values of feasible points."""
+        finite: NDArray[np.bool_] = np.isfinite(ranks)
+        return finite & is_feasible(ranks) if self.infeasible else finite
 
     @property
     def info(self) -> Info:
@@ -207,7 +223,8 @@ class RunState:
         """
         algorithm, search = self.algorithm, self.search
         seen = search if type(search) is State else algorithm.info(search)
-        return partial(info_of, algorithm, seen, self.nit, self.nfev, sign * self.lowest_fun)
+        violation = 0.0 if self.best is None else self.best.violation
+        return partial(info_of, algorithm, seen, self.nit, self.nfev, sign * self.lowest_fun, violation)
 
     def pending_ids(self) -> list[int]:
         """Return the ids of all pending candidates."""
@@ -345,12 +362,14 @@ class RunState:
             if not handed_out or not (id in self.late or self.iteration.are_pending([id])):
                 raise ValueError(f"candidates: expected pending ones, got id {id}, which was told or cancelled")
 
-    def tell(self, ids: Sequence[int], f: Array, failures: Mapping[int, str]) -> None:
-        """Store values of pending candidates; `failures` has the messages of those that raised, by position."""
+    def tell(
+        self, ids: Sequence[int], f: Array, failures: Mapping[int, str], infeasible: Mapping[int, Infeasible] = NONE
+    ) -> None:
+        """Store values of pending candidates; see `Told` for the arguments."""
         if not len(ids):
             return
         self.stale = 0
-        self._count(ids, f, failures)
+        self._count(ids, f, failures, infeasible)
         self._settle(ids, f, TOLD)
 
     def cancel(self, ids: Sequence[int]) -> None:
@@ -362,12 +381,16 @@ class RunState:
         """Store the value of a point that was evaluated elsewhere."""
         if self.cache is not None:
             self.cache.put(code, value)
+        self.infeasible += isinstance(value, Infeasible)
         if is_better(value, -1, self.best):
             self.best = Best(value, -1, code)
 
-    def _count(self, ids: Sequence[int], f: Array, failures: Mapping[int, str]) -> None:
+    def _count(
+        self, ids: Sequence[int], f: Array, failures: Mapping[int, str], infeasible: Mapping[int, Infeasible]
+    ) -> None:
         """Count evaluations and failures, and keep the best and the first of them."""
         self.nfev += len(f)
+        self.infeasible += len(infeasible)
         lowest = f.item() if len(f) == 1 else np.minimum.reduce(f)
         if lowest != lowest:  # NaN is among them
             failed = np.flatnonzero(f != f).tolist()
@@ -378,9 +401,9 @@ class RunState:
             lowest = np.fmin.reduce(f)
         best = self.best
         # Almost always false, so the other conditions are rarely evaluated.
-        if lowest < math.inf if best is None else lowest < best.fun or (lowest == best.fun and min(ids) < best.id):
+        if lowest < math.inf if best is None else lowest < best.rank or (lowest == best.rank and min(ids) < best.id):
             id, row = min((ids[row], row) for row in np.flatnonzero(f == lowest).tolist())
-            value = float(f[row])  # of −0.0 and 0.0, which are equal, that of the lowest id
+            value = infeasible.get(row, float(f[row]))  # of −0.0 and 0.0, which are equal, that of the lowest id
             if is_better(value, id, best):
                 self.best = Best(value, id, self._code_of(id).copy())
 
@@ -484,7 +507,7 @@ class RunState:
         self.nit, self.nfev, self.failures = nit, nfev, failures
         if failures and self.failure is None:
             self.failure = FirstFailure(nfev, RETURNED_NAN)
-        if best[0] < self.lowest_fun:
+        if best[0] < self.lowest_rank:
             self.best = Best(best[0], nfev, best[1])
         x, f = evaluations
         if self.log is not None and len(f):
@@ -505,12 +528,12 @@ class RunState:
         self.n_recent += len(f)
 
 
-def info_of(algorithm: Algorithm, seen: Any, nit: int, nfev: int, best: float) -> Info:
+def info_of(algorithm: Algorithm, seen: Any, nit: int, nfev: int, best: float, violation: float) -> Info:
     """Return the record of an iteration; `seen` is the state of the loop, or what the algorithm shows of its own."""
     theta, lam, eps, lam_r, snr = algorithm.info(seen) if type(seen) is State else seen
     theta = theta.view()
     theta.flags.writeable = False
-    return Info(nit, nfev, best, lam, lam_r, eps, snr, algorithm.family.entropy(theta), theta)
+    return Info(nit, nfev, best, lam, lam_r, eps, snr, algorithm.family.entropy(theta), violation, theta)
 
 
 def check_batch(batch: int, family: Family) -> None:

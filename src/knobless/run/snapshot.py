@@ -27,6 +27,7 @@ from knobless.core.data import floats, listed, octets, parsed, text, whole, whol
 from knobless.core.families import Family
 from knobless.core.states import state_data, state_of
 from knobless.core.types import Points
+from knobless.core.violation import Infeasible
 from knobless.journal.events import CANCELLED, TOLD
 from knobless.journal.identity import Identity
 
@@ -38,7 +39,7 @@ from .run_state import MOST_WORDS, RunState
 from .streams import Streams
 
 FORMAT = "knobless snapshot"
-_VERSION = 5
+_VERSION = 6
 _LARGEST = 2**30  # bytes of a file
 
 
@@ -83,6 +84,7 @@ def packed(run: RunState) -> dict[str, Any]:
         "nit": run.nit,
         "nfev": run.nfev,
         "failures": run.failures,
+        "infeasible": run.infeasible,
     }
 
 
@@ -115,8 +117,8 @@ def _log_data(family: Family, log: EvaluationLog) -> dict[str, Any]:
 
 
 def _best_data(family: Family, best: Best) -> dict[str, Any]:
-    fun, id, code = best
-    return {"fun": text(np.array([fun])), "id": id, "code": _packed(family, code[None])}
+    numbers = text(np.array([best.fun, best.violation]))
+    return {"numbers": numbers, "id": best.id, "code": _packed(family, best.at[None])}
 
 
 def _cache_data(cache: Cache) -> dict[str, Any]:
@@ -189,8 +191,9 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
     run.again = [whole(id) for id in listed(data, "again")]
     best, failure = data.get("best"), data.get("failure")
     if best is not None:
-        fun, id = float(floats(best, "fun")[0]), whole(best["id"], least=-1)
-        run.best = Best(fun, id, _codes(family, best, "code")[0])
+        fun, violation = floats(best, "numbers").tolist()
+        rank = Infeasible(fun, violation) if violation > 0.0 else fun
+        run.best = Best(rank, whole(best["id"], least=-1), _codes(family, best, "code")[0])
     if failure is not None:
         id, message = listed(data, "failure")
         if not isinstance(message, str):
@@ -198,7 +201,8 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
         run.failure = FirstFailure(whole(id), message)
     if run.cache is not None:
         run.cache = Cache.of(run.space, *_cache_of(_dict(data, "cache"), run.cache.width))
-    run.stale, run.nit, run.nfev, run.failures = (whole_at(data, k) for k in ("stale", "nit", "nfev", "failures"))
+    run.stale, run.nit, run.nfev = (whole_at(data, name) for name in ("stale", "nit", "nfev"))
+    run.failures, run.infeasible = whole_at(data, "failures"), whole_at(data, "infeasible")
     known = {*run.late, *range(run.iteration.first, run.drawn)}
     waiting = [] if run.cache is None else run.cache.waiting.values()
     early = all(id < run.iteration.first for id in run.late)

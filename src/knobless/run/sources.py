@@ -18,6 +18,7 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from knobless._checks import boolean
+from knobless.core.violation import negated
 from knobless.parallel.evaluation import Outcome, evaluate, objective_value, objective_values
 
 from .candidates import Batch, Candidate
@@ -183,7 +184,7 @@ def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
 
 
 def _negated(value: Value) -> Value:
-    return value if isinstance(value, Exception) else -value
+    return value if isinstance(value, Exception) else negated(value)
 
 
 def _passed(deadline: float) -> bool:
