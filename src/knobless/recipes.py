@@ -11,6 +11,7 @@ from knobless.core.algorithm import Member
 from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Conditional
 from knobless.core.elitism import LastBest
+from knobless.core.evolution import Evolution
 from knobless.core.families import Family
 from knobless.core.linear import LinearThompson
 from knobless.core.noisy_portfolio import NoisyPortfolio
@@ -278,7 +279,7 @@ def branch_search(space: Any) -> BranchSearch:
     return BranchSearch(loop, linear, deterministic=True)
 
 
-def recommended(family: Family, deterministic: bool) -> Member:
+def recommended(family: Family, deterministic: bool, constrained: bool = False) -> Member:
     """Return the algorithm that is used if none is given.
 
     Parameters
@@ -287,13 +288,16 @@ def recommended(family: Family, deterministic: bool) -> Member:
         Family of the points.
     deterministic : bool
         Whether equal points have equal values.
+    constrained : bool
+        Whether some points are infeasible and repaired.
 
     Returns
     -------
     Algorithm
         For noisy objectives linear Thompson sampling, later in turns with PBIL-λ; for deterministic ones the portfolio
         of P3 and elitist PBIL-λ, or elitist PBIL-λ alone with numbers, which P3 does not support, or the search of
-        branches with conditional variables.
+        branches with conditional variables. With constraints, P3 is replaced by a genetic algorithm, because a repair
+        changes the groups of variables that P3 exchanges.
 
     Notes
     -----
@@ -303,5 +307,7 @@ def recommended(family: Family, deterministic: bool) -> Member:
     if not deterministic:
         return noisy_portfolio(family)
     if isinstance(family, Conditional):
-        return branch_search(family)
+        return replace(branch_search(family), deterministic=not constrained)
+    if constrained and family.options.all():
+        return Portfolio((Evolution(family), pbil_elitist(family)))
     return portfolio(family) if family.options.all() else pbil_elitist(family)

@@ -12,6 +12,7 @@ KINDS: dict[str, Any] = {
     "batch": int,
     "deterministic": bool | None,
     "x0": str | None,
+    "constraints": list,
     "rng": dict,
 }
 
@@ -33,6 +34,8 @@ class Identity(NamedTuple):
         Whether the objective is deterministic; None if that was not stated.
     x0 : str or None
         The packed initial point, in hexadecimal.
+    constraints : list of str
+        Names of the constraints.
     rng : dict
         The seed, if there is one, and the random streams at the start of the run.
     """
@@ -42,6 +45,7 @@ class Identity(NamedTuple):
     batch: int
     deterministic: bool | None
     x0: str | None
+    constraints: list[str]
     algorithm: Any
     noisy_algorithm: Any
     rng: dict[str, Any]

@@ -448,6 +448,7 @@ class Loop:
             mode_fun=None if mode_fun is None else self.sign * mode_fun,
             nfev=self.nfev,
             nit=opt.nit,
+            constraint_checks=0 if opt.run.feasibility is None else opt.run.feasibility.checks,
             success=feasible and reached and not failing and status is not Status.INTERRUPTED,
             status=status,
             message=message,

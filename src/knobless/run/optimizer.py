@@ -26,6 +26,7 @@ from knobless.space.space import Space
 from . import snapshot
 from .arguments import OPTIMIZER
 from .candidates import Batch, Candidate, ids_of, values_of
+from .constraints import Constraints
 from .display import Text, html_table
 from .iteration import Info
 from .recommendation import recommended_point
@@ -75,6 +76,8 @@ class Optimizer:
     journal : path-like or Journal, optional
         A file in which everything told is recorded. If it exists, the run is resumed: what was told is not handed out
         again, and what was pending is. One process at a time can write to it; `close` releases it.
+    constraints : callable or sequence of callables, optional
+        Restrictions of the points, as `minimize` describes them. Every candidate is feasible.
     maximize : bool, optional
         Whether larger values are better.
 
@@ -124,16 +127,18 @@ class Optimizer:
         deterministic: bool | None = None,
         journal: Any = None,
         *,
+        constraints: Any = None,
         maximize: bool = False,
     ) -> None:
         self.space = Space.of(space)
+        self._constraints = Constraints.of(constraints)
         self.maximize = boolean("maximize", maximize)
         self._sign = -1.0 if self.maximize else 1.0
         family = self.space.family
         self._stated = None if deterministic is None else boolean("deterministic", deterministic)
         noisy = None
         if algorithm is None:
-            algorithm = recommended(family, self._stated is not False)
+            algorithm = recommended(family, self._stated is not False, self._constraints is not None)
             noisy = recommended(family, False) if self._stated is None else None
         if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
             raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
@@ -148,7 +153,7 @@ class Optimizer:
         noisy = None if noisy is None else noisy.at_least(self.batch)
         streams = Streams.of(rng)
         code = None if x0 is None else self.space.encode(x0, "x0")
-        self.run = RunState.start(self.space, self._algorithm, code, streams, self._stated, noisy)
+        self.run = RunState.start(self.space, self._algorithm, code, streams, self._stated, noisy, self._constraints)
         self._recording: Recording | None = None
         if journal is not None:
             recording = Recording(journal, self.run, self.identity(), adopt=rng is None)
@@ -318,7 +323,7 @@ class Optimizer:
         Returns
         -------
         Identity
-            Space, algorithm, initial point, batch, direction and the state of the random numbers.
+            Space, algorithm, initial point, constraints, batch, direction and the state of the random numbers.
         """
         x0 = self.run.x0
         return Identity(
@@ -327,6 +332,7 @@ class Optimizer:
             batch=self.batch,
             deterministic=self._stated,
             x0=None if x0 is None else self.space.family.pack(x0[None]).hex(),
+            constraints=[] if self._constraints is None else self._constraints.names,
             algorithm=algorithm_data(self._algorithm),
             noisy_algorithm=None if self.run.noisy_algorithm is None else algorithm_data(self.run.noisy_algorithm),
             rng=self.run.streams.identity(),
@@ -427,6 +433,8 @@ class Optimizer:
         """
         code, value = self.space.encode(x), objective_value(value, "value")
         value = negated(value) if self.maximize else value
+        if self.run.feasibility is not None:
+            self.run.feasibility.require(code, "x")
         if self._recording is not None:
             self._recording.added(code, value)
         self.run.add(code, value)
@@ -445,7 +453,9 @@ class Optimizer:
     # Files.
 
     @classmethod
-    def from_journal(cls, journal: str | PathLike[str] | Record, algorithm: Algorithm | None = None) -> Self:
+    def from_journal(
+        cls, journal: str | PathLike[str] | Record, algorithm: Algorithm | None = None, constraints: Any = None
+    ) -> Self:
         """Return an optimizer in the state in which a recorded run is; the journal is only read.
 
         Parameters
@@ -454,6 +464,8 @@ class Optimizer:
             The journal of `minimize`, `maximize` or an `Optimizer`. Another process may be writing to it.
         algorithm : Algorithm, optional
             The algorithm of the run; needed if it has custom components.
+        constraints : callable or sequence of callables, optional
+            The constraints of the run, which are called again.
 
         Returns
         -------
@@ -466,13 +478,17 @@ class Optimizer:
             If the journal is not valid, or needs or does not match `algorithm`.
         """
         with nullcontext(journal) if isinstance(journal, Record) else read(journal) as record:
-            algorithm = record.algorithm if algorithm is None else algorithm
-            if algorithm is None:
-                raise JournalError(
-                    f"{record.path}: the algorithm has custom components: pass it to from_journal(algorithm=)"
-                )
+            found = Constraints.of(constraints)
+            if record.identity.constraints and found is None:
+                raise JournalError(f"{record.path}: the run has constraints: pass them to from_journal(constraints=)")
             with record.explained():
-                opt = cls._from_identity(record.identity, record.space, algorithm)
+                if algorithm is None:
+                    algorithm = algorithm_of(record.identity.algorithm, record.space.family)
+                if algorithm is None:
+                    raise JournalError(
+                        f"{record.path}: the algorithm has custom components: pass it to from_journal(algorithm=)"
+                    )
+                opt = cls._from_identity(record.identity, record.space, algorithm, found)
                 differs = record.identity.difference(opt.identity())
                 if differs:
                     raise JournalError(f"{record.path}: journal does not match this run: {differs}")
@@ -480,13 +496,15 @@ class Optimizer:
             return opt
 
     @classmethod
-    def _from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm) -> Self:
-        run = RunState.from_identity(identity, space, algorithm)
+    def _from_identity(
+        cls, identity: Identity, space: Space, algorithm: Algorithm, constraints: Constraints | None
+    ) -> Self:
+        run = RunState.from_identity(identity, space, algorithm, constraints)
         maximize = identity.direction == "maximize"
         opt = cls(
             space, algorithm, batch=identity.batch, deterministic=identity.deterministic, rng=0, maximize=maximize
         )
-        opt.run = run
+        opt.run, opt._constraints = run, constraints
         return opt
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -507,7 +525,9 @@ class Optimizer:
         snapshot.save(path, self.identity(), self.run)
 
     @classmethod
-    def load(cls, path: str | PathLike[str], space: Any, algorithm: Algorithm | None = None) -> Self:
+    def load(
+        cls, path: str | PathLike[str], space: Any, algorithm: Algorithm | None = None, constraints: Any = None
+    ) -> Self:
         """Return the optimizer of a snapshot; pending candidates are still pending.
 
         Parameters
@@ -518,6 +538,8 @@ class Optimizer:
             The search space of the optimizer.
         algorithm : Algorithm, optional
             The algorithm of the optimizer; needed if it has custom components.
+        constraints : callable or sequence of callables, optional
+            The constraints of the optimizer.
 
         Returns
         -------
@@ -538,7 +560,7 @@ class Optimizer:
                 raise snapshot.SnapshotError(
                     f"{path}: the algorithm has custom components: pass it to load(algorithm=)"
                 )
-            opt = cls._from_identity(identity, space, algorithm)
+            opt = cls._from_identity(identity, space, algorithm, Constraints.of(constraints))
             snapshot.check(identity, opt.identity(), path)
             snapshot.restore(opt.run, identity, data)
             return opt

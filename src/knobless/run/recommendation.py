@@ -60,7 +60,8 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
         each.insert(0, linear.recommend(family, *_thinned(family, log.x, log.f)))
     codes = np.array(each)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
-    return codes[np.sort(first)]
+    codes = codes[np.sort(first)]
+    return codes if run.feasibility is None else codes[run.feasibility.are_feasible(codes)]
 
 
 def recommended_point(run: RunState) -> Recommended | None:

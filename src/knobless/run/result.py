@@ -231,6 +231,8 @@ class Result:
         Its mean objective value among the last 512 evaluations; None if it is not among them.
     nfev, nit : int
         Evaluations and iterations.
+    constraint_checks : int
+        Points at which the constraints were called; 0 if there are none.
     success : bool
         Whether there is a best point, which is feasible, the target was reached if one was given, at most half of the
         evaluations failed, and the run was not interrupted.
@@ -260,6 +262,7 @@ class Result:
     mode_fun: float | None
     nfev: int
     nit: int
+    constraint_checks: int
     success: bool
     status: Status
     message: str
@@ -292,4 +295,5 @@ class Result:
         return [
             ("nfev", Text(f"{self.nfev} evaluations, {self.failures} failed")),
             ("nit", Text(f"{self.nit} iterations")),
+            *([("checks", Text(f"{self.constraint_checks} of constraints"))] if self.constraint_checks else []),
         ]

@@ -31,7 +31,9 @@ from knobless.journal.identity import Identity
 from knobless.space.space import Space
 
 from .cache import Cache
+from .constraints import Constraints
 from .evaluation_log import EvaluationLog
+from .feasibility import Feasibility
 from .iteration import COPIED, EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
 from .noise_test import SMALL_DOUBT, NoiseTest
 from .streams import Streams
@@ -72,6 +74,7 @@ class RunState:
     nfev: int = 0
     failures: int = 0
     infeasible: int = 0  # evaluations with a violation
+    feasibility: Feasibility | None = None  # None without constraints
     on_iteration: Callable[[], object] | None = None  # called after each iteration; not part of the state
 
     @classmethod
@@ -83,11 +86,16 @@ class RunState:
         streams: Streams,
         deterministic: bool | None,
         noisy_algorithm: Member | None = None,
+        constraints: Constraints | None = None,
     ) -> Self:
         """Return the state before anything is drawn; x0 is handed out first.
 
         With a `noisy_algorithm`, the run tests whether the objective is noisy, and changes to it if so.
         """
+        feasibility = None if constraints is None else Feasibility(space, constraints)
+        if feasibility is not None and x0 is not None:
+            feasibility.require(x0, "x0")
+            feasibility.start(x0)
         family = algorithm.family
         search = algorithm.init(x0=x0)
         points = np.empty((0, family.variables), family.dtype) if x0 is None else x0[None]
@@ -105,10 +113,13 @@ class RunState:
             noisy_algorithm=noisy_algorithm,
             noise_test=NoiseTest() if undecided else None,
             log=EvaluationLog(family) if deterministic is False or undecided else None,
+            feasibility=feasibility,
         )
 
     @classmethod
-    def from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm) -> Self:
+    def from_identity(
+        cls, identity: Identity, space: Space, algorithm: Algorithm, constraints: Constraints | None = None
+    ) -> Self:
         """Return the state at the start of the run that a file describes."""
         check_batch(identity.batch, space.family)
         x0 = None if identity.x0 is None else space.family.unpack(bytes.fromhex(identity.x0))[0]
@@ -119,7 +130,8 @@ class RunState:
             if not isinstance(described, Member):
                 raise ValueError("noisy_algorithm: expected one of this library")
             noisy = described.at_least(identity.batch)
-        return cls.start(space, algorithm.at_least(identity.batch), x0, streams, identity.deterministic, noisy)
+        algorithm = algorithm.at_least(identity.batch)
+        return cls.start(space, algorithm, x0, streams, identity.deterministic, noisy, constraints)
 
     # What can be observed.
 
@@ -269,12 +281,15 @@ class RunState:
         initial = min(k, len(self.initial_points))
         start = iteration.drawn - iteration.n_initial_points + len(self.initial_points)  # among the samples
         codes = self.algorithm.ask(self.search, self.streams.main, min(k, undrawn) - initial, start)
-        if initial:
-            codes = np.concatenate([self.initial_points[:initial], codes])
-            self.initial_points = self.initial_points[initial:]
         if k > undrawn:
             more = self.algorithm.ask(self.search, self.streams.spare, k - undrawn, self.lam)
             codes = np.concatenate([codes, more])
+        if self.feasibility is not None and len(codes):
+            key, n_samples = self.streams.main.key, min(k, undrawn) - initial
+            codes = self.feasibility.repaired(codes, self.search.theta, key, self.drawn + initial, n_samples)
+        if initial:  # which are feasible
+            codes = np.concatenate([self.initial_points[:initial], codes])
+            self.initial_points = self.initial_points[initial:]
         return iteration.extend(codes), codes
 
     def _ask_new(self, k: int | None) -> tuple[Sequence[int], Points]:
@@ -443,6 +458,8 @@ class RunState:
                 position = id - iteration.first
                 self.late[id] = Late(self.nit, position - iteration.n_initial_points, iteration.codes[position])
         x, f = iteration.samples()
+        if self.feasibility is not None:
+            x, f = self.feasibility.learn(x, f)
         self.search = self.algorithm.tell(self.search, x, f)
         if self.cache is None:  # which has all values
             self.recent.append(iteration)

@@ -25,6 +25,7 @@ import numpy as np
 from knobless._files import write_atomic
 from knobless.core.data import floats, listed, octets, parsed, text, whole, whole_at
 from knobless.core.families import Family
+from knobless.core.repair import Repair
 from knobless.core.states import state_data, state_of
 from knobless.core.types import Points
 from knobless.core.violation import Infeasible
@@ -33,6 +34,7 @@ from knobless.journal.identity import Identity
 
 from .cache import Cache
 from .evaluation_log import EvaluationLog
+from .feasibility import Feasibility
 from .iteration import COPIED, PENDING, Best, FirstFailure, Iteration, Late
 from .noise_test import MOST_POINTS, NoiseTest
 from .run_state import MOST_WORDS, RunState
@@ -85,6 +87,7 @@ def packed(run: RunState) -> dict[str, Any]:
         "nfev": run.nfev,
         "failures": run.failures,
         "infeasible": run.infeasible,
+        "feasibility": None if run.feasibility is None else _feasibility_data(family, run.feasibility),
     }
 
 
@@ -114,6 +117,17 @@ def _test_data(family: Family, test: NoiseTest) -> dict[str, Any]:
 
 def _log_data(family: Family, log: EvaluationLog) -> dict[str, Any]:
     return {"points": _packed(family, log.x), "values": text(log.f), "count": log.count}
+
+
+def _feasibility_data(family: Family, feasibility: Feasibility) -> dict[str, Any]:
+    repair = feasibility.repair
+    return {
+        "checks": feasibility.checks,
+        "best": text(np.array([feasibility.best])),
+        "target": None if repair is None else _packed(family, repair.target[None]),
+        "rejected": _packed(family, np.array(feasibility.rejected)) if feasibility.rejected else "",
+        "directed": repair is not None and repair.directed,
+    }
 
 
 def _best_data(family: Family, best: Best) -> dict[str, Any]:
@@ -203,11 +217,20 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
         run.cache = Cache.of(run.space, *_cache_of(_dict(data, "cache"), run.cache.width))
     run.stale, run.nit, run.nfev = (whole_at(data, name) for name in ("stale", "nit", "nfev"))
     run.failures, run.infeasible = whole_at(data, "failures"), whole_at(data, "infeasible")
+    if run.feasibility is not None:
+        _restore_feasibility(family, run.feasibility, _dict(data, "feasibility"))
     known = {*run.late, *range(run.iteration.first, run.drawn)}
     waiting = [] if run.cache is None else run.cache.waiting.values()
     early = all(id < run.iteration.first for id in run.late)
     if not (early and known.issuperset(run.again) and all(known.issuperset(each) for each in waiting)):
         raise ValueError("expected pending candidates")
+
+
+def _restore_feasibility(family: Family, feasibility: Feasibility, data: dict[str, Any]) -> None:
+    feasibility.rejected = list(_codes(family, data, "rejected"))
+    feasibility.checks, feasibility.best = whole_at(data, "checks"), float(floats(data, "best")[0])
+    if data["target"] is not None:
+        feasibility.repair = Repair(family, _codes(family, data, "target")[0], data["directed"] is True)
 
 
 def _test_of(family: Family, data: dict[str, Any]) -> NoiseTest:

@@ -22,6 +22,7 @@ from knobless.core.violation import negated
 from knobless.parallel.evaluation import Outcome, evaluate, objective_value, objective_values
 
 from .candidates import Batch, Candidate
+from .constraints import name_of
 from .kept_evaluations import Span
 from .recording import Value
 
@@ -63,8 +64,7 @@ class EvaluatedObjective(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the function, for people to read."""
-        named: Any = self.fun if hasattr(self.fun, "__qualname__") else type(self.fun)
-        return f"{named.__module__}:{named.__qualname__}"
+        return name_of(self.fun)
 
     @property
     def in_this_process(self) -> bool:
