@@ -46,7 +46,7 @@ class Repair:
     directed: bool = False
 
     @classmethod
-    def towards(cls, family: Family, point: Points, feasible: Feasible) -> Repair:
+    def towards(cls, family: Family, point: Points, fixed: NDArray[np.intp], feasible: Feasible) -> Repair:
         """Return the repair towards a feasible point, or towards the one without ones, or with ones only.
 
         Parameters
@@ -55,6 +55,8 @@ class Repair:
             Family of the points.
         point : array of shape (variables,)
             A feasible point.
+        fixed : array of int
+            Columns that keep their values.
         feasible : callable
             Whether a point is feasible.
 
@@ -64,6 +66,7 @@ class Repair:
             The repair; its target has the values of `point` except for bits.
         """
         bits = family.options == 2
+        bits[fixed] = False
         if isinstance(family, Conditional) or not bits.any():
             return cls(family, point)
         poles = []

@@ -13,6 +13,7 @@ KINDS: dict[str, Any] = {
     "deterministic": bool | None,
     "x0": str | None,
     "constraints": list,
+    "fixed": dict,
     "rng": dict,
 }
 
@@ -36,6 +37,8 @@ class Identity(NamedTuple):
         The packed initial point, in hexadecimal.
     constraints : list of str
         Names of the constraints.
+    fixed : dict
+        Codes of the fixed columns by their names.
     rng : dict
         The seed, if there is one, and the random streams at the start of the run.
     """
@@ -46,6 +49,7 @@ class Identity(NamedTuple):
     deterministic: bool | None
     x0: str | None
     constraints: list[str]
+    fixed: dict[str, float]
     algorithm: Any
     noisy_algorithm: Any
     rng: dict[str, Any]

@@ -22,17 +22,16 @@ class Constraints:
     functions: tuple[Callable[[Any], Any], ...]
 
     @classmethod
-    def of(cls, given: Any) -> Self | None:
-        """Return what the user has given as constraints; None if there are none."""
-        if given is None:
-            return None
+    def of(cls, given: Any) -> Self:
+        """Return what the user has given as constraints."""
+        given = () if given is None else given
         if not callable(given) and (not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping))):
             raise TypeError(f"constraints: expected a function or a sequence of functions, got {given!r:.200}")
         functions = (given,) if callable(given) else tuple(given)
         for i, function in enumerate(functions):
             if isinstance(function, type) or not callable(function):
                 raise TypeError(f"constraints[{i}]: expected a function, got {function!r:.200}")
-        return cls(functions) if functions else None
+        return cls(functions)
 
     @property
     def names(self) -> list[str]:
@@ -64,6 +63,9 @@ class Constraints:
 
     def _shown(self, i: int) -> str:
         return f"constraints[{i}], {name_of(self.functions[i])}"
+
+
+NO_CONSTRAINTS = Constraints(())
 
 
 def name_of(function: Any) -> str:

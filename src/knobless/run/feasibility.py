@@ -1,4 +1,4 @@
-"""The feasible points of a run: candidates are checked before they are handed out, and repaired if they must be.
+"""The feasible points of a run: candidates are checked before they are handed out, and replaced if they must be.
 
 All of this depends on the points drawn, on their ids and on complete iterations, and on the constraints, which are
 called again when a journal is replayed. So the candidates of a run do not depend on the order of arrival, and a run
@@ -18,6 +18,7 @@ from knobless.core.repair import Repair
 from knobless.core.rng import ALL, Stream, first_uniforms
 from knobless.core.types import Array, Points
 from knobless.recipes import pbil_elitist
+from knobless.space.fixed import Fixed
 from knobless.space.space import Space
 
 from .constraints import Constraints
@@ -27,78 +28,100 @@ REDRAWS = 20  # draws of a point with numbers before it is repaired
 REPAIRS = 0x5851F42D4C957F2D  # the difference between the key of a run and that of its repairs
 
 
+def sign(number: float) -> int:
+    """Return 1, 0 or −1."""
+    return int(number > 0) - int(number < 0)
+
+
 @dataclass(slots=True)
 class Feasibility:
-    """The constraints of a run, how often they were called, and a repair of infeasible points."""
+    """The constraints and fixed variables of a run, and what is needed to replace infeasible points."""
 
     space: Space
     constraints: Constraints
+    fixed: Fixed
     checks: int = 0  # points at which the constraints were called
     repair: Repair | None = None  # None until a feasible point is known
     best: float = math.inf  # the value of the target of the repair, if that is not a fixed one
+    filled: list[bool] = field(default_factory=list)  # whether each sample of this iteration is filled
+    fill_score: int = 0  # iterations in which points that were filled had the better values, less the others
     rejected: list[Points] = field(default_factory=list)  # infeasible draws of this iteration, if there are numbers
+
+    @classmethod
+    def of(cls, space: Space, constraints: Constraints, fixed: Fixed) -> Feasibility | None:
+        """Return the feasibility of a run; None if all points are feasible."""
+        return cls(space, constraints, fixed) if constraints.functions or len(fixed) else None
 
     def violations(self, code: Points) -> list[float]:
         """Return by how much a point violates each constraint."""
-        self.checks += 1
+        self.checks += bool(self.constraints.functions)
         return self.constraints.violations(self.space.decode(code))
 
     def feasible(self, code: Points) -> bool:
         """Return whether a point is feasible."""
-        return not any(self.violations(code))
+        return self._keeps_fixed(code) and not any(self.violations(code))
+
+    def _keeps_fixed(self, code: Points) -> bool:
+        return not len(self.fixed) or bool((self.fixed.applied(code[None]) == code).all())
 
     def are_feasible(self, codes: Points) -> NDArray[np.bool_]:
         """Return which points are feasible."""
-        self.checks += len(codes)
-        points = self.space.decode_each(codes)
-        return np.array([not any(self.constraints.violations(x)) for x in points], dtype=bool)
+        return np.array([self.feasible(code) for code in codes], dtype=bool)
 
     def require(self, code: Points, name: str) -> None:
         """ValueError if a point that the user gave is infeasible."""
+        if not self._keeps_fixed(code):
+            raise ValueError(f"{name}: expected a point with the values of fixed, got another one")
         violated = [i for i, violation in enumerate(self.violations(code)) if violation]
         if violated:
             shown = ", ".join(self.constraints.names[i] for i in violated)
             raise ValueError(f"{name}: expected a feasible point, got one that violates {shown}")
 
-    def repaired(self, codes: Points, theta: Array, key: int, first: int, n_samples: int) -> Points:
-        """Return points with the ids `first` and on; those that are infeasible are replaced.
+    def start(self, code: Points, name: str) -> None:
+        """Begin with a point that the user gave."""
+        self.require(code, name)
+        self.repair = Repair.towards(self.space.family, code, self.fixed.columns, self.feasible)
 
-        A point with numbers is drawn again from θ a few times before it is repaired. The random numbers depend on the
-        key of the run and on the id of the point. The algorithm learns from the first `n_samples` points.
+    def replaced(self, codes: Points, theta: Array, key: int, first: int, n_samples: int) -> Points:
+        """Return points with the ids `first` and on, all of them feasible.
+
+        The random numbers depend on the key of the run and on the id of the point. The algorithm learns from the first
+        `n_samples` points.
         """
-        key = key + REPAIRS & ALL
+        codes, key = self.fixed.applied(codes), key + REPAIRS & ALL
+        if not self.constraints.functions:
+            return codes
         feasible = self.are_feasible(codes)
-        if self.repair is None:
-            self.repair = self._towards(codes[feasible.argmax()] if feasible.any() else self._found(key))
-        repair, changed = self.repair, codes
-        redraws = not self.space.family.options.all()
-        for i in range(len(codes)):
+        repair = self.repair
+        if repair is None:
+            known = codes[feasible.argmax()] if feasible.any() else self._found(key)
+            repair = self.repair = Repair.towards(self.space.family, known, self.fixed.columns, self.feasible)
+        if feasible.all() and not repair.directed:
+            return codes
+        codes = codes.copy()
+        has_numbers = not self.space.family.options.all()
+        for i, is_feasible in enumerate(feasible.tolist()):
             own = Stream(key, first + i).word()
-            # Every second feasible point is filled: points to which bits can be added remain possible.
-            fills = feasible[i] and repair.directed and own & 1
-            if fills or not feasible[i]:
-                changed = codes.copy() if changed is codes else changed
-                drawn = self._redrawn(theta, own) if redraws and not feasible[i] else None
-                if redraws and i < n_samples:
+            # One or seven of eight feasible points are filled, whichever was better, and half of them at first.
+            fills = repair.directed and own >> 61 < 4 + 3 * sign(self.fill_score)
+            if i < n_samples:
+                self.filled.append(fills or not is_feasible)
+                if has_numbers and not is_feasible:
                     self.rejected.append(codes[i].copy())
-                change = repair.fill if fills else repair
-                changed[i] = change(codes[i], self.feasible, own) if drawn is None else drawn
-        return changed
+            if is_feasible:
+                codes[i] = repair.fill(codes[i], self.feasible, own) if fills else codes[i]
+            else:
+                drawn = self._redrawn(theta, own) if has_numbers else None
+                codes[i] = repair(codes[i], self.feasible, own) if drawn is None else drawn
+        return codes
 
     def _redrawn(self, theta: Array, key: int) -> Points | None:
         """Return a feasible point from P_θ; None if a few draws yield none."""
         family = self.space.family
-        for code in family.draw(theta, first_uniforms(key, REDRAWS, family.words)):
+        for code in self.fixed.applied(family.draw(theta, first_uniforms(key, REDRAWS, family.words))):
             if self.feasible(code):
                 return code
         return None
-
-    def start(self, code: Points) -> None:
-        """Begin with a feasible point."""
-        self.repair = self._towards(code)
-
-    def _towards(self, code: Points) -> Repair:
-        return Repair.towards(self.space.family, code, self.feasible)
 
     def learn(self, x: Points, f: Array) -> tuple[Points, Array]:
         """Return what the algorithm learns from the samples of an iteration; points are repaired towards the best one.
@@ -106,14 +129,18 @@ class Feasibility:
         With numbers, the infeasible draws are among them and rank worst. Otherwise nothing would keep the distribution
         from moving where all points are infeasible.
         """
-        repair = self.repair
+        repair, filled = self.repair, np.array(self.filled, dtype=bool)
+        ranked = np.where(f == f, f, math.inf)
         if repair is not None and not repair.directed and len(f):
-            i = int(np.where(f == f, f, math.inf).argmin())
+            i = int(ranked.argmin())
             if f[i] <= self.best:
                 self.best, self.repair = float(f[i]), Repair(repair.family, x[i].copy())
+        if len(filled) == len(f) and filled.any() and not filled.all():  # no candidate was cancelled
+            ranks = ranked.argsort(kind="stable").argsort()
+            self.fill_score += sign(ranks[~filled].mean() - ranks[filled].mean())
         if self.rejected:
             x, f = np.concatenate([x, self.rejected]), np.concatenate([f, np.full(len(self.rejected), math.inf)])
-            self.rejected = []
+        self.filled, self.rejected = [], []
         return x, f
 
     def _found(self, key: int) -> Points:
@@ -125,7 +152,7 @@ class Feasibility:
         highest = np.where(family.options > 0, family.options - 1, 1)
         corners = np.array([0 * highest, highest]).astype(family.dtype)
         corners = family.canonical(corners) if isinstance(family, Conditional) else corners
-        for code in corners:
+        for code in self.fixed.applied(corners):
             if self.feasible(code):
                 return code
         algorithm = pbil_elitist(family).at_least(20)
@@ -133,7 +160,7 @@ class Feasibility:
         scale, last = None, self.checks + MOST_CHECKS
         least, violated = math.inf, [0]
         while self.checks < last:
-            codes = algorithm.ask(state, stream)
+            codes = self.fixed.applied(algorithm.ask(state, stream))
             each = np.array([self.violations(code) for code in codes])
             if not each.any(axis=1).all():
                 found: Points = codes[each.any(axis=1).argmin()]
@@ -145,7 +172,8 @@ class Feasibility:
                 least, violated = float(f.min()), np.flatnonzero(each[f.argmin()]).tolist()
             state = algorithm.tell(state, codes, f)
         names = ", ".join(self.constraints.names[i] for i in violated)
+        where = "with the values of fixed " if len(self.fixed) else ""
         raise ValueError(
-            f"constraints: expected a space with feasible points, got none among {MOST_CHECKS:,} points; the one with "
-            f"the least violation violates {names}"
+            f"constraints: expected feasible points {where}in the space, got none among {MOST_CHECKS:,} points; the "
+            f"one with the least violation violates {names}"
         )

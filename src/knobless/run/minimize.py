@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from knobless._checks import suggests
@@ -29,6 +29,7 @@ def minimize(
     stall: int | None = None,
     x0: Any = None,
     constraints: Any = None,
+    fixed: Mapping[str, Any] | None = None,
     known: Iterable[tuple[Any, float]] = (),
     rng: Any = None,
     batch: int | None = None,
@@ -71,6 +72,9 @@ def minimize(
         Restrictions of the points that are known without an evaluation: functions of a point that return a number,
         feasible if at most 0, or a bool, feasible if True. They are called often and should take little time. Every
         point that is evaluated is feasible: an infeasible one is changed into a feasible one before.
+    fixed : dict, optional
+        Values of variables that do not vary, by their names as in ``space.columns()``, such as ``"optimizer.rate"``;
+        entries of arrays are ``"layers[3]"``, and the variable that is the whole space is called ``"x"``.
     known : iterable of (point, value) pairs, optional
         Points evaluated elsewhere. They count for the best point, but not for the budget.
     rng : None, int, or numpy.random.Generator, optional
@@ -155,7 +159,16 @@ def minimize(
     return optimize(
         1.0,
         EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
-        Optimizer(space, algorithm, x0, rng, batch_of(batch, workers, journal), deterministic, constraints=constraints),
+        Optimizer(
+            space,
+            algorithm,
+            x0,
+            rng,
+            batch_of(batch, workers, journal),
+            deterministic,
+            constraints=constraints,
+            fixed=fixed,
+        ),
         StoppingRules.of(1.0, budget, target, timeout, stall),
         known,
         journal,
@@ -177,6 +190,7 @@ def maximize(
     stall: int | None = None,
     x0: Any = None,
     constraints: Any = None,
+    fixed: Mapping[str, Any] | None = None,
     known: Iterable[tuple[Any, float]] = (),
     rng: Any = None,
     batch: int | None = None,
@@ -192,9 +206,9 @@ def maximize(
 
     Parameters
     ----------
-    fun, space, budget, algorithm, timeout, stall, x0, constraints, rng, batch, workers, vectorized, deterministic
+    fun, space, budget, algorithm, timeout, stall, x0, constraints, fixed, rng, batch, workers, vectorized
         As in `minimize`.
-    evaluation_timeout, journal, callback, progress
+    deterministic, evaluation_timeout, journal, callback, progress
         As in `minimize`.
     target, known
         As in `minimize`, with values of `fun`: a larger value is better.
@@ -228,7 +242,16 @@ def maximize(
     return optimize(
         -1.0,
         EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
-        Optimizer(space, algorithm, x0, rng, batch_of(batch, workers, journal), deterministic, constraints=constraints),
+        Optimizer(
+            space,
+            algorithm,
+            x0,
+            rng,
+            batch_of(batch, workers, journal),
+            deterministic,
+            constraints=constraints,
+            fixed=fixed,
+        ),
         StoppingRules.of(-1.0, budget, target, timeout, stall),
         known,
         journal,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from typing import Any, NamedTuple, Self
@@ -13,7 +13,7 @@ from knobless._checks import boolean, positive_int, suggests
 from knobless.core.algorithm import Algorithm
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.rng import Stream
-from knobless.core.types import Array
+from knobless.core.types import Array, Points
 from knobless.core.violation import negated
 from knobless.journal.events import JournalError
 from knobless.journal.identity import Identity
@@ -21,6 +21,7 @@ from knobless.journal.records import Record, read
 from knobless.parallel.evaluation import objective_value
 from knobless.recipes import recommended
 from knobless.space.codec import space_data
+from knobless.space.fixed import Fixed
 from knobless.space.space import Space
 
 from . import snapshot
@@ -28,6 +29,7 @@ from .arguments import OPTIMIZER
 from .candidates import Batch, Candidate, ids_of, values_of
 from .constraints import Constraints
 from .display import Text, html_table
+from .feasibility import Feasibility
 from .iteration import Info
 from .recommendation import recommended_point
 from .recording import Recording, recorded_batch, replay
@@ -78,6 +80,8 @@ class Optimizer:
         again, and what was pending is. One process at a time can write to it; `close` releases it.
     constraints : callable or sequence of callables, optional
         Restrictions of the points, as `minimize` describes them. Every candidate is feasible.
+    fixed : dict, optional
+        Values of variables that do not vary, as `minimize` describes them.
     maximize : bool, optional
         Whether larger values are better.
 
@@ -92,7 +96,7 @@ class Optimizer:
     ------
     JournalError
         If the journal cannot be used, or belongs to a run with another space, algorithm, seed, `batch`,
-        `deterministic`, `x0` or direction.
+        `deterministic`, `x0`, `constraints`, `fixed` or direction.
 
     Notes
     -----
@@ -128,17 +132,19 @@ class Optimizer:
         journal: Any = None,
         *,
         constraints: Any = None,
+        fixed: Mapping[str, Any] | None = None,
         maximize: bool = False,
     ) -> None:
         self.space = Space.of(space)
         self._constraints = Constraints.of(constraints)
+        self._fixed = Fixed.of(self.space, {} if fixed is None else fixed)
         self.maximize = boolean("maximize", maximize)
         self._sign = -1.0 if self.maximize else 1.0
         family = self.space.family
         self._stated = None if deterministic is None else boolean("deterministic", deterministic)
         noisy = None
         if algorithm is None:
-            algorithm = recommended(family, self._stated is not False, self._constraints is not None)
+            algorithm = recommended(family, self._stated is not False, bool(self._constraints.functions))
             noisy = recommended(family, False) if self._stated is None else None
         if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
             raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
@@ -153,7 +159,8 @@ class Optimizer:
         noisy = None if noisy is None else noisy.at_least(self.batch)
         streams = Streams.of(rng)
         code = None if x0 is None else self.space.encode(x0, "x0")
-        self.run = RunState.start(self.space, self._algorithm, code, streams, self._stated, noisy, self._constraints)
+        feasibility = Feasibility.of(self.space, self._constraints, self._fixed)
+        self.run = RunState.start(self.space, self._algorithm, code, streams, self._stated, noisy, feasibility)
         self._recording: Recording | None = None
         if journal is not None:
             recording = Recording(journal, self.run, self.identity(), adopt=rng is None)
@@ -323,7 +330,8 @@ class Optimizer:
         Returns
         -------
         Identity
-            Space, algorithm, initial point, constraints, batch, direction and the state of the random numbers.
+            Space, algorithm, initial point, constraints, fixed variables, batch, direction and the state of the random
+            numbers.
         """
         x0 = self.run.x0
         return Identity(
@@ -332,7 +340,8 @@ class Optimizer:
             batch=self.batch,
             deterministic=self._stated,
             x0=None if x0 is None else self.space.family.pack(x0[None]).hex(),
-            constraints=[] if self._constraints is None else self._constraints.names,
+            constraints=self._constraints.names,
+            fixed=self._fixed.data,
             algorithm=algorithm_data(self._algorithm),
             noisy_algorithm=None if self.run.noisy_algorithm is None else algorithm_data(self.run.noisy_algorithm),
             rng=self.run.streams.identity(),
@@ -340,13 +349,16 @@ class Optimizer:
 
     # Asking and telling.
 
-    def ask(self, k: int | None = None) -> Batch:
+    def ask(self, k: int | None = None, fixed: Mapping[str, Any] | None = None) -> Batch:
         """Return candidates to evaluate.
 
         Parameters
         ----------
         k : int, optional
             Number of candidates. By default those of this iteration that were not asked for yet.
+        fixed : dict, optional
+            Values of variables that these candidates have, as `minimize` describes them; not with a journal, which
+            does not record them.
 
         Returns
         -------
@@ -358,13 +370,28 @@ class Optimizer:
         ------
         RuntimeError
             If `k` is not given and all candidates of this iteration were asked for.
+        ValueError
+            If `fixed` is not part of the space, or no feasible point has these values.
         """
         if k is not None:
             positive_int("k", k)
-        ids, codes = self.run.ask(k)
+        ids, codes = self.run.ask(k) if fixed is None else self._ask_fixed(k, Fixed.of(self.space, fixed))
         if self._recording is not None and not ids:
             self._recording.drawn()
         return Batch(self.space, ids, codes)
+
+    def _ask_fixed(self, k: int | None, fixed: Fixed) -> tuple[Sequence[int], Points]:
+        """Return ids and points of candidates with further fixed variables."""
+        if self._recording is not None:
+            raise ValueError("fixed: expected none in ask() with a journal; Optimizer(fixed=) is recorded")
+        run, usual = self.run, self.run.feasibility
+        run.feasibility = Feasibility(self.space, self._constraints, self._fixed | fixed)
+        try:
+            return run.ask(k)
+        finally:
+            if usual is not None:
+                usual.checks += run.feasibility.checks
+            run.feasibility = usual
 
     def tell(self, candidates: Batch | Candidate | Iterable[Candidate], values: Any) -> None:
         """Store the objective values of candidates.
@@ -479,7 +506,7 @@ class Optimizer:
         """
         with nullcontext(journal) if isinstance(journal, Record) else read(journal) as record:
             found = Constraints.of(constraints)
-            if record.identity.constraints and found is None:
+            if record.identity.constraints and not found.functions:
                 raise JournalError(f"{record.path}: the run has constraints: pass them to from_journal(constraints=)")
             with record.explained():
                 if algorithm is None:
@@ -496,15 +523,13 @@ class Optimizer:
             return opt
 
     @classmethod
-    def _from_identity(
-        cls, identity: Identity, space: Space, algorithm: Algorithm, constraints: Constraints | None
-    ) -> Self:
+    def _from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm, constraints: Constraints) -> Self:
         run = RunState.from_identity(identity, space, algorithm, constraints)
         maximize = identity.direction == "maximize"
         opt = cls(
             space, algorithm, batch=identity.batch, deterministic=identity.deterministic, rng=0, maximize=maximize
         )
-        opt.run, opt._constraints = run, constraints
+        opt.run, opt._constraints, opt._fixed = run, constraints, Fixed.from_data(space, identity.fixed)
         return opt
 
     def save(self, path: str | PathLike[str]) -> None:

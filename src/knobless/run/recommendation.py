@@ -59,6 +59,8 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
     if family.dim <= LINEAR_LIMIT and np.count_nonzero(finite) > 1:
         each.insert(0, linear.recommend(family, *_thinned(family, log.x, log.f)))
     codes = np.array(each)
+    if run.feasibility is not None:
+        codes = run.feasibility.fixed.applied(codes)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
     codes = codes[np.sort(first)]
     return codes if run.feasibility is None else codes[run.feasibility.are_feasible(codes)]

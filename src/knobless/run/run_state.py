@@ -28,10 +28,11 @@ from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible, is_feasible
 from knobless.journal.events import CANCELLED, RETURNED_NAN, TOLD
 from knobless.journal.identity import Identity
+from knobless.space.fixed import Fixed
 from knobless.space.space import Space
 
 from .cache import Cache
-from .constraints import Constraints
+from .constraints import NO_CONSTRAINTS, Constraints
 from .evaluation_log import EvaluationLog
 from .feasibility import Feasibility
 from .iteration import COPIED, EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
@@ -86,16 +87,14 @@ class RunState:
         streams: Streams,
         deterministic: bool | None,
         noisy_algorithm: Member | None = None,
-        constraints: Constraints | None = None,
+        feasibility: Feasibility | None = None,
     ) -> Self:
         """Return the state before anything is drawn; x0 is handed out first.
 
         With a `noisy_algorithm`, the run tests whether the objective is noisy, and changes to it if so.
         """
-        feasibility = None if constraints is None else Feasibility(space, constraints)
         if feasibility is not None and x0 is not None:
-            feasibility.require(x0, "x0")
-            feasibility.start(x0)
+            feasibility.start(x0, "x0")
         family = algorithm.family
         search = algorithm.init(x0=x0)
         points = np.empty((0, family.variables), family.dtype) if x0 is None else x0[None]
@@ -118,7 +117,7 @@ class RunState:
 
     @classmethod
     def from_identity(
-        cls, identity: Identity, space: Space, algorithm: Algorithm, constraints: Constraints | None = None
+        cls, identity: Identity, space: Space, algorithm: Algorithm, constraints: Constraints = NO_CONSTRAINTS
     ) -> Self:
         """Return the state at the start of the run that a file describes."""
         check_batch(identity.batch, space.family)
@@ -131,7 +130,8 @@ class RunState:
                 raise ValueError("noisy_algorithm: expected one of this library")
             noisy = described.at_least(identity.batch)
         algorithm = algorithm.at_least(identity.batch)
-        return cls.start(space, algorithm, x0, streams, identity.deterministic, noisy, constraints)
+        feasibility = Feasibility.of(space, constraints, Fixed.from_data(space, identity.fixed))
+        return cls.start(space, algorithm, x0, streams, identity.deterministic, noisy, feasibility)
 
     # What can be observed.
 
@@ -193,8 +193,9 @@ class RunState:
 
     @property
     def mode(self) -> Points:
-        """The most probable point."""
-        return self.algorithm.family.mode(self.search.theta)
+        """The most probable point, with the values of fixed variables."""
+        mode = self.algorithm.family.mode(self.search.theta)
+        return mode if self.feasibility is None else self.feasibility.fixed.applied(mode[None])[0]
 
     @property
     def mode_fun(self) -> float | None:
@@ -286,7 +287,7 @@ class RunState:
             codes = np.concatenate([codes, more])
         if self.feasibility is not None and len(codes):
             key, n_samples = self.streams.main.key, min(k, undrawn) - initial
-            codes = self.feasibility.repaired(codes, self.search.theta, key, self.drawn + initial, n_samples)
+            codes = self.feasibility.replaced(codes, self.search.theta, key, self.drawn + initial, n_samples)
         if initial:  # which are feasible
             codes = np.concatenate([self.initial_points[:initial], codes])
             self.initial_points = self.initial_points[initial:]

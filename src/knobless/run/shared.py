@@ -49,6 +49,8 @@ class Start:
         space = space_of(identity.space)
         check_batch(identity.batch, space.family)
         algorithm = algorithm_of(identity.algorithm, space.family)
+        if identity.constraints or identity.fixed:
+            raise ValueError("the run has constraints or fixed variables, which can only be used in one process")
         if algorithm is None:
             raise ValueError("the algorithm has custom components, which are not recorded")
         x0 = None if identity.x0 is None else space.decode(space.family.unpack(bytes.fromhex(identity.x0))[0])

@@ -125,6 +125,8 @@ def _feasibility_data(family: Family, feasibility: Feasibility) -> dict[str, Any
         "checks": feasibility.checks,
         "best": text(np.array([feasibility.best])),
         "target": None if repair is None else _packed(family, repair.target[None]),
+        "filled": feasibility.filled,
+        "fill_score": feasibility.fill_score,
         "rejected": _packed(family, np.array(feasibility.rejected)) if feasibility.rejected else "",
         "directed": repair is not None and repair.directed,
     }
@@ -227,6 +229,8 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
 
 
 def _restore_feasibility(family: Family, feasibility: Feasibility, data: dict[str, Any]) -> None:
+    feasibility.filled = [each is True for each in listed(data, "filled")]
+    feasibility.fill_score = whole(data["fill_score"], least=-(2**60))
     feasibility.rejected = list(_codes(family, data, "rejected"))
     feasibility.checks, feasibility.best = whole_at(data, "checks"), float(floats(data, "best")[0])
     if data["target"] is not None:
