@@ -296,8 +296,9 @@ def recommended(family: Family, deterministic: bool, constrained: bool = False) 
     Algorithm
         For noisy objectives linear Thompson sampling, later in turns with PBIL-λ; for deterministic ones the portfolio
         of P3 and elitist PBIL-λ, or elitist PBIL-λ alone with numbers, which P3 does not support, or the search of
-        branches with conditional variables. With constraints, P3 is replaced by a genetic algorithm, because a repair
-        changes the groups of variables that P3 exchanges.
+        branches with conditional variables. With constraints, bits and choices are searched by a genetic algorithm,
+        because a repair changes the groups of variables that P3 exchanges; above 300 free parameters in a portfolio
+        with elitist PBIL-λ.
 
     Notes
     -----
@@ -309,5 +310,6 @@ def recommended(family: Family, deterministic: bool, constrained: bool = False) 
     if isinstance(family, Conditional):
         return replace(branch_search(family), deterministic=not constrained)
     if constrained and family.options.all():
-        return Portfolio((Evolution(family), pbil_elitist(family)))
+        evolution = Evolution(family)
+        return evolution if family.dim <= LINEAR_LIMIT else Portfolio((evolution, pbil_elitist(family)))
     return portfolio(family) if family.options.all() else pbil_elitist(family)

@@ -23,7 +23,7 @@ from .run import RECIPES
 from .terminal import Messages
 
 EXPECTED = (
-    '{"id": 3, "value": 1.5}, also with "violation": 0.5, {"id": 3, "failed": "message"} or {"id": 3, "cancelled": true}'
+    '{"id": 3, "value": 1.5}, or with "violation": 0.5, {"id": 3, "failed": "message"} or {"id": 3, "cancelled": true}'
 )
 
 
