@@ -27,6 +27,8 @@ class Identity(NamedTuple):
         As `knobless.space.codec` and `knobless.core.description` describe them.
     noisy_algorithm
         Likewise, the algorithm to change to if the objective is found to be noisy; None if that is not tested.
+    constrained_algorithm
+        Likewise, the algorithm to change to if many evaluations have a violation.
     direction : str
         "minimize" or "maximize".
     batch : int
@@ -52,6 +54,7 @@ class Identity(NamedTuple):
     fixed: dict[str, float]
     algorithm: Any
     noisy_algorithm: Any
+    constrained_algorithm: Any
     rng: dict[str, Any]
 
     @classmethod

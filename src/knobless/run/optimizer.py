@@ -19,7 +19,7 @@ from knobless.journal.events import JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.records import Record, read
 from knobless.parallel.evaluation import objective_value
-from knobless.recipes import recommended
+from knobless.recipes import constrained, recommended
 from knobless.space.codec import space_data
 from knobless.space.fixed import Fixed
 from knobless.space.space import Space
@@ -142,8 +142,10 @@ class Optimizer:
         self._sign = -1.0 if self.maximize else 1.0
         family = self.space.family
         self._stated = None if deterministic is None else boolean("deterministic", deterministic)
-        noisy = None
+        noisy = later = None
         if algorithm is None:
+            if self._stated is not False and not self._constraints.functions:
+                later = constrained(family)
             algorithm = recommended(family, self._stated is not False, bool(self._constraints.functions))
             noisy = recommended(family, False) if self._stated is None else None
         if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
@@ -157,10 +159,13 @@ class Optimizer:
         self.batch = positive_int("batch", batch)
         self._algorithm = algorithm.at_least(self.batch)
         noisy = None if noisy is None else noisy.at_least(self.batch)
+        self._later = None if later is None else later.at_least(self.batch)
         streams = Streams.of(rng)
         code = None if x0 is None else self.space.encode(x0, "x0")
         feasibility = Feasibility.of(self.space, self._constraints, self._fixed)
-        self.run = RunState.start(self.space, self._algorithm, code, streams, self._stated, noisy, feasibility)
+        self.run = RunState.start(
+            self.space, self._algorithm, code, streams, self._stated, noisy, feasibility, self._later
+        )
         self._recording: Recording | None = None
         if journal is not None:
             recording = Recording(journal, self.run, self.identity(), adopt=rng is None)
@@ -344,6 +349,7 @@ class Optimizer:
             fixed=self._fixed.data,
             algorithm=algorithm_data(self._algorithm),
             noisy_algorithm=None if self.run.noisy_algorithm is None else algorithm_data(self.run.noisy_algorithm),
+            constrained_algorithm=None if self._later is None else algorithm_data(self._later),
             rng=self.run.streams.identity(),
         )
 
@@ -530,6 +536,7 @@ class Optimizer:
             space, algorithm, batch=identity.batch, deterministic=identity.deterministic, rng=0, maximize=maximize
         )
         opt.run, opt._constraints, opt._fixed = run, constraints, Fixed.from_data(space, identity.fixed)
+        opt._later = run.constrained_algorithm
         return opt
 
     def save(self, path: str | PathLike[str]) -> None:

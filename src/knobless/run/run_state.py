@@ -41,6 +41,7 @@ from .streams import Streams
 
 NONE: Mapping[int, Infeasible] = MappingProxyType({})
 MAX_STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
+INFEASIBLE_SHARE = 0.25  # evaluations with a violation at which the algorithm changes
 RECENT = 512  # evaluations kept to look up those of the most probable point
 MOST_WORDS = 2**28  # random words of all pending candidates that a file may ask for
 MOST_PENDING = 2**20  # pending candidates that a file may ask for
@@ -62,6 +63,7 @@ class RunState:
     iteration: Iteration
     cache: Cache | None  # None if equal points may have different values
     noisy_algorithm: Member | None  # the one to change to if the objective is found to be noisy
+    constrained_algorithm: Member | None  # the one to change to if many evaluations have a violation
     noise_test: NoiseTest | None  # None if it is stated or found whether the objective is noisy
     log: EvaluationLog | None  # None if neither is of interest
     recent: deque[Iteration] = field(default_factory=deque)  # complete iterations of the last evaluations
@@ -88,10 +90,12 @@ class RunState:
         deterministic: bool | None,
         noisy_algorithm: Member | None = None,
         feasibility: Feasibility | None = None,
+        constrained_algorithm: Member | None = None,
     ) -> Self:
         """Return the state before anything is drawn; x0 is handed out first.
 
-        With a `noisy_algorithm`, the run tests whether the objective is noisy, and changes to it if so.
+        With a `noisy_algorithm`, the run tests whether the objective is noisy, and changes to it if so. With a
+        `constrained_algorithm`, it changes to that if many evaluations have a violation.
         """
         if feasibility is not None and x0 is not None:
             feasibility.start(x0, "x0")
@@ -110,6 +114,7 @@ class RunState:
             iteration,
             cache=Cache(space) if deterministic or undecided else None,
             noisy_algorithm=noisy_algorithm,
+            constrained_algorithm=constrained_algorithm,
             noise_test=NoiseTest() if undecided else None,
             log=EvaluationLog(family) if deterministic is False or undecided else None,
             feasibility=feasibility,
@@ -123,15 +128,11 @@ class RunState:
         check_batch(identity.batch, space.family)
         x0 = None if identity.x0 is None else space.family.unpack(bytes.fromhex(identity.x0))[0]
         streams = Streams.from_data(identity.rng)
-        noisy = None
-        if identity.noisy_algorithm is not None:
-            described = algorithm_of(identity.noisy_algorithm, space.family)
-            if not isinstance(described, Member):
-                raise ValueError("noisy_algorithm: expected one of this library")
-            noisy = described.at_least(identity.batch)
+        noisy = _member_of(identity.noisy_algorithm, "noisy_algorithm", identity.batch, space.family)
+        later = _member_of(identity.constrained_algorithm, "constrained_algorithm", identity.batch, space.family)
         algorithm = algorithm.at_least(identity.batch)
         feasibility = Feasibility.of(space, constraints, Fixed.from_data(space, identity.fixed))
-        return cls.start(space, algorithm, x0, streams, identity.deterministic, noisy, feasibility)
+        return cls.start(space, algorithm, x0, streams, identity.deterministic, noisy, feasibility, later)
 
     # What can be observed.
 
@@ -462,6 +463,8 @@ class RunState:
         if self.feasibility is not None:
             x, f = self.feasibility.learn(x, f)
         self.search = self.algorithm.tell(self.search, x, f)
+        if self.constrained_algorithm is not None and self.infeasible >= max(INFEASIBLE_SHARE * self.nfev, 1.0):
+            self._become_constrained(self.constrained_algorithm)
         if self.cache is None:  # which has all values
             self.recent.append(iteration)
             self.n_recent += iteration.drawn
@@ -484,6 +487,14 @@ class RunState:
             self._become_noisy(log)
         elif test is not None and len(f):
             test.observe(x, f)
+
+    def _become_constrained(self, algorithm: Member) -> None:
+        """Change to the algorithm for objectives with violations, unless the objective is noisy."""
+        self.constrained_algorithm = None
+        if self.cache is not None:
+            best, state = self.best, algorithm.init(x0=self.x0)
+            self.algorithm = algorithm
+            self.search = state if best is None else algorithm.inject(state, best.at, best.rank)
 
     def _become_noisy(self, log: EvaluationLog) -> None:
         """Change to the algorithm for noisy objectives, which learns from all evaluations so far."""
@@ -552,6 +563,16 @@ def info_of(algorithm: Algorithm, seen: Any, nit: int, nfev: int, best: float, v
     theta = theta.view()
     theta.flags.writeable = False
     return Info(nit, nfev, best, lam, lam_r, eps, snr, algorithm.family.entropy(theta), violation, theta)
+
+
+def _member_of(data: Any, name: str, batch: int, family: Family) -> Member | None:
+    """Return the algorithm that a file describes; None if there is none."""
+    if data is None:
+        return None
+    described = algorithm_of(data, family)
+    if not isinstance(described, Member):
+        raise ValueError(f"{name}: expected one of this library")
+    return described.at_least(batch)
 
 
 def check_batch(batch: int, family: Family) -> None:

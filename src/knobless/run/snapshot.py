@@ -69,6 +69,7 @@ def packed(run: RunState) -> dict[str, Any]:
     codes = np.array([each.code for each in run.late.values()]) if late else run.initial_points[:0]
     return {
         "rng": run.streams.data(),
+        "constrained": run.constrained_algorithm is None,
         "noisy": run.noisy_algorithm is not None and run.noise_test is None,
         "noise_test": None if run.noise_test is None else _test_data(family, run.noise_test),
         "log": None if run.log is None else _log_data(family, run.log),
@@ -180,6 +181,8 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
     """Bring a run from its start to the packed state; ValueError if it cannot have been one."""
     family = run.space.family
     run.streams = Streams.from_data(identity.rng, _dict(data, "rng"))
+    if data["constrained"] is True and run.constrained_algorithm is not None:
+        run.algorithm, run.constrained_algorithm = run.constrained_algorithm, None
     if run.noise_test is not None:
         if data["noisy"] is True and run.noisy_algorithm is not None:
             run.algorithm, run.noise_test, run.cache = run.noisy_algorithm, None, None
