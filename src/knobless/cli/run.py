@@ -38,7 +38,7 @@ from knobless.run.optimizer import Optimizer
 from knobless.run.result import Result, Status
 from knobless.run.sources import workers_of
 from knobless.space.codec import space_data
-from knobless.space.fixed import Fixed
+from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from . import options, tables
@@ -197,7 +197,7 @@ def _optimize(
             " leave out --batch to keep all workers busy."
         )
     constraints, fixed = plan.read_constraints(), plan.read_fixed()
-    Fixed.of(space, fixed)  # what is wrong with it is reported as wrong usage
+    FixedVariables.of(space, fixed)  # what is wrong with it is reported as wrong usage
     in_processes = workers > 1 or plan.evaluation_timeout is not None
     with messages.of_the_library(), _stdout_for_data() if json else nullcontext() as out:
         try:

@@ -11,8 +11,8 @@ import numpy as np
 
 from knobless.parallel.evaluation import objective_value
 
-EXPECTED = "a number, feasible if at most 0, or a bool, feasible if True"
-SHOWN = 200  # characters of a point in a message
+EXPECTED_VALUE = "a number, feasible if at most 0, or a bool, feasible if True"
+SHOWN_POINT = 200  # characters of a point in a message
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Constraints:
     @property
     def names(self) -> list[str]:
         """The names of the functions."""
-        return [name_of(function) for function in self.functions]
+        return [function_name(function) for function in self.functions]
 
     def violations(self, x: Any) -> list[float]:
         """Return by how much a point violates each constraint; 0 where it does not."""
@@ -45,7 +45,7 @@ class Constraints:
             try:
                 value = function(x)
             except (Exception, SystemExit) as error:
-                raise RuntimeError(f"{self._shown(i)}: raised {error!r} at {x!r:.{SHOWN}}") from error
+                raise RuntimeError(f"{self._shown(i)}: raised {error!r} at {x!r:.{SHOWN_POINT}}") from error
             found.append(self._violation(i, value, x))
         return found
 
@@ -57,18 +57,18 @@ class Constraints:
         except (TypeError, ValueError):
             number = math.nan
         if math.isnan(number):
-            shown = f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r:.{SHOWN}}"
-            raise TypeError(f"{self._shown(i)}: expected {EXPECTED}, got {shown} at {x!r:.{SHOWN}}")
+            shown = f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r:.{SHOWN_POINT}}"
+            raise TypeError(f"{self._shown(i)}: expected {EXPECTED_VALUE}, got {shown} at {x!r:.{SHOWN_POINT}}")
         return max(number, 0.0)
 
     def _shown(self, i: int) -> str:
-        return f"constraints[{i}], {name_of(self.functions[i])}"
+        return f"constraints[{i}], {function_name(self.functions[i])}"
 
 
 NO_CONSTRAINTS = Constraints(())
 
 
-def name_of(function: Any) -> str:
+def function_name(function: Any) -> str:
     """Return the name of a function for people to read."""
     named: Any = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}:{named.__qualname__}"

@@ -18,7 +18,7 @@ from knobless.core.repair import Repair
 from knobless.core.rng import ALL, Stream, first_uniforms
 from knobless.core.types import Array, Points
 from knobless.recipes import pbil_elitist
-from knobless.space.fixed import Fixed
+from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from .constraints import Constraints
@@ -39,7 +39,7 @@ class Feasibility:
 
     space: Space
     constraints: Constraints
-    fixed: Fixed
+    fixed: FixedVariables
     checks: int = 0  # points at which the constraints were called
     repair: Repair | None = None  # None until a feasible point is known
     best: float = math.inf  # the value of the target of the repair, if that is not a fixed one
@@ -48,7 +48,7 @@ class Feasibility:
     rejected: list[Points] = field(default_factory=list)  # infeasible draws of this iteration, if there are numbers
 
     @classmethod
-    def of(cls, space: Space, constraints: Constraints, fixed: Fixed) -> Feasibility | None:
+    def of(cls, space: Space, constraints: Constraints, fixed: FixedVariables) -> Feasibility | None:
         """Return the feasibility of a run; None if all points are feasible."""
         return cls(space, constraints, fixed) if constraints.functions or len(fixed) else None
 

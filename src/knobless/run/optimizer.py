@@ -21,7 +21,7 @@ from knobless.journal.records import Record, read
 from knobless.parallel.evaluation import objective_value
 from knobless.recipes import constrained, recommended
 from knobless.space.codec import space_data
-from knobless.space.fixed import Fixed
+from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from . import snapshot
@@ -137,7 +137,7 @@ class Optimizer:
     ) -> None:
         self.space = Space.of(space)
         self._constraints = Constraints.of(constraints)
-        self._fixed = Fixed.of(self.space, {} if fixed is None else fixed)
+        self._fixed = FixedVariables.of(self.space, {} if fixed is None else fixed)
         self.maximize = boolean("maximize", maximize)
         self._sign = -1.0 if self.maximize else 1.0
         family = self.space.family
@@ -381,12 +381,12 @@ class Optimizer:
         """
         if k is not None:
             positive_int("k", k)
-        ids, codes = self.run.ask(k) if fixed is None else self._ask_fixed(k, Fixed.of(self.space, fixed))
+        ids, codes = self.run.ask(k) if fixed is None else self._ask_fixed(k, FixedVariables.of(self.space, fixed))
         if self._recording is not None and not ids:
             self._recording.drawn()
         return Batch(self.space, ids, codes)
 
-    def _ask_fixed(self, k: int | None, fixed: Fixed) -> tuple[Sequence[int], Points]:
+    def _ask_fixed(self, k: int | None, fixed: FixedVariables) -> tuple[Sequence[int], Points]:
         """Return ids and points of candidates with further fixed variables."""
         if self._recording is not None:
             raise ValueError("fixed: expected none in ask() with a journal; Optimizer(fixed=) is recorded")
@@ -535,7 +535,7 @@ class Optimizer:
         opt = cls(
             space, algorithm, batch=identity.batch, deterministic=identity.deterministic, rng=0, maximize=maximize
         )
-        opt.run, opt._constraints, opt._fixed = run, constraints, Fixed.from_data(space, identity.fixed)
+        opt.run, opt._constraints, opt._fixed = run, constraints, FixedVariables.from_data(space, identity.fixed)
         opt._later = run.constrained_algorithm
         return opt
 

@@ -28,7 +28,7 @@ from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible, is_feasible
 from knobless.journal.events import CANCELLED, RETURNED_NAN, TOLD
 from knobless.journal.identity import Identity
-from knobless.space.fixed import Fixed
+from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from .cache import Cache
@@ -131,7 +131,7 @@ class RunState:
         noisy = _member_of(identity.noisy_algorithm, "noisy_algorithm", identity.batch, space.family)
         later = _member_of(identity.constrained_algorithm, "constrained_algorithm", identity.batch, space.family)
         algorithm = algorithm.at_least(identity.batch)
-        feasibility = Feasibility.of(space, constraints, Fixed.from_data(space, identity.fixed))
+        feasibility = Feasibility.of(space, constraints, FixedVariables.from_data(space, identity.fixed))
         return cls.start(space, algorithm, x0, streams, identity.deterministic, noisy, feasibility, later)
 
     # What can be observed.

@@ -22,7 +22,7 @@ from knobless.core.violation import negated
 from knobless.parallel.evaluation import Outcome, evaluate, objective_value, objective_values
 
 from .candidates import Batch, Candidate
-from .constraints import name_of
+from .constraints import function_name
 from .kept_evaluations import Span
 from .recording import Value
 
@@ -64,7 +64,7 @@ class EvaluatedObjective(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the function, for people to read."""
-        return name_of(self.fun)
+        return function_name(self.fun)
 
     @property
     def in_this_process(self) -> bool:

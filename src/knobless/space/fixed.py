@@ -16,7 +16,7 @@ from .space import Space, shown_name
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedVariables:
     """Columns of the codes of a space with the codes they are fixed to."""
 
     space: Space
@@ -68,11 +68,13 @@ class Fixed:
         """The codes by the names of the columns, as plain data."""
         return {self.space.names[i]: code for i, code in zip(self.columns.tolist(), self.codes.tolist(), strict=True)}
 
-    def __or__(self, other: Fixed) -> Fixed:
+    def __or__(self, other: FixedVariables) -> FixedVariables:
         """Return the columns of both, with the codes of the other one where both have them."""
         codes = dict(zip(self.columns.tolist(), self.codes.tolist(), strict=True))
         codes |= dict(zip(other.columns.tolist(), other.codes.tolist(), strict=True))
-        return Fixed(self.space, np.array(list(codes), dtype=np.intp), np.array(list(codes.values()), dtype=float))
+        return FixedVariables(
+            self.space, np.array(list(codes), dtype=np.intp), np.array(list(codes.values()), dtype=float)
+        )
 
     def __len__(self) -> int:
         return len(self.columns)
