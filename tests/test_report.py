@@ -464,7 +464,9 @@ def test_sorting_and_paging_and_failures_alone(opened, recorded):
     opened.locator("#failed-only").check()
     assert len(rows_of(opened)) == result.failures
     opened.locator("#evaluations thead").get_by_role("button", name="evaluation", exact=True).click()
-    assert [int(row["evaluation"]) for row in rows_of(opened)] == [i for i, (event, _) in enumerate(events) if event.failed]
+    assert [int(row["evaluation"]) for row in rows_of(opened)] == [
+        i for i, (event, _) in enumerate(events) if event.failed
+    ]
 
 
 def hover(tab, selector, across, down=0.5):
