@@ -36,7 +36,10 @@ LAYER_SELECTION = JointExperiment(
     31,
     ("cga", "pbil-lambda", "pbil-epsilon"),
     *(
-        ("ten-layers", "pbil-epsilon-no-skip", "pbil-epsilon-no-clip", "pbil-lambda-batch-128", "pbil-lambda-patient"),
+        (
+            *("ten-layers", "ten-plain-layers", "pbil-epsilon-no-skip", "pbil-epsilon-no-clip"),
+            *("pbil-lambda-batch-128", "pbil-lambda-patient"),
+        ),
         {
             "cga": ErrorQuartiles(2.240, 2.130, 2.298),
             "pbil-lambda": ErrorQuartiles(1.855, 1.790, 1.932),
