@@ -487,7 +487,7 @@ def test_settings_are_chosen_by_name():
         runs.chosen("layers", ["relu"])
     for experiment in runs.EXPERIMENTS.values():
         for setting in experiment:
-            assert len(setting.mask) == (0 if setting.algorithm else setting.network.n)
+            assert len(setting.mask) == (0 if setting.algorithm or setting.estimator else setting.network.n)
 
 
 def test_the_command_trains_and_says_what_is_wrong(tmp_path, monkeypatch, capsys):
@@ -568,7 +568,7 @@ def test_networks_are_drawn_where_nothing_is_told():
     training = Training(replace(SETTINGS["activations"], told="nothing"), data(), [0, 1], 4)
     training.run(4)
     rows = training.records()
-    masks = training._drawn(10)
+    masks = training.drawn_networks(10)
     assert masks.shape == (2, 10, ACTIVATIONS.n)
     assert 0 < masks.float().mean() < 1
     for trial, row in enumerate(rows):

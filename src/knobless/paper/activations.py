@@ -15,6 +15,7 @@ from .joint.report import write_report
 from .joint.settings import (
     EARLY,
     END,
+    OTHER_ESTIMATORS,
     RATE,
     SIGNIFICANCE,
     UPDATES,
@@ -35,7 +36,7 @@ ACTIVATION_SELECTION = JointExperiment(
     "Selection of activation functions (experiment II)",
     N,
     (*("cga", "pbil-lambda", "pbil-epsilon"), "relu", "tanh"),
-    ("pbil-lambda-blind", "pbil-epsilon-blind", "stochastic", "cga-half-step"),
+    ("pbil-lambda-blind", "pbil-epsilon-blind", "stochastic", "cga-half-step", *OTHER_ESTIMATORS),
     {
         "cga": ErrorQuartiles(1.450, 1.430, 1.488),
         "pbil-lambda": ErrorQuartiles(1.370, 1.343, 1.420),

@@ -26,6 +26,7 @@ from knobless.recipes import cga, pbil_epsilon, pbil_lambda
 from knobless.space.variables import Binary
 from knobless.torch.data import Data
 
+from .estimators import ESTIMATORS, EstimatorTraining
 from .networks import ActivationNetwork, LayerNetwork
 from .training import Setting, Training, curve_marks
 
@@ -73,6 +74,11 @@ VARIED: Mapping[str, dict[str, Any]] = {
 }
 
 
+def other_estimators(setting: Setting) -> list[Setting]:
+    """Return the setting with each of the other estimators."""
+    return [replace(setting, name=name, algorithm=None, estimator=name) for name in ESTIMATORS]
+
+
 def half_step(bits: Binary) -> IGO:
     """CGA with the step 1/(2n)."""
     return cga(bits, eps=0.5 / bits.n)
@@ -84,10 +90,16 @@ def varied(settings: Sequence[Setting]) -> list[Setting]:
 
 
 EXPERIMENTS: Mapping[str, tuple[Setting, ...]] = {
-    "layers": (*LAYERS, *REMARKS, *(s for s in varied(LAYERS) if s.name not in {each.name for each in REMARKS})),
+    "layers": (
+        *LAYERS,
+        *REMARKS,
+        *other_estimators(LAYERS[0]),
+        *(s for s in varied(LAYERS) if s.name not in {each.name for each in REMARKS}),
+    ),
     "activations": (
         *ACTIVATIONS,
         *CONTROLS,
+        *other_estimators(ACTIVATIONS[0]),
         replace(ACTIVATIONS[0], name="cga-half-step", algorithm=half_step),
         *varied(ACTIVATIONS),
     ),
@@ -139,7 +151,7 @@ def train_setting(
     log: Callable[[str], object],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Train all trials of a setting; return rows for the CSV, and the timing."""
-    training = Training(setting, data, trials, updates, device)
+    training = (EstimatorTraining if setting.estimator else Training)(setting, data, trials, updates, device)
     path = checkpoint_of(out, setting, updates)
     rows: list[dict[str, Any]] = []
     if path.exists():

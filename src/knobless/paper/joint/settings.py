@@ -10,6 +10,7 @@ from typing import NamedTuple
 from knobless.core.types import Array
 from knobless.paper.settings import CGA_1, COLORS, EPSILON, LAMBDA
 
+OTHER_ESTIMATORS = ("gumbel", "hard-concrete", "reinforce")
 UPDATES = 93_750  # 100 passes over MNIST in mini-batches of 64
 EARLY = (0.01, 0.1)  # shares of the updates at which the beginning of training is judged
 END = (1.0,)
@@ -35,6 +36,9 @@ LABELS = {
     "pbil-lambda-blind": "PBIL-λ, random losses",
     "pbil-epsilon-blind": "PBIL-ε, random losses",
     "stochastic": "θ = ½ throughout",
+    "gumbel": "Gumbel-softmax, straight-through",
+    "hard-concrete": "hard concrete gates",
+    "reinforce": "REINFORCE, leave one out",
     "ten-layers": "ten layers, fixed",
     "ten-plain-layers": "ten plain layers",
     "pbil-epsilon-no-skip": "PBIL-ε, (1 − m)X + mH(X)",
@@ -52,6 +56,9 @@ SETTING_COLORS = {
     "pbil-lambda-blind": "#ff9896",
     "pbil-epsilon-blind": "#ffbb78",
     "stochastic": "#7f7f7f",
+    "gumbel": "#393b79",
+    "hard-concrete": "#637939",
+    "reinforce": "#843c39",
     "ten-layers": "#17becf",
     "ten-plain-layers": "#9edae5",
     "pbil-epsilon-no-skip": "#8c564b",

@@ -41,7 +41,7 @@ class Setting:
     With `patient`, W waits for all λ architectures of an iteration and moves by the mean of their gradients. The
     algorithm is told the losses, random numbers instead of them (`blind`), or nothing, so that θ stays at its start.
     `initial` is the standard deviation of the weights of a layer, or its factor over 1/√inputs for "lecun" and "he".
-    `step` is the formula of Nesterov's momentum.
+    `step` is the formula of Nesterov's momentum. `estimator` names another way to find the bits (`estimators`).
     """
 
     name: str
@@ -55,6 +55,7 @@ class Setting:
     told: Told = "losses"
     initial: Literal["lecun", "he"] | float = "lecun"
     step: Momentum = "pytorch"
+    estimator: str = ""
 
 
 class Training:
@@ -188,10 +189,15 @@ class Training:
 
     def errors(self) -> Tensor:
         """Return the test error of each trial in percent; bits are one where θ ≥ ½, or drawn if θ is not learned."""
-        masks = self.masks if self.search is None else self.search.mode[:, None]
-        return self._errors(self._drawn(1) if self.setting.told == "nothing" else masks)[:, 0]
+        return self._errors(self.final_masks())[:, 0]
 
-    def _drawn(self, number: int) -> Tensor:
+    def final_masks(self) -> Tensor:
+        """Return the bits at test time, [R, 1, n]."""
+        if self.search is None:
+            return self.masks
+        return self.drawn_networks(1) if self.setting.told == "nothing" else self.search.mode[:, None]
+
+    def drawn_networks(self, number: int) -> Tensor:
         """Return networks drawn with θ = ½ for each trial, other ones after each number of updates."""
         words = tensor_uniforms(self.blind_keys, self.T.expand(len(self.keys)) * DRAWS, number, self.setting.network.n)
         return (words < 2**31).to(torch.int8)
@@ -215,7 +221,7 @@ class Training:
             for row, lam_r, eps, ones in zip(rows, *(values.tolist() for values in each), strict=True):
                 row.update(lam_r=float(f"{lam_r:.6g}"), eps=float(f"{eps:.6g}"), ones=ones)
         if self.setting.told == "nothing" and self.done == self.updates:
-            for row, each in zip(rows, self._errors(self._drawn(DRAWS)).mean(1).tolist(), strict=True):
+            for row, each in zip(rows, self._errors(self.drawn_networks(DRAWS)).mean(1).tolist(), strict=True):
                 row.update(mean_error=round(each, 4))
         return rows
 
@@ -269,7 +275,13 @@ def random_losses(keys: Tensor, T: Tensor, losses: Tensor) -> Tensor:
 
 def descend(W: Weights, V: Weights, factors: Factors, rate: Tensor, norm: float, step: Momentum = "pytorch") -> None:
     """Nesterov's momentum with weight decay, after the gradient of each trial was clipped to a norm."""
-    each = list(gradients(factors))
+    move_weights(W, V, list(gradients(factors)), rate, norm, step)
+
+
+def move_weights(
+    W: Weights, V: Weights, each: Sequence[Tensor], rate: Tensor, norm: float, step: Momentum = "pytorch"
+) -> None:
+    """Do the same with the gradients themselves."""
     scale = _scale(each, norm)
     moved = nesterov if step == "pytorch" else chainer_nesterov
     for w, v, g in zip(W, V, each, strict=True):
