@@ -87,6 +87,8 @@ def objective_value(value: Any, name: str = "objective") -> float:
 
     A pair of value and violation becomes one number, by which it ranks (`knobless.core.violation`).
     """
+    if type(value) is float:  # the usual case
+        return value
     if type(value) is tuple and len(value) == 2:
         return ranked(_number(value[0], f"{name}: value"), _number(value[1], f"{name}: violation"))
     return _number(value, name)
