@@ -34,6 +34,10 @@ def light(x):
     return float(WEIGHTS @ x - 12)
 
 
+def roomy(x):
+    return float(WEIGHTS @ x - 20)
+
+
 def covering(x):
     return x[:4].any() and x[3:].any()
 
@@ -55,9 +59,9 @@ def low_degree(x):
 
 
 PROBLEMS = {
-    "knapsack": (BITS, [light]),
+    "knapsack": (BITS, [roomy]),
     "covering": (BITS, [covering]),
-    "two sides": (BITS, [between, light]),
+    "two sides": (BITS, [between, roomy]),
     "choices": (kl.Choice(0, 1, 2, n=5), [lambda x: int(np.sum(x)) - 4]),
     "mixed": (MIXED, [thin, paired]),
     "conditional": (TREE, [low_degree]),

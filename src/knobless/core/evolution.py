@@ -28,6 +28,7 @@ from .types import Array, Points
 
 FIRST_SIZE = 16  # points of the first population
 MOST_IDLE = 2  # iterations without a change of the population, after which it is restarted
+MOST_PER_VARIABLE = 64  # points of a population for each variable, at most
 CROSSED = 0.9  # share of children with two parents
 
 
@@ -124,7 +125,8 @@ class Evolution:
             return merged._replace(idle=0)
         if state.idle + 1 < MOST_IDLE:
             return state._replace(idle=state.idle + 1)
-        return EvolutionState(state.theta, state.x[:1].copy(), state.f[:1].copy(), 2 * state.size, 0, True)
+        size = min(2 * state.size, max(MOST_PER_VARIABLE * self.family.variables, state.size))
+        return EvolutionState(state.theta, state.x[:1].copy(), state.f[:1].copy(), size, 0, True)
 
     def _merged(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
         """Return the state with the best of the population and of other points, older ones first among equals."""
