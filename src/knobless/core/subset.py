@@ -25,7 +25,7 @@ from .families import Discrete, Family, SizeBounds, Unconditional, packed_rows
 from .types import Array, Points, Words
 
 MOST_ERROR = 1e-10  # of the probabilities of the options, and of the expected size
-ITERATIONS = 200  # in which the odds are computed, at most; about 20 are needed near the margins, 5 elsewhere
+ITERATIONS = 100  # in which the odds are computed, at most; up to about 10 are needed
 LARGEST = 2**1000  # larger numbers of points are infinite
 
 Thresholds = NDArray[np.uint64]
@@ -268,7 +268,8 @@ def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:
     target = _logit(theta)
     eta, rate = target, 0.0
     # Newton's method with the approximation Cov ≈ diag(d) − d dᵀ/Σd of Hájek, where d is such that the variances are
-    # θ(1 − θ), and with differences of logits instead of those of θ, divided by θ(1 − θ).
+    # θ(1 − θ), and with differences of logits instead of those of θ, divided by θ(1 − θ). Its convergence is linear
+    # near the margins, so two steps are extrapolated (Anderson acceleration).
     variance = theta * (1.0 - theta)
     d = variance
     for _ in range(5):
@@ -276,6 +277,7 @@ def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:
     damping = variance / d
     mean = float(theta.sum())
     deviations = np.arange(low, high + 1, dtype=float) - mean
+    before: tuple[Array, Array] | None = None  # η and step of the last iteration
     for _ in range(ITERATIONS):
         p = _logistic(eta)
         sums = _Sums(p, low, high)
@@ -285,7 +287,12 @@ def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:
         found = sums.marginals(np.exp(log_weights))
         if np.abs(found - theta).max() <= MOST_ERROR:
             break
-        eta = eta + damping * (target - _logit(np.clip(found, 1e-12, 1.0 - 1e-12)))
+        step = damping * (target - _logit(np.clip(found, 1e-12, 1.0 - 1e-12)))
+        following = eta + step
+        if before is not None:
+            change = step - before[1]
+            following -= (change @ step) / max(change @ change, 1e-300) * (eta - before[0] + change)
+        before, eta = (eta, step), following
     return p, log_weights
 
 
@@ -306,19 +313,19 @@ def _rate(probabilities: Array, deviations: Array, rate: float) -> float:
 def _thresholds(n: int, low: int, high: int, theta: bytes) -> list[Thresholds]:
     """Return for each option and number of ones before it the 32-bit threshold below which a uniform integer is a one.
 
-    H(r) is the weight of all ways to continue after r ones, computed from the last option to the first.
+    The weight of all ways to continue after r ones is computed from the last option to the first.
     """
     p, log_weights = _odds(np.frombuffer(theta), low, high)
-    after = np.zeros(high + 2)
-    after[low : high + 1] = np.exp(log_weights)
-    rows = np.zeros((n, high + 1), dtype=np.uint64)
+    weights = np.zeros((n + 1, high + 2))
+    weights[n, low : high + 1] = np.exp(log_weights)
+    ones = np.empty((n, high + 1))
     for i in range(n - 1, -1, -1):
-        one = p[i] * after[1:]
-        after[:-1] *= 1.0 - p[i]
-        after[:-1] += one
-        share = np.divide(one, after[:-1], out=np.zeros(high + 1), where=after[:-1] > 0.0)
-        rows[i] = share * 4294967296.0
-    return list(rows)
+        np.multiply(weights[i + 1, 1:], p[i], out=ones[i])
+        np.multiply(weights[i + 1, :-1], 1.0 - p[i], out=weights[i, :-1])
+        weights[i, :-1] += ones[i]
+    total = weights[:-1, :-1]
+    share = np.divide(ones, total, out=np.zeros(ones.shape), where=total > 0.0)
+    return list((share * 4294967296.0).astype(np.uint64))
 
 
 def repair(x: Points, bounds: Sequence[SizeBounds], cost: Array) -> Points:
