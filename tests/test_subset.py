@@ -142,7 +142,7 @@ def test_points_are_packed_and_counted(family, seed):
     np.testing.assert_array_equal(family.unpack(family.pack(x)), x)
     assert number_of_points(family) == number_of_subsets(family.n, family.low, family.high) == len(x)
     if family.high < family.n:
-        with pytest.raises(ValueError, match="packed point: expected .* ones"):
+        with pytest.raises(ValueError, match=r"packed point: expected .* ones"):
             family.unpack(family.pack(np.ones((1, family.n), dtype=np.int8)))
 
 

@@ -291,7 +291,7 @@ def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:
         following = eta + step
         if before is not None:
             change = step - before[1]
-            following -= (change @ step) / max(change @ change, 1e-300) * (eta - before[0] + change)
+            following -= (change @ step) / max(float(change @ change), 1e-300) * (eta - before[0] + change)
         before, eta = (eta, step), following
     return p, log_weights
 

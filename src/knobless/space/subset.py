@@ -63,8 +63,8 @@ class Subset:
         self, of: int | Sequence[Any], k: int | tuple[int, int], *, p: float | Sequence[float] | None = None
     ) -> None:
         options = None
-        if isinstance(of, Iterable) and getattr(of, "ndim", 1) and not isinstance(of, (str, bytes, Set, Mapping)):
-            options = tuple(of.tolist() if isinstance(of, np.ndarray) else of)
+        if isinstance(of, Iterable) and not isinstance(of, (str, bytes, Set, Mapping)):
+            options = tuple(np.atleast_1d(of).tolist() if isinstance(of, np.ndarray) else of)
             if not options:
                 raise ValueError("Subset: options: expected at least one, got none")
             twice = repeated_option(options)
