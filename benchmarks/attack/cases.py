@@ -80,8 +80,7 @@ def _variable(chance: random.Random, numbers: bool) -> Problem:
             size = chance.randint(2, 9)
             low = chance.randint(0, size - 1)
             sizes = chance.choice([max(low, 1), (low, chance.randint(low + 1, size))])
-            of = chance.choice([size, chance.sample(OPTIONS, size)])
-            return kl.Subset(of, sizes, p=chance.choice([None, chance.uniform(0.05, 0.95)]))
+            return kl.Subset(size, sizes, p=chance.choice([None, chance.uniform(0.05, 0.95)]))
         case "integer":
             low = chance.randint(1, 9)
             scale = chance.choice([{}, {"step": 3}, {"log": True}])
