@@ -241,13 +241,12 @@ class _Sums:
 
     def __init__(self, p: Array, low: int, high: int) -> None:
         far = 12.0 + math.sqrt(144.0 + 70.0 * float(p @ (1.0 - p)))
-        nodes = min(len(p), math.ceil(far) + high - low) + 1 | 1
+        enough = -(-min(len(p) + 1, math.ceil(far) + high - low) // 16) * 16 + 1
         self.p = p
-        self._z = np.exp(np.arange(nodes // 2 + 1) * (2j * np.pi / nodes))
+        self._z, self._shifts = _nodes(enough, low, high)
         self._factors = 1.0 + p[:, None] * (self._z - 1.0)
-        self._phi = self._factors.prod(axis=0) * (2.0 / nodes)  # half of the nodes: the others are their conjugates
+        self._phi = self._factors.prod(axis=0) * (2.0 / enough)  # half of the nodes: the others are their conjugates
         self._phi[0] *= 0.5
-        self._shifts = self._z ** -np.arange(low, high + 1)[:, None]
 
     @property
     def sizes(self) -> Array:
@@ -258,6 +257,13 @@ class _Sums:
         """Return the probability of each one if sizes are weighted; those outside of the bounds have weight zero."""
         phi = weights @ self._shifts * self._phi
         return self.p * ((phi * self._z) / self._factors).sum(axis=1).real / phi.sum().real
+
+
+@lru_cache(maxsize=8)
+def _nodes(count: int, low: int, high: int) -> tuple[Any, Any]:
+    """Return the first half of the roots of unity, and their powers for the sizes."""
+    angles = np.arange(count // 2 + 1) * (2.0 * np.pi / count)
+    return np.exp(1j * angles), np.exp(-1j * np.arange(low, high + 1)[:, None] * angles)
 
 
 def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:

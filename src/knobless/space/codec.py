@@ -134,7 +134,7 @@ def _unconditional_of(data: Any, room: list[int], depth: int, conditions: int) -
             not rest and type(p) in (float, list, type(None))
         ):
             n = len(of) if isinstance(of, list) else of
-            _take(room, n * (max(high, 1) + conditions))  # its distribution has a table of n times high
+            _take(room, n * (1 + conditions))
             prior = tuple(map(_number, p)) if isinstance(p, list) else p
             return Subset(list(map(from_plain, of)) if isinstance(of, list) else of, (low, high), p=prior)
         case {"type": "Integer", "low": int(), "high": int(), "step": int(), "log": bool(), "n": int() | None}:

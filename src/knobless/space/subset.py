@@ -18,6 +18,8 @@ from .options import repeated_option
 from .variables import Choice
 from .when import when
 
+LARGEST_TABLE = 2 * 10**7  # entries of a table with which subsets are drawn: one per option and number of members
+
 
 @dataclass(frozen=True, init=False, eq=False)
 class Subset:
@@ -74,6 +76,10 @@ class Subset:
             raise TypeError(f"Subset: expected a number of options or a list of options, got {of!r}")
         n = positive_int("Subset: n", of) if options is None else len(options)
         low, high = _sizes(k, n)
+        if n * high > LARGEST_TABLE:
+            raise ValueError(
+                f"Subset: expected at most {LARGEST_TABLE} for n times the largest k, got {n} times {high}"
+            )
         prior: Any = None
         if p is not None:
             given = probabilities("Subset: p", p)
