@@ -139,7 +139,8 @@ def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
         each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
         value = _value(variable, mode[where])
         if isinstance(variable, (Binary, Choice, Subset)):
-            p = np.array([marginal.p.max() for marginal in each if isinstance(marginal, Discrete)])
+            codes = mode[where].astype(np.intp).tolist()
+            p = np.array([m.p[i] for m, i in zip(each, codes, strict=True) if isinstance(m, Discrete)])
             found.append(VariableSummary(name, value, p.tolist()[0] if variable.n is None else p, None, None))
         else:
             sigma = np.array([marginal.sigma for marginal in each if isinstance(marginal, Normal)])

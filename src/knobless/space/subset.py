@@ -45,8 +45,8 @@ class Subset:
     Examples
     --------
     >>> import knobless as kl
-    >>> kl.minimize(lambda x: x[:4].sum(), kl.Subset(6, 2), budget=100, rng=0).x
-    array([False, False, False, False,  True,  True])
+    >>> kl.minimize(lambda x: x[:3].sum(), kl.Subset(5, 2), budget=100, rng=0).x.tolist()
+    [False, False, False, True, True]
 
     >>> result = kl.minimize(lambda x: len("".join(x)), kl.Subset(["a", "bb", "ccc"], (2, 3)), budget=20, rng=0)
     >>> result.x
@@ -118,7 +118,18 @@ class Subset:
         return np.full(codes.shape, self.high > 0) if self.count == 1 else codes.astype(bool)
 
     def points(self, codes: Points) -> list[Any]:
-        """Return the subset of each code, as part of a point."""
+        """Return the subset of each code, as part of a point.
+
+        Parameters
+        ----------
+        codes : array of shape (m, n)
+            Codes, one row per subset.
+
+        Returns
+        -------
+        list
+            One mask or tuple of options per row.
+        """
         masks = self.values(codes)
         if self.options is None:
             return [row.copy() for row in masks]
@@ -142,6 +153,11 @@ class Subset:
             The subset.
         name : str
             How error messages refer to it.
+
+        Returns
+        -------
+        list of float
+            One code per option.
 
         Raises
         ------
