@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -504,3 +507,25 @@ def test_a_pure_search_does_not_modify_its_state():
     search.tell(state, x, np.arange(6.0))
     np.testing.assert_array_equal(state.theta, theta)
     assert LinearThompson(family).best_point(LinearThompson(family).init()).sum() >= 4
+
+
+def test_the_page_has_the_medians_of_the_recorded_runs():
+    root = Path(__file__).parents[1]
+    with open(root / "docs/peers/subsets/runs.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    names = ("subset", "subset_deterministic", "exchange", "genetic", "penalty", "random")
+    page = (root / "docs/subsets.md").read_text(encoding="utf-8")
+    for problem in {row["problem"] for row in rows}:
+        for budget in (300, 1000, 3000):
+            shown = (
+                re.search(rf"^\| {problem} \| {budget:,} \| (.*) \|$", page, re.MULTILINE)[1]
+                .replace("−", "-")
+                .split(" | ")
+            )
+            found = [
+                [float(row[str(budget)]) for row in rows if row["problem"] == problem and row["method"] == name]
+                for name in names
+            ]
+            places = len(shown[0].partition(".")[2])
+            assert shown == [f"{np.median(values):.{places}f}" for values in found]
+            assert all(len(values) == 20 for values in found)
