@@ -438,7 +438,7 @@ def test_a_csv_of_other_trainings_only_is_said():
 
 @pytest.mark.slow
 def test_all_has_them_where_they_were_trained(tmp_path, monkeypatch):
-    for name in ("hitting_times", "lambda_dynamics", "alpha", "max_3_sat", "noise", "theorem"):
+    for name in ("hitting_times", "lambda_dynamics", "alpha", "max_3_sat", "noise", "theorem", "mechanism"):
         __import__(f"knobless.paper.{name}")
         empty = Report(name, name, "", (), ())
         monkeypatch.setattr(getattr(reproduce, name), "reproduce", lambda *_, empty=empty, **__: empty)

@@ -511,7 +511,7 @@ def _listed(variable: Variable, codes: Points) -> list[Any]:
     if isinstance(variable, Subset):
         return variable.points(codes)
     if variable.n is not None:
-        return [row.copy() for row in variable.values(codes)]
+        return list(variable.values(codes))
     if isinstance(variable, Choice):  # the option itself, of any type
         return [variable.options[i] for i in codes[:, 0].astype(np.intp).tolist()]
     return variable.values(codes)[:, 0].tolist()
