@@ -18,7 +18,7 @@ from knobless import report
 from knobless.core.families import SizeBounds
 from knobless.core.linear import LinearThompson
 from knobless.core.rng import Stream
-from knobless.core.subset import _thresholds, number_of_points, number_of_subsets, repair
+from knobless.core.subset import draw_thresholds, number_of_points, number_of_subsets, repair
 from knobless.space.codec import space_data, space_of
 from knobless.space.toml import space_from_toml
 
@@ -31,7 +31,7 @@ def points_of(n, low, high):
 def law(family, theta):
     """The points of a family, and the probability with which each is drawn."""
     x = points_of(family.n, family.low, family.high)
-    rows = _thresholds(family.n, family.low, family.high, theta.tobytes())
+    rows = draw_thresholds(family.n, family.low, family.high, theta.tobytes())
     p = []
     for point in x.tolist():
         ones, probability = 0, 1.0

@@ -128,7 +128,7 @@ class ConditionalBernoulli(Unconditional):
         return self.move(sums.marginals(np.exp(log_weights - log_weights.max())), np.zeros(self.n))
 
     def draw(self, theta: Array, u: Words) -> Points:
-        rows = _thresholds(self.n, self.low, self.high, theta.tobytes())
+        rows = draw_thresholds(self.n, self.low, self.high, theta.tobytes())
         x = np.empty((len(u), self.n), dtype=bool)
         ones = np.zeros(len(u), dtype=np.intp)
         for i, row in enumerate(rows):
@@ -316,7 +316,7 @@ def _rate(probabilities: Array, deviations: Array, rate: float) -> float:
 
 
 @lru_cache(maxsize=4)
-def _thresholds(n: int, low: int, high: int, theta: bytes) -> list[Thresholds]:
+def draw_thresholds(n: int, low: int, high: int, theta: bytes) -> list[Thresholds]:
     """Return for each option and number of ones before it the 32-bit threshold below which a uniform integer is a one.
 
     The weight of all ways to continue after r ones is computed from the last option to the first.
