@@ -322,6 +322,7 @@ class Conditional:
         return self.canonical(self.flat.mode(theta)[None])[0]
 
     def entropy(self, theta: Array) -> float:
+        # As if the options of a subset were independent, which is an upper bound.
         each = [_entropy(self.flat.marginal(theta, column)) for column in range(self.variables)]
         return float(self._probabilities(theta) @ each)
 

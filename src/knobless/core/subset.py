@@ -119,7 +119,7 @@ class ConditionalBernoulli(Unconditional):
     def initial(self) -> Array:
         if self.p is None:
             return self.move(np.full(self.n, (self.low + self.high) / (2 * self.n)), np.zeros(self.n))
-        eta = np.broadcast_to(_logit(np.asarray(self.p, dtype=float)), self.n)
+        eta = np.broadcast_to(np.clip(_logit(np.asarray(self.p, dtype=float)), -50.0, 50.0), self.n)
         # The same distribution with a common factor of all odds that makes sizes within the bounds probable.
         size = float(np.clip(_logistic(eta).sum(), *self.size_range))
         tilted = _with_sum(eta, size)
@@ -315,7 +315,7 @@ def _rate(probabilities: Array, deviations: Array, rate: float) -> float:
     return rate
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def draw_thresholds(n: int, low: int, high: int, theta: bytes) -> list[Thresholds]:
     """Return for each option and number of ones before it the 32-bit threshold below which a uniform integer is a one.
 
@@ -330,8 +330,11 @@ def draw_thresholds(n: int, low: int, high: int, theta: bytes) -> list[Threshold
         np.multiply(weights[i + 1, :-1], 1.0 - p[i], out=weights[i, :-1])
         weights[i, :-1] += ones[i]
     total = weights[:-1, :-1]
-    share = np.divide(ones, total, out=np.zeros(ones.shape), where=total > 0.0)
-    return list((share * 4294967296.0).astype(np.uint64))
+    np.divide(ones, total, out=ones, where=total > 0.0)  # where the total is 0, so is the numerator
+    ones *= 4294967296.0
+    rows = ones.astype(np.uint64)
+    rows.flags.writeable = False
+    return list(rows)
 
 
 def repair(x: Points, bounds: Sequence[SizeBounds], cost: Array) -> Points:

@@ -18,7 +18,7 @@ from .options import repeated_option
 from .variables import Choice
 from .when import when
 
-LARGEST_TABLE = 2 * 10**7  # entries of a table with which subsets are drawn: one per option and number of members
+LARGEST_TABLE = 10**7  # entries of a table with which subsets are drawn: one per option and number of members
 
 
 @dataclass(frozen=True, init=False, eq=False)
