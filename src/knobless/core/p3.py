@@ -72,7 +72,8 @@ class P3:
         if not self.family.options.all():
             numbers = int((self.family.options == 0).sum())
             remedy = "pbil_elitist and pbil_lambda also take integers and floats"
-            raise TypeError(f"family: expected bits, choices and subsets only, got {numbers} integers or floats; {remedy}")
+            expected = "bits, choices and subsets only"
+            raise TypeError(f"family: expected {expected}, got {numbers} integers or floats; {remedy}")
         positive_int("climbers", self.climbers)
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:
