@@ -29,6 +29,7 @@ from .linear import LinearThompson
 from .p3 import P3
 from .portfolio import Portfolio
 from .rng import RNG, Stream
+from .subset import number_of_points
 from .types import Array, Points
 
 PER_BRANCH = 5  # evaluations of the loop per branch, and of the linear search, before the turns
@@ -251,8 +252,7 @@ class BranchSearch:
         family = self.part(key)[0].family
         if family is None:
             return 1.0
-        finite = family.counts.all() and not isinstance(family, Conditional)
-        return float(np.prod(family.counts, dtype=float)) if finite else math.inf
+        return math.inf if isinstance(family, Conditional) else number_of_points(family)
 
     def _next(self, state: BranchState) -> BranchState:
         """Return the state with the next turn: that of the branch with the fewest evaluations relative to its share."""
