@@ -247,12 +247,17 @@ class BranchSearch:
             linear = self.linear.observe(linear, x, f)
         return state._replace(linear=linear, spent=state.spent + len(f), best=tuple(best), seen=seen, elite=elite)
 
+    @cached_property
+    def _sizes(self) -> dict[Combination, float]:
+        return {}
+
     def _size(self, key: Combination) -> float:
         """Return the number of points of a combination; inf with a continuum or further conditions."""
-        family = self.part(key)[0].family
-        if family is None:
-            return 1.0
-        return math.inf if isinstance(family, Conditional) else number_of_points(family)
+        if key not in self._sizes:
+            family = self.part(key)[0].family
+            conditional = isinstance(family, Conditional)
+            self._sizes[key] = 1.0 if family is None else math.inf if conditional else number_of_points(family)
+        return self._sizes[key]
 
     def _next(self, state: BranchState) -> BranchState:
         """Return the state with the next turn: that of the branch with the fewest evaluations relative to its share."""
