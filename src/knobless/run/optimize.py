@@ -10,6 +10,7 @@ from typing import Any
 
 from knobless._checks import boolean
 from knobless.core.types import Points
+from knobless.core.violation import negated
 from knobless.parallel.evaluation import objective_value
 
 from .code_digest import code_digest, same_interpreter
@@ -53,7 +54,7 @@ def optimize(
             resources.callback(loop.journal.close)
             pairs = loop.journal.known(pairs)
             _note_objective(loop.journal, objective, None if rules.budget == math.inf else rules.budget)
-        elif objective.in_this_process:
+        elif objective.in_this_process and opt.run.feasibility is None:
             loop.compiled = CompiledEngine.of(objective.fun, opt, sign)
         for code, value in pairs:
             opt.run.add(code, value)
@@ -93,5 +94,8 @@ def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) ->
         name = f"known[{i}]"
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
-        pairs.append((opt.space.encode(pair[0], name), sign * objective_value(pair[1], name)))
+        code, value = opt.space.encode(pair[0], name), objective_value(pair[1], name)
+        if opt.run.feasibility is not None:
+            opt.run.feasibility.require(code, name)
+        pairs.append((code, value if sign > 0 else negated(value)))
     return pairs
