@@ -18,7 +18,7 @@ from knobless import report
 from knobless.core.families import SizeBounds
 from knobless.core.linear import LinearThompson
 from knobless.core.rng import Stream
-from knobless.core.subset import draw_thresholds, number_of_points, number_of_subsets, repair
+from knobless.core.subset import draw_thresholds, number_of_points, number_of_subsets, resized
 from knobless.space.codec import space_data, space_of
 from knobless.space.toml import space_from_toml
 
@@ -162,7 +162,7 @@ def test_repair_changes_as_few_bits_as_needed(family, seed):
     x = rng.integers(0, 2, (4, family.n + 2)).astype(np.int8)  # of which the first two columns are other variables
     bounds = SizeBounds(slice(2, family.n + 2), family.low, family.high)
     before = x.copy()
-    repaired = repair(x, [bounds], rng.random(x.shape))
+    repaired = resized(x, [bounds], rng.random(x.shape))
     np.testing.assert_array_equal(x, before)
     sizes = x[:, 2:].sum(axis=1)
     assert ((family.low <= repaired[:, 2:].sum(axis=1)) & (repaired[:, 2:].sum(axis=1) <= family.high)).all()
@@ -529,3 +529,70 @@ def test_the_page_has_the_medians_of_the_recorded_runs():
             places = len(shown[0].partition(".")[2])
             assert shown == [f"{np.median(values):.{places}f}" for values in found]
             assert all(len(values) == 20 for values in found)
+
+
+@pytest.mark.parametrize("deterministic", [None, True, False])
+@pytest.mark.parametrize(
+    "space",
+    [
+        kl.Space(s=kl.Subset(8, 3)),
+        kl.Space(s=kl.Subset(8, (2, 4)), b=kl.Binary(3)),
+        kl.Space(b=kl.Binary(2), s=kl.Subset(8, 3), c=kl.Choice("p", "q", "r"), t=kl.Subset(5, (0, 2))),
+        kl.Space(s=kl.Subset(8, (1, 3)), z=kl.Float(0, 1)),
+        kl.Space(c=kl.Choice("p", "q"), s=kl.Subset(8, 3).when(c="p"), z=kl.Float(0, 1)),
+    ],
+    ids=["fixed size", "range", "discrete", "with a number", "conditional"],
+)
+def test_points_with_constraints_keep_the_sizes_of_subsets(space, deterministic):
+    weights = np.array([5, 3, 8, 1, 9, 2, 7, 4])
+    noise = np.random.default_rng(0)
+    seen = []
+
+    def light(x):
+        return weights @ x.get("s", np.zeros(8)) - 14
+
+    def loss(x):
+        seen.append(x)
+        value = -float(weights @ x.get("s", np.zeros(8))) + x.get("z", 0.0)
+        return value if deterministic is not False else value + noise.normal()
+
+    result = kl.minimize(loss, space, budget=120, constraints=light, rng=3, deterministic=deterministic)
+    columns = [(each.name, each.variable) for each in space.columns()]
+    bounds = {name: (v.low, v.high) for name, v in columns if isinstance(v, kl.Subset)}
+    assert bounds
+    for x in seen:
+        assert light(x) <= 0
+        assert all(low <= x[name].sum() <= high for name, (low, high) in bounds.items() if name in x)
+    assert seen
+    if deterministic:
+        assert weights @ result.x["s"] >= 13  # 14 can be reached in all of these spaces
+
+
+def test_fixed_options_of_a_subset_are_kept_and_so_is_its_size():
+    space = kl.Space(s=kl.Subset(8, 3), b=kl.Binary(2))
+    seen = []
+    result = kl.minimize(lambda x: seen.append(x) or x["s"].sum() + x["b"].sum(), space, budget=60, rng=0,
+                         fixed={"s[1]": True, "s[4]": False})  # fmt: skip
+    assert result.fun == 3
+    assert all(x["s"][1] and not x["s"][4] and x["s"].sum() == 3 for x in seen)
+    assert len({x["s"].tobytes() for x in seen}) == 15  # two of the six other options
+    named = kl.Space(team=kl.Subset(["a", "b", "c", "d"], 2), k=kl.Integer(0, 9))
+    result = kl.minimize(lambda x: x["k"] + len(x["team"]), named, budget=30, rng=0, fixed={"team": ("a", "c")})
+    assert result.x == {"team": ("a", "c"), "k": 0}
+
+
+@pytest.mark.parametrize(
+    ("fixed", "message"),
+    [
+        ({"s": [1, 1, 0, 0, 0]}, r"fixed\['s'\]: expected 3 True values, got 2"),
+        ({"s": [1, 1]}, r"fixed\['s'\]: expected 5 values, True or False"),
+        ({f"s[{i}]": True for i in range(4)}, "fixed: expected entries of a subset with 3 members, got 4 to 5"),
+        ({f"s[{i}]": False for i in range(3)}, "fixed: expected entries of a subset with 3 members, got 0 to 2"),
+        ({"s[1]": 2}, r"fixed\['s\[1\]'\]: expected True or False, got 2"),
+    ],
+)
+def test_fixed_values_that_a_subset_cannot_have(fixed, message):
+    calls = []
+    with pytest.raises(ValueError, match=message):
+        kl.minimize(lambda x: calls.append(x) or 0.0, kl.Space(s=kl.Subset(5, 3)), budget=10, fixed=fixed)
+    assert not calls

@@ -30,7 +30,7 @@ from .conditional import Conditional
 from .families import Family
 from .linear_model import LinearModel, rank_scores, words
 from .rng import RNG, first_uniforms, uniforms
-from .subset import repair
+from .subset import resized
 from .types import Array, Points, Words
 
 SMALL = 50  # parameters up to which a fit takes little time, so that it is repeated more often
@@ -316,7 +316,7 @@ def _crossed(family: Family, x: Points, elite: Points, excess: Array) -> Points:
     """Return x where `excess` is negative, else the elite; the nearest to zero are swapped if a subset needs it."""
     crossed = np.where(excess < 0.0, x, elite)
     bounds = family.size_bounds
-    return repair(crossed, bounds, np.where(x != elite, np.abs(excess), np.inf)) if bounds else crossed
+    return resized(crossed, bounds, np.where(x != elite, np.abs(excess), np.inf)) if bounds else crossed
 
 
 def _minimizer(family: Family, model: LinearModel) -> Points:

@@ -34,7 +34,7 @@ from .conditional import Conditional
 from .families import Family, SizeBounds
 from .linkage import Group, Pairs
 from .rng import RNG, Stream
-from .subset import repair
+from .subset import resized
 from .types import Array, Points
 
 SKIPPED = 1000  # cached points in a row after which one is evaluated again
@@ -317,7 +317,7 @@ def cross(
         if size_bounds:
             cost = (x == donor) + np.ldexp(stream.words(len(x)).astype(float), -64)
             cost[group] = math.inf
-            x[:] = repair(x[None], size_bounds, cost[None])[0]
+            x[:] = resized(x[None], size_bounds, cost[None])[0]
         value = yield x
         if value <= f:
             f = value

@@ -5,7 +5,7 @@ probability of a subset is proportional to the product of the odds of its member
 T(x) = x, for a fixed size as well as for a range of sizes. θ is the exact probability of each option to be a member;
 the odds that belong to it are computed when points are drawn.
 
-`repair` is what other algorithms use to stay within the bounds when they combine points.
+`resized` is what other algorithms use to stay within the bounds when they combine points.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ def draw_thresholds(n: int, low: int, high: int, theta: bytes) -> list[Threshold
     return list(rows)
 
 
-def repair(x: Points, bounds: Sequence[SizeBounds], cost: Array) -> Points:
+def resized(x: Points, bounds: Sequence[SizeBounds], cost: Array) -> Points:
     """Return points with as many ones as the bounds allow, by changing the bits of least cost.
 
     Parameters
