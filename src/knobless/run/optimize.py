@@ -11,6 +11,7 @@ from typing import Any
 from knobless._checks import boolean
 from knobless.core.types import Points
 from knobless.parallel.evaluation import objective_value
+from knobless.space.space import Space
 
 from .code_digest import code_digest, same_interpreter
 from .compiled_engine import CompiledEngine
@@ -41,7 +42,7 @@ def optimize(
         raise TypeError(f"callback: expected a function, got {callback!r}")
     if boolean("vectorized", objective.vectorized):
         opt.space.check_vectorized()
-    pairs = _encoded(known, opt, sign)
+    pairs = encoded_pairs(known, opt.space, sign)
     loop = Loop(sign, opt, rules, callback)
     with ExitStack() as resources:
         if boolean("progress", progress):
@@ -84,7 +85,7 @@ def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: f
     journal.note({"fun": fun, "code": code, "budget": budget})
 
 
-def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) -> list[tuple[Points, float]]:
+def encoded_pairs(known: Iterable[tuple[Any, float]], space: Space, sign: float) -> list[tuple[Points, float]]:
     """Return the known points encoded, with their values to be minimized."""
     if not isinstance(known, Iterable):
         raise TypeError(f"known: expected pairs (point, value), got {known!r}")
@@ -93,5 +94,5 @@ def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) ->
         name = f"known[{i}]"
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
-        pairs.append((opt.space.encode(pair[0], name), sign * objective_value(pair[1], name)))
+        pairs.append((space.encode(pair[0], name), sign * objective_value(pair[1], name)))
     return pairs

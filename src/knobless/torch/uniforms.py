@@ -1,0 +1,42 @@
+"""The random numbers of `knobless.core.rng` in tensors: the same words for a key and a counter."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+GOLDEN, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15  # of SplitMix64, signed
+
+
+def tensor_uniforms(key: Tensor, drawn: Tensor, k: int | Tensor, words: int, columns: slice = slice(None)) -> Tensor:
+    """Return rows of `Stream.uniforms`, [trials, k, words].
+
+    Parameters
+    ----------
+    key : torch.Tensor
+        Key of the stream of each trial.
+    drawn : torch.Tensor
+        Number of rows that each trial has drawn.
+    k : int or torch.Tensor
+        Number of rows that follow these, or the numbers of some of those rows.
+    words : int
+        Number of uniforms in a row.
+    columns : slice
+        Which of them to return; all by default.
+    """
+    half, (start, stop, _) = (words + 1) // 2, columns.indices(words)
+    rows = torch.arange(k, device=drawn.device) if isinstance(k, int) else k
+    place = torch.arange(start // 2 + 1, (stop + 1) // 2 + 1, device=drawn.device)
+    z = (key[:, None] + (drawn[:, None] + rows) * half * GOLDEN)[..., None] + place * GOLDEN
+    z ^= _shifted(z, 30)
+    z *= FIRST
+    z ^= _shifted(z, 27)
+    z *= SECOND
+    z ^= _shifted(z, 31)
+    low, high = z & 0xFFFFFFFF, _shifted(z, 32)
+    return torch.stack((low, high), dim=-1).flatten(-2)[..., start % 2 : start % 2 + stop - start]
+
+
+def _shifted(z: Tensor, bits: int) -> Tensor:
+    """Return a logical right shift, which torch does not have for signed integers."""
+    return (z >> bits).bitwise_and_((1 << (64 - bits)) - 1)
