@@ -11,7 +11,7 @@ import knobless as kl
 
 torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip install 'knobless[torch]'")
 
-from knobless.torch import Separable, linear, maximize, minimize  # noqa: E402
+from knobless.torch import Separable, maximize, minimize, weighted_sum  # noqa: E402
 from knobless.torch import samples as samples_module  # noqa: E402
 
 SPACES = {
@@ -135,7 +135,7 @@ def test_chunks_of_stored_samples_change_nothing(monkeypatch):
         sizes.append(len(f))
         return f
 
-    monkeypatch.setattr(samples_module, "CHUNK", 60)
+    monkeypatch.setattr(samples_module, "DRAWN_AT_ONCE", 60)
     for ours, theirs in zip(minimize(counted, space, budget=400, trials=2, rng=0, batch=9), whole, strict=True):
         same(ours, theirs)
     assert max(sizes) <= 6
@@ -153,7 +153,7 @@ def test_a_separable_objective_is_evaluated_in_tiles_with_the_same_run(monkeypat
         assert points.shape[1] == len(range(*columns.indices(37)))
         return points.double() @ weights.double()[columns]
 
-    monkeypatch.setattr(samples_module, "CHUNK", chunk)
+    monkeypatch.setattr(samples_module, "DRAWN_AT_ONCE", chunk)
     fun = Separable(partial, tiles, total=lambda sums: sums**2)
     how = {"budget": 600, "trials": 2, "rng": 5, "target": 0.0}
     whole = minimize(lambda x: (x.double() @ weights.double()) ** 2, kl.Binary(37), **how)
@@ -168,7 +168,7 @@ def test_a_separable_objective_is_evaluated_in_tiles_with_the_same_run(monkeypat
 
 def test_a_linear_objective_is_a_weighted_sum():
     weights = torch.tensor([3.0, -1.0, 2.0, -5.0, 0.5])
-    result = minimize(linear(weights, total=lambda sums: sums + 10), kl.Binary(5), budget=200, rng=0)
+    result = minimize(weighted_sum(weights, total=lambda sums: sums + 10), kl.Binary(5), budget=200, rng=0)
     assert (result.fun, result.x.tolist()) == (4.0, [0, 1, 0, 1, 0])
 
 
@@ -249,8 +249,8 @@ def test_points_are_given_in_the_shape_of_the_space():
             ValueError,
             "tiles: expected widths that add up to 4",
         ),
-        ({"fun": linear(torch.ones(4)), "space": kl.Choice(*"abc")}, TypeError, "space of a Separable objective"),
-        ({"fun": linear(torch.ones(5))}, ValueError, "weights: expected one per variable, 4, got 5"),
+        ({"fun": weighted_sum(torch.ones(4)), "space": kl.Choice(*"abc")}, TypeError, "space of a Separable objective"),
+        ({"fun": weighted_sum(torch.ones(5))}, ValueError, "weights: expected one per variable, 4, got 5"),
     ],
 )
 def test_errors_name_the_argument(arguments, error, message):
@@ -267,4 +267,4 @@ def test_errors_of_the_objective_and_of_its_parts_are_raised():
     with pytest.raises(ValueError, match="tiles: expected an integer of at least 1, got 0"):
         Separable(lambda x, columns: x.sum(1), 0)
     with pytest.raises(TypeError, match="weights: expected a tensor of one dimension"):
-        linear([1.0, 2.0])
+        weighted_sum([1.0, 2.0])

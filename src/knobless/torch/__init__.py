@@ -1,7 +1,7 @@
 """Optimization in PyTorch: of objectives in tensors, and of weights and architecture together.
 
 `minimize` and `maximize` run the whole loop on the device of the points, for objectives that evaluate many points at
-once; `Separable` and `linear` are objectives of up to millions of bits.
+once; `Separable` and `weighted_sum` are objectives of up to millions of bits.
 
 `Search` samples architectures and learns from their losses, on the device of the weights; `train_epsilon` and
 `train_lambda` are the two training loops of the paper; `Residual`, `Activations`, `Mixed` and `Architecture` build
@@ -11,7 +11,7 @@ searchable networks, and `freeze` turns them into plain ones. `data` has MNIST a
 from .layers import Activations, Architecture, Mixed, Residual, Searchable
 from .loops import train_epsilon, train_lambda
 from .search import Search
-from .separable import Separable, linear
+from .separable import Separable, weighted_sum
 from .tensor_run import maximize, minimize
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "Search",
     "Searchable",
     "Separable",
-    "linear",
     "maximize",
     "minimize",
     "train_epsilon",
     "train_lambda",
+    "weighted_sum",
 ]

@@ -21,12 +21,12 @@ from .samples import Samples
 from .search import SearchState, learn, spend
 
 RUNNING = 0
-ENDS = {1: Status.TARGET, 2: Status.STALL, 3: Status.BUDGET, 4: Status.FAILED}
-TARGET, STALL, BUDGET, FAILED = ENDS
+STATUSES = (None, Status.TARGET, Status.STALL, Status.BUDGET, Status.FAILED)  # by number
+_TARGET, _STALL, _BUDGET, _FAILED = range(1, 5)
 NO_LIMIT = 2**62
 
 
-class Counts(NamedTuple):
+class TrialCounts(NamedTuple):
     """What a run counts, one entry per trial."""
 
     nit: Tensor
@@ -37,10 +37,10 @@ class Counts(NamedTuple):
     status: Tensor  # RUNNING, or why the trial has ended
 
     @classmethod
-    def start(cls, trials: int, best: float, rules: StoppingRules, device: torch.device) -> Counts:
+    def start(cls, trials: int, best: float, rules: StoppingRules, device: torch.device) -> TrialCounts:
         """Return the counts before the first evaluation; `best` is the lowest known value."""
         zero = torch.zeros(trials, dtype=torch.int64, device=device)
-        status = torch.full_like(zero, TARGET if best <= rules.target else RUNNING)
+        status = torch.full_like(zero, _TARGET if best <= rules.target else RUNNING)
         return cls(zero, zero, zero, zero, torch.full_like(zero, best, dtype=torch.float64), status)
 
 
@@ -52,7 +52,7 @@ class Taken(NamedTuple):
     row: Tensor  # where it is
 
 
-def account(counts: Counts, f: Tensor, lam: Tensor, rules: StoppingRules) -> tuple[Counts, Taken]:
+def account(counts: TrialCounts, f: Tensor, lam: Tensor, rules: StoppingRules) -> tuple[TrialCounts, Taken]:
     """Return the counts after the values of an iteration, which are taken one by one until a rule applies."""
     nit, nfev, failures, improved_at, best, status = counts
     running = status == RUNNING
@@ -62,15 +62,15 @@ def account(counts: Counts, f: Tensor, lam: Tensor, rules: StoppingRules) -> tup
     value = torch.where((place < taken[:, None]) & (f == f), f, math.inf)
     if not math.isnan(rules.target):
         hit = _first(value <= rules.target)
-        status = torch.where(running & (hit < taken), TARGET, status)
+        status = torch.where(running & (hit < taken), _TARGET, status)
         taken = torch.minimum(taken, hit + 1)
     if rules.stall < math.inf:
         before = torch.cat((best[:, None], value), 1).cummin(1).values[:, :-1]
         latest = torch.where(value < before, nfev[:, None] + place + 1, improved_at[:, None]).cummax(1).values
         hit = _first(nfev[:, None] + place + 1 - latest >= int(rules.stall))
         # A value that reaches the target ends a run before the stall is looked at.
-        stalled = running & (hit < taken - (status == TARGET).to(taken))
-        status = torch.where(stalled, STALL, status)
+        stalled = running & (hit < taken - (status == _TARGET).to(taken))
+        status = torch.where(stalled, _STALL, status)
         taken = torch.where(stalled, hit + 1, taken)
     inside = place < taken[:, None]
     lowest, row = torch.where(inside, value, math.inf).min(1)
@@ -78,11 +78,11 @@ def account(counts: Counts, f: Tensor, lam: Tensor, rules: StoppingRules) -> tup
     after = nfev + taken
     failures = failures + (inside & (f != f)).sum(1)
     closing = running & (taken == lam)
-    status = torch.where(running & (status == RUNNING) & (taken >= left), BUDGET, status)
-    status = torch.where(running & (failures == after) & (after >= MAX_FAILURES), FAILED, status)
+    status = torch.where(running & (status == RUNNING) & (taken >= left), _BUDGET, status)
+    status = torch.where(running & (failures == after) & (after >= MAX_FAILURES), _FAILED, status)
     improved_at = torch.where(improved, nfev + row + 1, improved_at)
     best = torch.where(improved, lowest, best)
-    return Counts(nit + closing, after, failures, improved_at, best, status), Taken(closing, improved, row)
+    return TrialCounts(nit + closing, after, failures, improved_at, best, status), Taken(closing, improved, row)
 
 
 def _first(hits: Tensor) -> Tensor:
@@ -97,11 +97,11 @@ class Engine:
         self,
         algorithm: IGO,
         family: TensorFamily,
-        samples: Samples,
         rules: StoppingRules,
         state: SearchState,
-        counts: Counts,
+        counts: TrialCounts,
         best_x: Tensor,
+        samples: Samples,
     ) -> None:
         self.algorithm, self.family, self.rules = algorithm, family, rules
         self.state, self.counts, self.best_x = state, counts, best_x

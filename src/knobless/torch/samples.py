@@ -17,7 +17,7 @@ from .families import TensorFamily
 from .separable import Separable
 from .uniforms import tensor_uniforms
 
-CHUNK = 2**22  # entries of points that are drawn at once; each needs some tens of bytes meanwhile
+DRAWN_AT_ONCE = 2**22  # entries of points that are drawn at once; each needs some tens of bytes meanwhile
 
 
 class Samples(Protocol):
@@ -39,7 +39,7 @@ class StoredSamples:
     def __init__(self, fun: Callable[[Tensor], Tensor], family: TensorFamily, key: Tensor, words: int) -> None:
         self._fun, self._family, self._key, self._words = fun, family, key, words
         self._points: list[Tensor] = []
-        self._size = max(1, CHUNK // (words * len(key)))  # rows of a chunk
+        self._size = max(1, DRAWN_AT_ONCE // (words * len(key)))  # rows of a chunk
 
     def evaluate(self, theta: Tensor, drawn: Tensor, rows: int) -> Tensor:
         self._points, values = [], []
@@ -51,7 +51,7 @@ class StoredSamples:
         return values[0] if len(values) == 1 else torch.cat(values, 1)
 
     def average(self, share: Tensor) -> Tensor:
-        chunks = zip(share.split(self._size, 1), self._points, strict=True)
+        chunks = zip(torch.split(share, self._size, 1), self._points, strict=True)
         first, *others = (self._family.average(part, x) for part, x in chunks)
         return sum(others, start=first)
 
@@ -70,7 +70,7 @@ class RedrawnSamples:
         self._fun, self._sign, self._family, self._key, self._words = fun, sign, family, key, words
         self._tiles = fun.columns(words)
         widest = max(tile.stop - tile.start for tile in self._tiles)
-        self._size = max(1, CHUNK // (widest * len(key)))
+        self._size = max(1, DRAWN_AT_ONCE // (widest * len(key)))
         self._theta, self._drawn = key, key  # of the current iteration
 
     def evaluate(self, theta: Tensor, drawn: Tensor, rows: int) -> Tensor:

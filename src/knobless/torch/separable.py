@@ -12,7 +12,7 @@ from torch import Tensor
 
 from knobless._checks import positive_int
 
-TILE = 2**14  # columns of a tile by default: one of some thousand rows is still in the cache of a GPU
+TILE_WIDTH = 2**14  # columns of a tile by default: one of some thousand rows is still in the cache of a GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Separable:
 
     See Also
     --------
-    linear : A weighted sum of the variables.
+    weighted_sum : A weighted sum of the variables.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Separable:
     """
 
     partial: Callable[[Tensor, slice], Tensor]
-    tiles: int | Sequence[int] = TILE
+    tiles: int | Sequence[int] = TILE_WIDTH
     total: Callable[[Tensor], Tensor] | None = None
     weights: Tensor | None = field(default=None, init=False)
 
@@ -137,7 +137,7 @@ class Separable:
         return self.values(sum((self.contribution(points[:, each], each) for each in tiles), start=torch.zeros(())))
 
 
-def linear(weights: Tensor, total: Callable[[Tensor], Tensor] | None = None) -> Separable:
+def weighted_sum(weights: Tensor, total: Callable[[Tensor], Tensor] | None = None) -> Separable:
     """Return the objective that is a weighted sum of binary variables.
 
     On a GPU, samples are drawn and summed in one kernel.
@@ -157,8 +157,8 @@ def linear(weights: Tensor, total: Callable[[Tensor], Tensor] | None = None) -> 
     Examples
     --------
     >>> import torch, knobless as kl
-    >>> from knobless.torch import linear, minimize
-    >>> noisy = linear(-torch.ones(100), total=lambda sums: sums + torch.randn_like(sums))
+    >>> from knobless.torch import minimize, weighted_sum
+    >>> noisy = weighted_sum(-torch.ones(100), total=lambda sums: sums + torch.randn_like(sums))
     >>> minimize(noisy, kl.Binary(100), budget=5000, rng=0).mode.sum()
     np.int64(100)
     """

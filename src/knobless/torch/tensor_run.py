@@ -39,22 +39,23 @@ from knobless.space.space import Space
 from knobless.space.variables import Binary
 from knobless.space.when import When
 
-from .engine import ENDS, Counts, Engine
+from .engine import STATUSES, Engine, TrialCounts
 from .families import TensorFamily, in_tensors
+from .fused import FusedEngine, is_fused
 from .samples import RedrawnSamples, Samples, StoredSamples
 from .search import SearchState, most_samples, tensor_algorithm
 from .separable import Separable, checked_values
 
 MOST_ITERATIONS = 64  # between two readings of the counts
-ROWS = 64  # samples are drawn in multiples of this where λ is not known to the host
+ROW_MULTIPLE = 64  # where λ is not known to the host, samples are drawn in multiples of this at least
 
-Objective = Callable[[Any], Tensor]
-Callback = Callable[[Any], object]
+TensorObjective = Callable[[Any], Tensor]
+RunCallback = Callable[[Any], object]
 
 
 @suggests("minimize", {name: text for name, text in RUN.items() if name != "trials"})
 def minimize(
-    fun: Objective | Separable,
+    fun: TensorObjective | Separable,
     space: Any,
     *,
     budget: int | None = None,
@@ -68,7 +69,7 @@ def minimize(
     rng: Any = None,
     batch: int = 1,
     trials: int | None = None,
-    callback: Callback | None = None,
+    callback: RunCallback | None = None,
     progress: bool = False,
 ) -> Result | list[Result]:
     """Minimize an objective in tensors over bits and choices.
@@ -138,7 +139,7 @@ def minimize(
 
 @suggests("maximize", {name: text for name, text in RUN.items() if name != "trials"})
 def maximize(
-    fun: Objective | Separable,
+    fun: TensorObjective | Separable,
     space: Any,
     *,
     budget: int | None = None,
@@ -152,7 +153,7 @@ def maximize(
     rng: Any = None,
     batch: int = 1,
     trials: int | None = None,
-    callback: Callback | None = None,
+    callback: RunCallback | None = None,
     progress: bool = False,
 ) -> Result | list[Result]:
     """Maximize an objective in tensors over bits and choices.
@@ -202,7 +203,7 @@ def _optimize(
     rng: Any,
     batch: int,
     trials: int | None,
-    callback: Callback | None,
+    callback: RunCallback | None,
     progress: bool,
 ) -> Result | list[Result]:
     """Minimize if `sign` is 1, or maximize if `sign` is -1."""
@@ -235,7 +236,7 @@ class TensorRun:
     def __init__(
         self,
         sign: float,
-        fun: Objective | Separable,
+        fun: TensorObjective | Separable,
         space: Space,
         algorithm: IGO,
         rules: StoppingRules,
@@ -253,10 +254,9 @@ class TensorRun:
         finite = [(code, value) for code, value in known if value < math.inf]
         code, best = min(finite, key=lambda pair: pair[1], default=(space.family.mode(start.theta), math.inf))
         state = SearchState(*map(self._repeated, (start.theta, *start.signal)))
-        counts = Counts.start(self.trials, best, rules, device)
+        counts = TrialCounts.start(self.trials, best, rules, device)
         key = torch.tensor(np.array(keys, dtype=np.uint64).view(np.int64), device=device)
-        samples = self._samples(family, key)
-        self.engine = Engine(algorithm, family, samples, rules, state, counts, self._repeated(code))
+        self.engine = self._engine(family, key, state, counts, self._repeated(code))
         if x0 is not None and not best <= rules.target:
             x = self._repeated(x0)
             self.engine.take(x, self.values(x))
@@ -267,18 +267,25 @@ class TensorRun:
         """Return a value once per trial."""
         return torch.as_tensor(np.array([value] * self.trials), device=self.device)
 
-    def _samples(self, family: TensorFamily, key: Tensor) -> Samples:
+    def _engine(
+        self, family: TensorFamily, key: Tensor, state: SearchState, counts: TrialCounts, best_x: Tensor
+    ) -> Engine | FusedEngine:
+        start = (self.algorithm, family, self.rules, state, counts, best_x)
+        separable = self.fun if isinstance(self.fun, Separable) else None
+        if is_fused(self.algorithm, self.device):
+            return FusedEngine(*start, key, self.values, separable, self.sign)
         words = self.space.family.words
-        if isinstance(self.fun, Separable):
-            return RedrawnSamples(self.fun, self.sign, family, key, words)
-        return StoredSamples(self.values, family, key, words)
+        samples: Samples = StoredSamples(self.values, family, key, words)
+        if separable is not None:
+            samples = RedrawnSamples(separable, self.sign, family, key, words)
+        return Engine(*start, samples)
 
     def values(self, x: Tensor) -> Tensor:
         """Return the values of points, one per row, to be minimized."""
         points = x if isinstance(self.fun, Separable) else tensor_points(self.space, x)
         return self.sign * checked_values("objective", self.fun(points), len(x))
 
-    def run(self, callback: Callback | None, listed: bool) -> list[Result]:
+    def run(self, callback: RunCallback | None, listed: bool) -> list[Result]:
         """Iterate until a stopping rule applies; return the results."""
         deadline = time.monotonic() + self.rules.timeout
         reading = self._read()
@@ -323,8 +330,9 @@ class TensorRun:
         most = most_samples(adaptation)
         if not (isinstance(adaptation, SNR) and adaptation.spend is spend_samples):
             return most
-        bound = max(reading.lam_r) * math.exp(i * adaptation.eps)
-        return min(most, ROWS * math.ceil((bound + 1.0) / ROWS))
+        bound = math.ceil(max(reading.lam_r) * math.exp(i * adaptation.eps)) + 1
+        multiple = max(ROW_MULTIPLE, 2 ** (bound.bit_length() - 3))  # few different numbers, none much too large
+        return min(most, -(-bound // multiple) * multiple)
 
     def _read(self) -> Reading:
         """Read the counts from the device; complete the histories and the progress bar."""
@@ -332,8 +340,9 @@ class TensorRun:
         status, nit, nfev, failures, best, lam, lam_r = torch.stack(
             [each.double() for each in (*engine.reading, engine.lam, engine.state.lam_r)]
         ).tolist()
-        reading = Reading(*([int(x) for x in each] for each in (nit, nfev, failures, lam)), best, lam_r)
-        self.status = [was or ENDS.get(int(now)) for was, now in zip(self.status, status, strict=True)]
+        counts = [[int(x) for x in each] for each in (nit, nfev, failures, lam)]
+        reading = Reading(counts[0], counts[1], counts[2], counts[3], best, lam_r)
+        self.status = [was or STATUSES[int(now)] for was, now in zip(self.status, status, strict=True)]
         rows, self.records = self.records, []
         for row in torch.stack(rows).tolist() if rows else []:
             for history, fields in zip(self.histories, row, strict=True):
@@ -343,16 +352,16 @@ class TensorRun:
             self.bar.show(sum(reading.nfev), self.sign * min(best), max(reading.lam), sum(reading.failures))
         return reading
 
-    def _info(self, fields: list[float], theta: Tensor | None = None) -> Info:
+    def _info(self, fields: list[float], theta: Any = None) -> Info:
         nit, nfev, best, lam, lam_r, eps, snr, entropy = fields
         return Info(int(nit), int(nfev), self.sign * best, int(lam), lam_r, eps, snr, entropy, theta)
 
     def _infos(self) -> list[Info]:
         """Return the present state of each trial."""
-        each = zip(self.engine.record().tolist(), self.engine.state.theta, strict=True)
+        each = zip(self.engine.record().tolist(), self.engine.state.theta.clone(), strict=True)
         return [self._info(fields, theta) for fields, theta in each]
 
-    def _stops(self, callback: Callback, listed: bool) -> bool:
+    def _stops(self, callback: RunCallback, listed: bool) -> bool:
         """Call the callback; return whether it has raised StopIteration."""
         infos = self._infos()
         try:

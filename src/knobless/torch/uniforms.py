@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-GOLDEN, FIRST, SECOND = -0x61C8864680B583EB, -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15  # of SplitMix64, signed
+from knobless.core.rng import FIRST, GOLDEN, SECOND
+
+_GOLDEN, _FIRST, _SECOND = (int(each) - 2**64 for each in (GOLDEN, FIRST, SECOND))  # as signed integers
 
 
 def tensor_uniforms(key: Tensor, drawn: Tensor, k: int | Tensor, words: int, columns: slice = slice(None)) -> Tensor:
@@ -27,11 +29,11 @@ def tensor_uniforms(key: Tensor, drawn: Tensor, k: int | Tensor, words: int, col
     half, (start, stop, _) = (words + 1) // 2, columns.indices(words)
     rows = torch.arange(k, device=drawn.device) if isinstance(k, int) else k
     place = torch.arange(start // 2 + 1, (stop + 1) // 2 + 1, device=drawn.device)
-    z = (key[:, None] + (drawn[:, None] + rows) * half * GOLDEN)[..., None] + place * GOLDEN
+    z = (key[:, None] + (drawn[:, None] + rows) * half * _GOLDEN)[..., None] + place * _GOLDEN
     z ^= _shifted(z, 30)
-    z *= FIRST
+    z *= _FIRST
     z ^= _shifted(z, 27)
-    z *= SECOND
+    z *= _SECOND
     z ^= _shifted(z, 31)
     low, high = z & 0xFFFFFFFF, _shifted(z, 32)
     return torch.stack((low, high), dim=-1).flatten(-2)[..., start % 2 : start % 2 + stop - start]
