@@ -90,6 +90,22 @@ def _first(hits: Tensor) -> Tensor:
     return torch.where(hits.any(1), hits.to(torch.int8).argmax(1), NO_LIMIT)
 
 
+def take_point(
+    counts: TrialCounts, best_x: Tensor, x: Tensor, f: Tensor, rules: StoppingRules
+) -> tuple[TrialCounts, Tensor]:
+    """Return the counts and the best points after the value of a point that is not drawn from θ, for each trial."""
+    after, (_, improved, _) = account(counts, f[:, None], torch.ones_like(counts.nit), rules)
+    return after._replace(nit=counts.nit), torch.where(improved[:, None], x, best_x)
+
+
+def record(algorithm: IGO, family: TensorFamily, state: SearchState, counts: TrialCounts) -> Tensor:
+    """Return the fields of `Info` but θ, one row per trial."""
+    lam, eps = spend(algorithm.adaptation, state.lam_r)
+    snr = torch.where(state.gamma > 0, (state.s * state.s).sum(1) / state.gamma, math.nan)
+    fields = (counts.nit, counts.nfev, counts.best, lam, state.lam_r, eps, snr, family.entropy(state.theta))
+    return torch.stack([field.double() for field in fields], 1)
+
+
 class Engine:
     """The loop in tensor operations, on any device."""
 
@@ -113,18 +129,6 @@ class Engine:
         """Samples of the next iteration."""
         return spend(self.algorithm.adaptation, self.state.lam_r)[0]
 
-    @property
-    def reading(self) -> tuple[Tensor, ...]:
-        """What the host needs to know."""
-        counts = self.counts
-        return counts.status, counts.nit, counts.nfev, counts.failures, counts.best
-
-    def take(self, x: Tensor, f: Tensor) -> None:
-        """Count the value of a point that is not drawn from θ, one for each trial."""
-        self.counts, (_, improved, _) = account(self.counts, f[:, None], torch.ones_like(self._drawn), self.rules)
-        self.counts = self.counts._replace(nit=torch.zeros_like(self._drawn))
-        self.best_x = torch.where(improved[:, None], x, self.best_x)
-
     def iterate(self, rows: int) -> None:
         """Run one iteration of at most `rows` samples."""
         state, lam = self.state, self.lam
@@ -139,12 +143,3 @@ class Engine:
             )
         )
         self._drawn = self._drawn + lam * closing
-
-    def record(self) -> Tensor:
-        """Return the fields of `Info` but θ, one row per trial."""
-        lam, eps = spend(self.algorithm.adaptation, self.state.lam_r)
-        snr = (self.state.s * self.state.s).sum(1) / self.state.gamma
-        snr = torch.where(self.state.gamma > 0, snr, math.nan)
-        entropy = self.family.entropy(self.state.theta)
-        fields = (self.counts.nit, self.counts.nfev, self.counts.best, lam, self.state.lam_r, eps, snr, entropy)
-        return torch.stack([field.double() for field in fields], 1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -21,17 +22,14 @@ from knobless.core.igo import IGO
 from knobless.core.preferences import Truncation
 from knobless.run.loop import MAX_FAILURES, StoppingRules
 
-from .engine import NO_LIMIT, Engine, TrialCounts, account
+from .engine import NO_LIMIT, TrialCounts, account
 from .families import TensorFamily, tensor_threshold
 from .search import SearchState, spend, weights
 from .separable import Separable
 
-try:
-    import triton
-
+HAS_TRITON = find_spec("triton") is not None  # a CPU does not need it
+if HAS_TRITON:
     from . import kernels
-except ImportError:  # a CPU needs none
-    triton = None
 
 CHUNK_ON_GPU = 2**26  # entries of points that exist at once
 MOST_RANKED = 2**14  # values whose ranks are counted; more are sorted
@@ -40,7 +38,7 @@ MOST_RANKED = 2**14  # values whose ranks are counted; more are sorted
 def is_fused(algorithm: IGO, device: torch.device) -> bool:
     """Return whether the kernels support a run: over bits, on a GPU or in Triton's interpreter."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return triton is not None and isinstance(algorithm.family, Bernoulli) and (device.type == "cuda" or interpreted)
+    return HAS_TRITON and isinstance(algorithm.family, Bernoulli) and (device.type == "cuda" or interpreted)
 
 
 class Recorded:
@@ -60,7 +58,7 @@ class Recorded:
             self._called = True
             return self._function()
         if self._graph is None:
-            self._graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+            self._graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 self._graph.capture_begin()
@@ -89,25 +87,30 @@ class FusedEngine:
     ) -> None:
         self.algorithm, self.family, self.rules = algorithm, family, rules
         self.state, self.counts, self.best_x = state, TrialCounts(*(each.clone() for each in counts)), best_x
-        self._key, self._values, self._separable, self._sign = key, values, separable, 1.0 if separable is None else sign
+        self._key, self._values, self._separable, self._sign = (
+            key,
+            values,
+            separable,
+            1.0 if separable is None else sign,
+        )
         trials, self._n = state.theta.shape
         self._half = (self._n + 1) // 2
         self._drawn = torch.zeros_like(key)
         self._lam, _ = spend(algorithm.adaptation, state.lam_r)
         self._thresholds = tensor_threshold(state.theta).to(torch.int32)
-        self._flags = key.new_zeros(trials, 6)
-        self._numbers = state.theta.new_zeros(trials, 4)
-        self._block = (4, 64)  # rows and words that a program of the update has at once
-        self._squares = state.theta.new_zeros(trials, triton.cdiv(self._half, self._block[1]))
+        self._flags = key.new_zeros(trials, 5)
+        self._numbers = state.theta.new_zeros(trials, 3)
+        self._block = (8, 64)  # rows and words that a program of the update has at once
+        self._squares = state.theta.new_zeros(trials, _blocks(self._half, self._block[1]))
         self._values_of: dict[int, Tensor] = {}  # by the number of samples, as the two below
         self._learning: dict[int, Recorded] = {}
         self._summing: dict[int, Recorded] = {}
         adaptation: Any = algorithm.adaptation
         self._signal = isinstance(adaptation, SNR)
-        self._spend = kernels.FIXED.value
+        self._spend = kernels.SPEND_FIXED.value
         bounds = (1.0, 1.0, 1.0)
         if isinstance(adaptation, SNR):
-            self._spend = kernels.SAMPLES.value if adaptation.spend is samples else kernels.STEPS.value
+            self._spend = kernels.SPEND_SAMPLES.value if adaptation.spend is samples else kernels.SPEND_STEPS.value
             bounds = (adaptation.alpha, float(adaptation.lam_min), adaptation.lam_max)
         margin, dim = algorithm.family.margin, algorithm.family.dim  # type: ignore[attr-defined]
         self._constants = state.theta.new_tensor([adaptation.eps, margin, *bounds, dim, rules.target])
@@ -119,13 +122,6 @@ class FusedEngine:
     def lam(self) -> Tensor:
         """Samples of the next iteration."""
         return self._lam
-
-    reading = Engine.reading
-    record = Engine.record
-
-    def take(self, x: Tensor, f: Tensor) -> None:
-        """Count the value of a point that is not drawn from θ, one for each trial."""
-        Engine.take(self, x, f)  # type: ignore[arg-type]
 
     def iterate(self, rows: int) -> None:
         """Run one iteration of at most `rows` samples."""
@@ -167,10 +163,10 @@ class FusedEngine:
     def _weighted_sums(self, rows: int) -> Tensor:
         weights = self._weights
         block_rows, words, blocks = 16, 128, min(16, max(1, self._half // 2**13))
-        trials, tiles = len(self._key), triton.cdiv(self._half, words * blocks)
+        trials, tiles = len(self._key), _blocks(self._half, words * blocks)
         kind = torch.int32 if self._unit else torch.float64
         out = torch.empty(trials, tiles, rows, dtype=kind, device=self._key.device)
-        kernels.sum_kernel[(tiles, triton.cdiv(rows, block_rows), trials)](
+        kernels.sum_kernel[(tiles, _blocks(rows, block_rows), trials)](
             self._key, self._drawn, self._lam, self._thresholds, weights, out, self._n, self._half, rows, self._unit,
             block_rows, words, blocks,
         )  # fmt: skip
@@ -192,7 +188,7 @@ class FusedEngine:
         """Return rows of points, those of each trial one after the other."""
         trials, width = len(self._key), columns.stop - columns.start
         out = torch.empty(trials * rows, width, dtype=torch.int8, device=self._key.device)
-        grid = (triton.cdiv(width // 2 + 1, 128), triton.cdiv(rows, 8), trials)
+        grid = (_blocks(width // 2 + 1, 128), _blocks(rows, 8), trials)
         kernels.draw_kernel[grid](
             self._key, self._drawn, self._thresholds, out, self._n, self._half, start, rows, columns.start,
             columns.stop, 8, 128,
@@ -208,7 +204,7 @@ class FusedEngine:
         share = torch.empty_like(f)
         truncated = isinstance(preference, Truncation)
         mu = preference.mu if isinstance(preference, Truncation) else 0
-        kernels.weight_kernel[(triton.cdiv(rows, 64), trials)](f, self._lam, share, rows, mu, truncated, 64, 64)
+        kernels.weight_kernel[(_blocks(rows, 64), trials)](f, self._lam, share, rows, mu, truncated, 64, 64)
         return share
 
     def _account(self, f: Tensor, share: Tensor, chosen: Tensor, weight: Tensor) -> None:
@@ -216,8 +212,8 @@ class FusedEngine:
         counts, rules = self.counts, self.rules
         stalls = account(counts, f, self._lam, rules) if rules.stall < math.inf else None
         kernels.account_kernel[(len(f),)](
-            f, share, chosen, weight, self._lam, self.state.lam_r, counts.status, counts.nit, counts.nfev, counts.failures,
-            counts.improved_at, counts.best, self._flags, self._numbers, self._constants, f.shape[1],
+            f, share, chosen, weight, self._lam, self.state.lam_r, counts.status, counts.nit, counts.nfev,
+            counts.failures, counts.improved_at, counts.best, self._flags, self._numbers, self._constants, f.shape[1],
             NO_LIMIT if rules.budget == math.inf else int(rules.budget), MAX_FAILURES, self._spend, 1024,
         )  # fmt: skip
         if stalls is not None:  # which the kernel does not know
@@ -226,3 +222,8 @@ class FusedEngine:
                 old.copy_(new)
             self._flags[:, 0] *= taken.closing
             self._flags[:, 1:4] = torch.stack([each.to(self._flags) for each in taken], 1)
+
+
+def _blocks(entries: int, size: int) -> int:
+    """Return the number of blocks of a size that cover the entries."""
+    return -(-entries // size)

@@ -1,9 +1,9 @@
 """The loop over bits as Triton kernels: samples are drawn where they are used, and never stored.
 
 A word of the stream is two uniforms, those of an even and of the next odd column. Each kernel computes the words that
-it needs, so the gradient pass draws the samples of the evaluation again. Trials are along the last dimension of the grid.
-Kernels of one program per trial have everything that is one number per trial. `constants` has ε, the margin, α, λ_min,
-λ_max, the dimension and the target: numbers that are passed directly would be rounded to single precision.
+it needs, so the gradient pass draws the samples of the evaluation again. Trials are along the last dimension of the
+grid. Kernels of one program per trial have everything that is one number per trial. `constants` has ε, the margin, α,
+λ_min, λ_max, the dimension and the target: numbers that are passed directly would be rounded to single precision.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import triton
 import triton.language as tl
 
 NEVER = tl.constexpr(2**62)  # an index that no row has
-FIXED = tl.constexpr(0)  # constants that select an adaptation
-SAMPLES = tl.constexpr(1)
-STEPS = tl.constexpr(2)
+SPEND_FIXED = tl.constexpr(0)  # constants that select an adaptation
+SPEND_SAMPLES = tl.constexpr(1)
+SPEND_STEPS = tl.constexpr(2)
 
 
 @triton.jit
-def mixed(z):
+def uniform_pair(z):
     """Return the words of SplitMix64 as two 32-bit uniforms."""
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9
     z = (z ^ (z >> 27)) * 0x94D049BB133111EB
@@ -44,14 +44,14 @@ def sum_kernel(
     WORDS: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
     """Draw points and sum their bits with weights: out[trial, tile, row] for a tile of WORDS·BLOCKS words."""
-    tile, trial = tl.program_id(0), tl.program_id(2)
+    tile, trial = tl.program_id(0), tl.program_id(2).to(tl.int64)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     if tl.program_id(1) * ROWS < tl.load(lam + trial):
         base = counter(tl.load(key + trial), tl.load(drawn + trial) + row, half)[:, None]
         word = tile * (WORDS * BLOCKS) + tl.arange(0, WORDS)
         total = tl.zeros((ROWS, WORDS), tl.int32 if UNIT else tl.float64)
         for _ in range(BLOCKS):
-            low, high = mixed(base + ((word + 1).to(tl.uint64) * 0x9E3779B97F4A7C15)[None, :])
+            low, high = uniform_pair(base + ((word + 1).to(tl.uint64) * 0x9E3779B97F4A7C15)[None, :])
             even = thresholds_at(thresholds + trial * n, 2 * word, n)[None, :]
             odd = thresholds_at(thresholds + trial * n, 2 * word + 1, n)[None, :]
             if UNIT:
@@ -70,11 +70,11 @@ def draw_kernel(
     key, drawn, thresholds, out, n, half, first_row, rows, start, stop, ROWS: tl.constexpr, WORDS: tl.constexpr
 ):
     """Draw the columns from `start` to before `stop` of some points: out[trial, row, column]."""
-    trial = tl.program_id(2)
+    trial = tl.program_id(2).to(tl.int64)
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     word = start // 2 + tl.program_id(0) * WORDS + tl.arange(0, WORDS)
     base = counter(tl.load(key + trial), tl.load(drawn + trial) + first_row + row, half)[:, None]
-    low, high = mixed(base + ((word + 1).to(tl.uint64) * 0x9E3779B97F4A7C15)[None, :])
+    low, high = uniform_pair(base + ((word + 1).to(tl.uint64) * 0x9E3779B97F4A7C15)[None, :])
     even = thresholds_at(thresholds + trial * n, 2 * word, n)[None, :]
     odd = thresholds_at(thresholds + trial * n, 2 * word + 1, n)[None, :]
     column = (2 * word)[None, :]
@@ -87,7 +87,7 @@ def draw_kernel(
 @triton.jit
 def weight_kernel(f, lam, share, rows, mu, TRUNCATION: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Lines 4 to 6: the weights over λ by rank, shared by ties; ranks are counted."""
-    trial = tl.program_id(1)
+    trial = tl.program_id(1).to(tl.int64)
     count = tl.minimum(tl.load(lam + trial).to(tl.int32), rows)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     value = tl.load(f + trial * rows + row, mask=row < count, other=float("inf"))
@@ -121,7 +121,7 @@ def account_kernel(
 
     `flags` and `numbers` are for the next kernels; `chosen` and `weight` get the points with a weight other than 0.
     """
-    trial = tl.program_id(0)
+    trial = tl.program_id(0).to(tl.int64)
     count, before = tl.load(lam + trial), tl.load(nfev + trial)
     why = tl.load(status + trial)
     running = why == 0
@@ -150,7 +150,6 @@ def account_kernel(
     closing = running & (taken == count)
     total = tl.zeros((), tl.float64)
     squares = tl.zeros((), tl.float64)
-    largest = tl.zeros((), tl.float64)
     told = tl.zeros((), tl.int32)
     found = tl.zeros((), tl.int32)
     first = tl.load(share + trial * rows)
@@ -160,16 +159,12 @@ def account_kernel(
         w = tl.load(share + trial * rows + place, mask=place < count, other=0.0)
         total += tl.sum(w)
         squares += tl.sum(w * w)
-        largest = tl.maximum(largest, tl.max(tl.abs(w)))
         told += tl.sum(((w != first) & (place < count)).to(tl.int32))
         some = (w != 0.0).to(tl.int32)
         to = trial * rows + found + tl.cumsum(some, 0) - 1
         tl.store(chosen + to, place.to(tl.int64), mask=some != 0)
         tl.store(weight + to, w, mask=some != 0)
         found += tl.sum(some)
-    # Weights of one size, as there are without ties, are counted instead of added.
-    sizes = largest * largest * found
-    equal = (squares <= sizes * (1.0 + 1e-12)) & (squares >= sizes * (1.0 - 1e-12))
     improved = lowest < tl.load(best + trial)
     after = before + taken
     failed += tl.load(failures + trial)
@@ -177,7 +172,7 @@ def account_kernel(
     why = tl.where(running & (failed == after) & (after >= max_failures), 4, why)
     active = closing & (told > 0)
     step = tl.load(constants)
-    if SPEND == STEPS:
+    if SPEND == SPEND_STEPS:
         step = step * (tl.load(constants + 3) / tl.load(lam_r + trial))
     noise = tl.sqrt(tl.where(active, tl.load(constants + 5) * squares, 1.0))
     tl.store(status + trial, why)
@@ -186,16 +181,14 @@ def account_kernel(
     tl.store(failures + trial, failed)
     tl.store(improved_at + trial, before + where + 1, mask=improved)
     tl.store(best + trial, lowest, mask=improved)
-    tl.store(flags + 6 * trial, active.to(tl.int64))
-    tl.store(flags + 6 * trial + 1, closing.to(tl.int64))
-    tl.store(flags + 6 * trial + 2, improved.to(tl.int64))
-    tl.store(flags + 6 * trial + 3, where)
-    tl.store(flags + 6 * trial + 4, found.to(tl.int64))
-    tl.store(flags + 6 * trial + 5, equal.to(tl.int64))
-    tl.store(numbers + 4 * trial, total)
-    tl.store(numbers + 4 * trial + 1, step)
-    tl.store(numbers + 4 * trial + 2, tl.sqrt(step * (2.0 - step)) / noise)
-    tl.store(numbers + 4 * trial + 3, largest)
+    tl.store(flags + 5 * trial, active.to(tl.int64))
+    tl.store(flags + 5 * trial + 1, closing.to(tl.int64))
+    tl.store(flags + 5 * trial + 2, improved.to(tl.int64))
+    tl.store(flags + 5 * trial + 3, where)
+    tl.store(flags + 5 * trial + 4, found.to(tl.int64))
+    tl.store(numbers + 3 * trial, total)
+    tl.store(numbers + 3 * trial + 1, step)
+    tl.store(numbers + 3 * trial + 2, tl.sqrt(step * (2.0 - step)) / noise)
 
 
 @triton.jit
@@ -210,17 +203,16 @@ def moved(theta, s, gradient, inside, total, step, scale, margin, SIGNAL: tl.con
 
 @triton.jit
 def weighted(
-    stream, begin, chosen, weight, count, unit, first, second, offset, half, KIND: tl.constexpr, ROWS: tl.constexpr,
-    WORDS: tl.constexpr,
-):  # fmt: skip
-    """Return the sums of the even and of the odd columns of the chosen points, with weights in terms of `unit`."""
-    left = tl.zeros((ROWS, WORDS), KIND)
-    right = tl.zeros((ROWS, WORDS), KIND)
+    stream, begin, chosen, weight, count, first, second, offset, half, ROWS: tl.constexpr, WORDS: tl.constexpr
+):
+    """Return the weighted sums of the even and of the odd columns of the chosen points."""
+    left = tl.zeros((ROWS, WORDS), tl.float64)
+    right = tl.zeros((ROWS, WORDS), tl.float64)
     for start in range(0, count, ROWS):
         row = start + tl.arange(0, ROWS)
-        w = (tl.load(weight + row, mask=row < count, other=0.0) / unit).to(KIND)[:, None]
+        w = tl.load(weight + row, mask=row < count, other=0.0)[:, None]
         base = counter(stream, begin + tl.load(chosen + row, mask=row < count, other=0), half)[:, None]
-        low, high = mixed(base + offset[None, :])
+        low, high = uniform_pair(base + offset[None, :])
         left += tl.where(low < first[None, :], w, 0.0)
         right += tl.where(high < second[None, :], w, 0.0)
     return tl.sum(left, 0), tl.sum(right, 0)
@@ -232,33 +224,25 @@ def update_kernel(
     SIGNAL: tl.constexpr, ROWS: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
     """Lines 10 to 12 for a tile of columns: draw the points that have a weight again, sum them, and move θ and s."""
-    trial = tl.program_id(1)
+    trial = tl.program_id(1).to(tl.int64)
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
     even, odd = 2 * word, 2 * word + 1
     offset = (word + 1).to(tl.uint64) * 0x9E3779B97F4A7C15
     first = thresholds_at(thresholds + trial * n, even, n)
     second = thresholds_at(thresholds + trial * n, odd, n)
     stream, begin = tl.load(key + trial), tl.load(drawn + trial)
-    if tl.load(flags + 6 * trial + 2) != 0:  # a new best point
-        low, high = mixed(counter(stream, begin + tl.load(flags + 6 * trial + 3), half) + offset)
+    if tl.load(flags + 5 * trial + 2) != 0:  # a new best point
+        low, high = uniform_pair(counter(stream, begin + tl.load(flags + 5 * trial + 3), half) + offset)
         tl.store(best_x + trial * n + even, (low < first).to(tl.int8), mask=even < n)
         tl.store(best_x + trial * n + odd, (high < second).to(tl.int8), mask=odd < n)
-    if tl.load(flags + 6 * trial) != 0:
-        count = tl.load(flags + 6 * trial + 4).to(tl.int32)
-        largest = tl.load(numbers + 4 * trial + 3)
-        where, size = chosen + trial * rows, weight + trial * rows
-        if tl.load(flags + 6 * trial + 5) != 0:
-            left, right = weighted(
-                stream, begin, where, size, count, largest, first, second, offset, half, tl.float32, ROWS, WORDS
-            )
-            left, right = left.to(tl.float64) * largest, right.to(tl.float64) * largest
-        else:
-            left, right = weighted(
-                stream, begin, where, size, count, 1.0, first, second, offset, half, tl.float64, ROWS, WORDS
-            )
-        total = tl.load(numbers + 4 * trial)
-        step = tl.load(numbers + 4 * trial + 1)
-        scale = tl.load(numbers + 4 * trial + 2)
+    if tl.load(flags + 5 * trial) != 0:
+        count = tl.load(flags + 5 * trial + 4).to(tl.int32)
+        left, right = weighted(
+            stream, begin, chosen + trial * rows, weight + trial * rows, count, first, second, offset, half, ROWS, WORDS
+        )
+        total = tl.load(numbers + 3 * trial)
+        step = tl.load(numbers + 3 * trial + 1)
+        scale = tl.load(numbers + 3 * trial + 2)
         margin = tl.load(constants + 1)
         at_even, at_odd = trial * n + even, trial * n + odd
         theta_0 = tl.load(theta + at_even, mask=even < n, other=0.5)
@@ -282,21 +266,21 @@ def adapt_kernel(
     drawn, lam, lam_r, gamma, squares, flags, numbers, constants, tiles, SPEND: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """Lines 13 to 15: γ, λ_r, and λ of the next iteration."""
-    trial = tl.program_id(0)
+    trial = tl.program_id(0).to(tl.int64)
     count = tl.load(lam + trial)
-    tl.store(drawn + trial, tl.load(drawn + trial) + count * tl.load(flags + 6 * trial + 1))
-    if (SPEND != FIXED) and (tl.load(flags + 6 * trial) != 0):
+    tl.store(drawn + trial, tl.load(drawn + trial) + count * tl.load(flags + 5 * trial + 1))
+    if (SPEND != SPEND_FIXED) and (tl.load(flags + 5 * trial) != 0):
         length = tl.zeros((), tl.float64)
         for start in range(0, tiles, BLOCK):
             tile = start + tl.arange(0, BLOCK)
             length += tl.sum(tl.load(squares + trial * tiles + tile, mask=tile < tiles, other=0.0))
-        beta = tl.load(numbers + 4 * trial + 1)
+        beta = tl.load(numbers + 3 * trial + 1)
         expected = (1.0 - beta) * (1.0 - beta) * tl.load(gamma + trial) + beta * (2.0 - beta)
         grown = tl.load(lam_r + trial) * tl.exp(beta * (expected - length / tl.load(constants + 2)))
         grown = tl.minimum(tl.maximum(grown, tl.load(constants + 3)), tl.load(constants + 4))
         tl.store(gamma + trial, expected)
         tl.store(lam_r + trial, grown)
-        if SPEND == SAMPLES:
+        if SPEND == SPEND_SAMPLES:
             near = tl.floor(grown + 0.5)
             whole = near.to(tl.int64)
             whole = tl.where((near - grown == 0.5) & (whole % 2 == 1), whole - 1, whole)  # halves to even

@@ -39,7 +39,7 @@ from knobless.space.space import Space
 from knobless.space.variables import Binary
 from knobless.space.when import When
 
-from .engine import STATUSES, Engine, TrialCounts
+from .engine import STATUSES, Engine, TrialCounts, record, take_point
 from .families import TensorFamily, in_tensors
 from .fused import FusedEngine, is_fused
 from .samples import RedrawnSamples, Samples, StoredSamples
@@ -256,10 +256,11 @@ class TensorRun:
         state = SearchState(*map(self._repeated, (start.theta, *start.signal)))
         counts = TrialCounts.start(self.trials, best, rules, device)
         key = torch.tensor(np.array(keys, dtype=np.uint64).view(np.int64), device=device)
-        self.engine = self._engine(family, key, state, counts, self._repeated(code))
+        best_x = self._repeated(code)
         if x0 is not None and not best <= rules.target:
             x = self._repeated(x0)
-            self.engine.take(x, self.values(x))
+            counts, best_x = take_point(counts, best_x, x, self.values(x), rules)
+        self.engine = self._engine(family, key, state, counts, best_x)
         self.nit = 0  # iterations that were started; trials that have ended have fewer
         self.records: list[Tensor] = []  # of iterations that the histories keep, not read yet
 
@@ -312,7 +313,7 @@ class TensorRun:
             self.engine.iterate(self._rows(reading, i))
             self.nit += 1
             if longest.keeps(self.nit):
-                self.records.append(self.engine.record())
+                self.records.append(self._record())
 
     @property
     def _iterations(self) -> int:
@@ -336,12 +337,11 @@ class TensorRun:
 
     def _read(self) -> Reading:
         """Read the counts from the device; complete the histories and the progress bar."""
-        engine = self.engine
-        status, nit, nfev, failures, best, lam, lam_r = torch.stack(
-            [each.double() for each in (*engine.reading, engine.lam, engine.state.lam_r)]
-        ).tolist()
-        counts = [[int(x) for x in each] for each in (nit, nfev, failures, lam)]
-        reading = Reading(counts[0], counts[1], counts[2], counts[3], best, lam_r)
+        counts, state = self.engine.counts, self.engine.state
+        read = (counts.status, counts.nit, counts.nfev, counts.failures, counts.best, self.engine.lam, state.lam_r)
+        status, nit, nfev, failures, best, lam, lam_r = torch.stack([each.double() for each in read]).tolist()
+        nit, nfev, failures, lam = ([int(x) for x in each] for each in (nit, nfev, failures, lam))
+        reading = Reading(nit, nfev, failures, lam, best, lam_r)
         self.status = [was or STATUSES[int(now)] for was, now in zip(self.status, status, strict=True)]
         rows, self.records = self.records, []
         for row in torch.stack(rows).tolist() if rows else []:
@@ -352,13 +352,16 @@ class TensorRun:
             self.bar.show(sum(reading.nfev), self.sign * min(best), max(reading.lam), sum(reading.failures))
         return reading
 
+    def _record(self) -> Tensor:
+        return record(self.algorithm, self.engine.family, self.engine.state, self.engine.counts)
+
     def _info(self, fields: list[float], theta: Any = None) -> Info:
         nit, nfev, best, lam, lam_r, eps, snr, entropy = fields
         return Info(int(nit), int(nfev), self.sign * best, int(lam), lam_r, eps, snr, entropy, theta)
 
     def _infos(self) -> list[Info]:
         """Return the present state of each trial."""
-        each = zip(self.engine.record().tolist(), self.engine.state.theta.clone(), strict=True)
+        each = zip(self._record().tolist(), self.engine.state.theta.clone(), strict=True)
         return [self._info(fields, theta) for fields, theta in each]
 
     def _stops(self, callback: RunCallback, listed: bool) -> bool:
