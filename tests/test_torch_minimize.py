@@ -135,7 +135,8 @@ def test_chunks_of_stored_samples_change_nothing(monkeypatch):
         sizes.append(len(f))
         return f
 
-    monkeypatch.setattr(samples_module, "DRAWN_AT_ONCE", 60)
+    monkeypatch.setattr(samples_module, "EVALUATED_AT_ONCE", 60)
+    monkeypatch.setattr(samples_module, "DRAWN_AT_ONCE", 50)
     for ours, theirs in zip(minimize(counted, space, budget=400, trials=2, rng=0, batch=9), whole, strict=True):
         same(ours, theirs)
     assert max(sizes) <= 6
