@@ -100,7 +100,7 @@ class RedrawnSamples:
         return self._family.draw(self._theta, u)[:, 0]
 
     def _draw(self, start: int, rows: int, tile: slice) -> Tensor:
-        u = tensor_uniforms(self._key, self._drawn + start, rows, self._words, tile)
+        u = tensor_uniforms(self._key, self._drawn + start, rows, self._words, tile.start, tile.stop)
         return self._family.draw(self._theta[:, tile], u)
 
 

@@ -10,7 +10,7 @@ from knobless.core.rng import FIRST, GOLDEN, SECOND
 _GOLDEN, _FIRST, _SECOND = (int(each) - 2**64 for each in (GOLDEN, FIRST, SECOND))  # as signed integers
 
 
-def tensor_uniforms(key: Tensor, drawn: Tensor, k: int | Tensor, words: int, columns: slice = slice(None)) -> Tensor:
+def tensor_uniforms(key: Tensor, drawn: Tensor, k: int, words: int, start: int = 0, stop: int | None = None) -> Tensor:
     """Return rows of `Stream.uniforms`, [trials, k, words].
 
     Parameters
@@ -19,15 +19,15 @@ def tensor_uniforms(key: Tensor, drawn: Tensor, k: int | Tensor, words: int, col
         Key of the stream of each trial.
     drawn : torch.Tensor
         Number of rows that each trial has drawn.
-    k : int or torch.Tensor
-        Number of rows that follow these, or the numbers of some of those rows.
+    k : int
+        Number of rows that follow these.
     words : int
         Number of uniforms in a row.
-    columns : slice
-        Which of them to return; all by default.
+    start, stop : int, optional
+        The first column to return, and that after the last; all by default.
     """
-    half, (start, stop, _) = (words + 1) // 2, columns.indices(words)
-    rows = torch.arange(k, device=drawn.device) if isinstance(k, int) else k
+    half, stop = (words + 1) // 2, words if stop is None else stop
+    rows = torch.arange(k, device=drawn.device)
     place = torch.arange(start // 2 + 1, (stop + 1) // 2 + 1, device=drawn.device)
     z = (key[:, None] + (drawn[:, None] + rows) * half * _GOLDEN)[..., None] + place * _GOLDEN
     z ^= _shifted(z, 30)
