@@ -8,11 +8,12 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import knobless as kl
+from conftest import examples
 from knobless.cli.app import app
 from knobless.core.conditional import Conditional
 from knobless.core.data import difference
@@ -154,7 +155,7 @@ def codes_of(family, seed, size=30):
     return np.where(family.options == 0, codes + beyond, codes).astype(family.dtype)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(spaces(), st.integers(0, 99))
 def test_points_are_the_active_part_of_what_the_flat_space_has(space, seed):
     flat = kl.Space.of(bare(space.tree))
@@ -165,7 +166,7 @@ def test_points_are_the_active_part_of_what_the_flat_space_has(space, seed):
     assert [[v is not INACTIVE for v in space.flatten(x)] for x in expected] == active.tolist()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(spaces(), st.integers(0, 99))
 def test_encode_and_decode_are_inverse_and_visible_rows_are_the_points(space, seed):
     codes = codes_of(space.family, seed)
@@ -179,7 +180,7 @@ def test_encode_and_decode_are_inverse_and_visible_rows_are_the_points(space, se
     assert [shown(x) for x in space.decode_each(packed)] == [shown(x) for x in points]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(spaces(depth=1))
 def test_cardinality_by_brute_force(space):
     flat = kl.Space.of(bare(space.tree))
@@ -202,7 +203,7 @@ def all_points(flat):
     return flat.decode_each(grid.astype(flat.family.dtype))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(spaces())
 def test_json_and_pickle_round_trips(space):
     data = space_data(space)
@@ -240,7 +241,7 @@ def listed(values):
     return f"[{', '.join(json.dumps(value) for value in values)}]"
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(spaces())
 def test_toml_round_trip(space):
     conditional_list = "Space.of([" in repr(space)  # which TOML cannot express
@@ -557,6 +558,7 @@ def test_a_run_and_its_journal_agree(recorded):
     assert restored.best.x == result.lowest_x
 
 
+@pytest.mark.slow
 def test_the_page_leaves_inactive_values_out(recorded):
     with read(recorded[0]) as record:
         trace = Trace(record)
@@ -572,6 +574,7 @@ def test_the_page_leaves_inactive_values_out(recorded):
     assert {name: text != ["–"] for name, text in best.items()} == {name: name in x for name in best}
 
 
+@pytest.mark.slow
 def test_show_and_pictures(recorded, tmp_path):
     pytest.importorskip("matplotlib")
     from knobless import plots, report
@@ -609,6 +612,7 @@ def test_a_space_file_with_conditions_is_run_and_resumed(tmp_path, monkeypatch):
     assert again.exit_code == 0, again.output
 
 
+@pytest.mark.slow
 def test_torch_refuses_conditional_variables():
     pytest.importorskip("torch")
     from knobless.torch import Search
@@ -617,6 +621,7 @@ def test_torch_refuses_conditional_variables():
         Search(kl.Space(a=KIND, b=KIND.when(a="b")), rng=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", [None, True, False])
 def test_the_default_search_of_branches_of_an_integer(deterministic):
     seen = []
@@ -677,6 +682,7 @@ GRID = kl.Space(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", [None, True])
 def test_almost_all_configurations_of_a_grid_are_evaluated_and_none_twice(deterministic):
     seen = []

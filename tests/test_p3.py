@@ -8,11 +8,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
 import oracle_p3
+from conftest import examples
 from knobless.core.rng import Stream
 from knobless.core.states import state_data, state_of
 from knobless.problems import Traps
@@ -224,7 +225,7 @@ def test_no_point_is_asked_for_twice_until_all_are_known(family, size, f):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("climbers", [1, 3])
-@settings(max_examples=8)
+@examples(8)
 @given(st.integers(0, 150), st.sampled_from(list(FUNCTIONS.values())), st.booleans())
 def test_a_copy_and_what_was_saved_go_on_as_the_state_itself(climbers, rounds, f, guest):
     space = kl.Space.of(kl.Binary(9))

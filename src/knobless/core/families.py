@@ -411,7 +411,7 @@ class Unconditional:
 
     def gradient(self: Family, theta: Array, x: Points, w: Array) -> Array:
         gradient: Array = w @ self.statistics(x)
-        if total := w.sum():  # zero for centered weights
+        if total := np.add.reduce(w):  # zero for centered weights
             gradient -= total * theta
         return gradient
 

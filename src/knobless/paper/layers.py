@@ -15,6 +15,7 @@ from .joint.report import write_report
 from .joint.settings import (
     EARLY,
     END,
+    OTHER_ESTIMATORS,
     SIGNIFICANCE,
     UPDATES,
     ErrorQuartiles,
@@ -36,7 +37,10 @@ LAYER_SELECTION = JointExperiment(
     31,
     ("cga", "pbil-lambda", "pbil-epsilon"),
     *(
-        ("ten-layers", "pbil-epsilon-no-skip", "pbil-epsilon-no-clip", "pbil-lambda-batch-128", "pbil-lambda-patient"),
+        (
+            *("ten-layers", "ten-plain-layers", "pbil-epsilon-no-skip", "pbil-epsilon-no-clip"),
+            *("pbil-lambda-batch-128", "pbil-lambda-patient", *OTHER_ESTIMATORS),
+        ),
         {
             "cga": ErrorQuartiles(2.240, 2.130, 2.298),
             "pbil-lambda": ErrorQuartiles(1.855, 1.790, 1.932),
@@ -168,7 +172,8 @@ def _draw_ends(found: TrialsBySetting, path: Path) -> Path:
 def draw_remarks(found: TrialsBySetting, path: Path) -> Path:
     """Draw the settings of the remarks, over the updates and at the end."""
     figure, (over, ends) = plotting.axes("test error", "test error at the end", height=4.4)
-    settings = [setting for setting in ("pbil-epsilon", "pbil-lambda", *LAYER_SELECTION.others) if setting in found]
+    others = [setting for setting in LAYER_SELECTION.others if setting not in OTHER_ESTIMATORS]
+    settings = [setting for setting in ("pbil-epsilon", "pbil-lambda", *others) if setting in found]
     for setting in settings:
         trials = found[setting]
         plotting.plot_over_time(over, trials.at, trials.error, label(setting), color(setting))

@@ -232,7 +232,7 @@ def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
     codes = trace.codes(since)
     active = trace.space.active(codes)
     return [
-        _column("call", np.where(trace.evaluated[since:], trace.calls[since:], 0), zero=""),
+        _column("evaluation", np.where(trace.evaluated[since:], trace.calls[since:], 0), zero=""),
         _column("fate", np.where(failures >= 0, FAILED, fates).astype(np.uint8), labels=FATES),
         _column("value", np.array(trace.values[since:], dtype=float)),
         *(_variable(column, codes[:, column.where], active[:, i]) for i, column in _shown(trace)),

@@ -499,7 +499,7 @@ def _codes(variable: Variable, value: Any, name: str) -> float | list[float]:
 def _listed(variable: Variable, codes: Points) -> list[Any]:
     """Return the values of one variable: arrays that share no memory, or built-in scalars."""
     if variable.n is not None:
-        return [row.copy() for row in variable.values(codes)]
+        return list(variable.values(codes))
     if isinstance(variable, Choice):  # the option itself, of any type
         return [variable.options[i] for i in codes[:, 0].astype(np.intp).tolist()]
     return variable.values(codes)[:, 0].tolist()
