@@ -45,12 +45,12 @@ class StoredSamples:
 
     def evaluate(self, theta: Tensor, drawn: Tensor, rows: int) -> Tensor:
         self._points = [self._draw(theta, drawn + start, k) for start, k in parts(rows, self._size)]
-        return joined([self._fun(x.flatten(0, 1)).view(x.shape[:2]) for x in self._points])
+        return in_one([self._fun(x.flatten(0, 1)).view(x.shape[:2]) for x in self._points])
 
     def _draw(self, theta: Tensor, drawn: Tensor, rows: int) -> Tensor:
         blocks = parts(rows, self._block)
         drawn_blocks = (tensor_uniforms(self._key, drawn + start, k, self._words) for start, k in blocks)
-        return joined([self._family.draw(theta, u) for u in drawn_blocks])
+        return in_one([self._family.draw(theta, u) for u in drawn_blocks])
 
     def average(self, share: Tensor) -> Tensor:
         total = None
@@ -114,6 +114,6 @@ def parts(rows: int, size: int) -> list[tuple[int, int]]:
     return [(start, min(size, rows - start)) for start in range(0, rows, size)]
 
 
-def joined(parts: list[Tensor]) -> Tensor:
+def in_one(parts: list[Tensor]) -> Tensor:
     """Return tensors concatenated along the rows."""
     return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
