@@ -92,7 +92,7 @@ def rate(n: int, rows: int) -> Iterator[Row]:
     words, blocks = 128, 16
     tiles = -(-half // (words * blocks))
     sums = torch.empty(tiles, rows, dtype=torch.int32, device="cuda")
-    grid = (tiles, -(-rows // 16), 1)
+    grid = (-(-rows // 16), tiles, 1)
     draw = seconds(
         lambda: kernels.sum_kernel[grid](
             key, drawn, lam, thresholds, theta, sums, n, half, rows, True, 16, words, blocks

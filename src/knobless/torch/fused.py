@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -22,14 +21,12 @@ from knobless.core.igo import IGO
 from knobless.core.preferences import Truncation
 from knobless.run.loop import MAX_FAILURES, StoppingRules
 
+from . import kernels
 from .engine import NO_LIMIT, TrialCounts, account
 from .families import TensorFamily, tensor_threshold
+from .samples import in_one, parts, rows_of
 from .search import SearchState, spend, weights
 from .separable import Separable
-
-HAS_TRITON = find_spec("triton") is not None  # a CPU does not need it
-if HAS_TRITON:
-    from . import kernels
 
 CHUNK_ON_GPU = 2**26  # entries of points that exist at once
 MOST_RANKED = 2**14  # values whose ranks are counted; more are sorted
@@ -38,7 +35,7 @@ MOST_RANKED = 2**14  # values whose ranks are counted; more are sorted
 def is_fused(algorithm: IGO, device: torch.device) -> bool:
     """Return whether the kernels support a run: over bits, on a GPU or in Triton's interpreter."""
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return HAS_TRITON and isinstance(algorithm.family, Bernoulli) and (device.type == "cuda" or interpreted)
+    return kernels.HAS_TRITON and isinstance(algorithm.family, Bernoulli) and (device.type == "cuda" or interpreted)
 
 
 class Recorded:
@@ -47,15 +44,16 @@ class Recorded:
     A graph is started in one call, which takes less time than five kernels do. The first call compiles them.
     """
 
-    def __init__(self, function: Callable[[], Tensor | None]) -> None:
+    def __init__(self, function: Callable[[], Tensor | None], device: torch.device) -> None:
         self._function = function
-        self._called = False
+        self._direct = True  # whether to call the function itself
+        self._cuda = device.type == "cuda"
         self._graph: torch.cuda.CUDAGraph | None = None
         self._result: Tensor | None = None
 
     def __call__(self) -> Any:
-        if not self._called or not torch.cuda.is_available():
-            self._called = True
+        if self._direct:
+            self._direct = not self._cuda
             return self._function()
         if self._graph is None:
             self._graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -87,12 +85,8 @@ class FusedEngine:
     ) -> None:
         self.algorithm, self.family, self.rules = algorithm, family, rules
         self.state, self.counts, self.best_x = state, TrialCounts(*(each.clone() for each in counts)), best_x
-        self._key, self._values, self._separable, self._sign = (
-            key,
-            values,
-            separable,
-            1.0 if separable is None else sign,
-        )
+        self._key, self._values, self._separable = key, values, separable
+        self._sign = 1.0 if separable is None else sign  # `values` has it already
         trials, self._n = state.theta.shape
         self._half = (self._n + 1) // 2
         self._drawn = torch.zeros_like(key)
@@ -127,8 +121,8 @@ class FusedEngine:
         """Run one iteration of at most `rows` samples."""
         if rows not in self._values_of:
             self._values_of[rows] = self.state.theta.new_empty(len(self._key), rows)
-            self._learning[rows] = Recorded(lambda: self._learn(rows))
-            self._summing[rows] = Recorded(lambda: self._weighted_sums(rows))
+            self._learning[rows] = Recorded(lambda: self._learn(rows), self._key.device)
+            self._summing[rows] = Recorded(lambda: self._weighted_sums(rows), self._key.device)
         torch.mul(self._evaluate(rows), self._sign, out=self._values_of[rows])
         self._learning[rows]()
 
@@ -136,11 +130,9 @@ class FusedEngine:
         """Return the values of the samples, [trials, rows]."""
         trials, separable = len(self._key), self._separable
         if separable is None:
-            size = max(1, CHUNK_ON_GPU // (trials * self._n))
-            chunks = [(start, min(size, rows - start)) for start in range(0, rows, size)]
-            return torch.cat(
-                [self._values(self._draw(*each, slice(0, self._n))).view(trials, -1) for each in chunks], 1
-            )
+            everything = slice(0, self._n)
+            chunks = parts(rows, rows_of(CHUNK_ON_GPU, trials * self._n))
+            return in_one([self._values(self._draw(*each, everything)).view(trials, -1) for each in chunks])
         sums = self._tile_sums(separable, rows) if self._weights is None else self._summing[rows]()
         return separable.values(sums.flatten()).view(trials, rows)
 
@@ -166,7 +158,7 @@ class FusedEngine:
         trials, tiles = len(self._key), _blocks(self._half, words * blocks)
         kind = torch.int32 if self._unit else torch.float64
         out = torch.empty(trials, tiles, rows, dtype=kind, device=self._key.device)
-        kernels.sum_kernel[(tiles, _blocks(rows, block_rows), trials)](
+        kernels.sum_kernel[(_blocks(rows, block_rows), tiles, trials)](
             self._key, self._drawn, self._lam, self._thresholds, weights, out, self._n, self._half, rows, self._unit,
             block_rows, words, blocks,
         )  # fmt: skip
@@ -177,9 +169,7 @@ class FusedEngine:
         trials = len(self._key)
         sums = self.state.theta.new_zeros(trials, rows)
         for tile in self._tiles:
-            size = max(1, CHUNK_ON_GPU // (trials * (tile.stop - tile.start)))
-            for start in range(0, rows, size):
-                k = min(size, rows - start)
+            for start, k in parts(rows, rows_of(CHUNK_ON_GPU, trials * (tile.stop - tile.start))):
                 points = self._draw(start, k, tile)
                 sums[:, start : start + k] += separable.contribution(points, tile).view(trials, k)
         return sums
@@ -188,7 +178,7 @@ class FusedEngine:
         """Return rows of points, those of each trial one after the other."""
         trials, width = len(self._key), columns.stop - columns.start
         out = torch.empty(trials * rows, width, dtype=torch.int8, device=self._key.device)
-        grid = (_blocks(width // 2 + 1, 128), _blocks(rows, 8), trials)
+        grid = (_blocks(rows, 8), _blocks(width // 2 + 1, 128), trials)
         kernels.draw_kernel[grid](
             self._key, self._drawn, self._thresholds, out, self._n, self._half, start, rows, columns.start,
             columns.stop, 8, 128,
