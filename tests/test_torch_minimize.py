@@ -11,7 +11,13 @@ import knobless as kl
 
 torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip install 'knobless[torch]'")
 
-from knobless.torch import Separable, maximize, minimize, weighted_sum  # noqa: E402
+from knobless.torch import (  # noqa: E402
+    Separable,
+    maximize,
+    minimize,
+    tensor_run,
+    weighted_sum,
+)
 from knobless.torch import samples as samples_module  # noqa: E402
 
 SPACES = {
@@ -192,6 +198,26 @@ def test_the_callback_gets_every_iteration_and_can_stop_the_run():
     rounds = []
     minimize(lambda x: x.sum(1), kl.Binary(30), budget=50, trials=3, rng=0, callback=rounds.append)
     assert {len(each) for each in rounds} == {3}
+
+
+@pytest.mark.parametrize("how", [{}, {"target": 2.0}, {"stall": 60}, {"trials": 3, "stall": 90, "x0": [1] * 900}])
+@pytest.mark.parametrize("recipe", [kl.pbil_lambda, kl.pbil_epsilon])
+def test_runs_that_are_read_every_few_iterations_are_the_same(monkeypatch, how, recipe):
+    """As on a GPU: with more rows than λ, and iterations after the end."""
+    space, sizes = kl.Binary(900), []
+
+    def counted(x):
+        sizes.append(len(x))
+        return (x.sum(1) - 440).abs()
+
+    how = {"budget": 900, "rng": 3, "algorithm": recipe(space)} | how
+    each = [minimize(counted, space, **how)]
+    monkeypatch.setattr(tensor_run, "reads_at_once", lambda device: False)
+    calls = len(sizes)
+    each.append(minimize(counted, space, **how))
+    assert calls < len(sizes) - calls <= calls + 7
+    for ours, theirs in zip(*(found if isinstance(found, list) else [found] for found in each), strict=True):
+        same(ours, theirs)
 
 
 @pytest.mark.slow

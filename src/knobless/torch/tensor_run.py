@@ -318,13 +318,13 @@ class TensorRun:
     @property
     def _iterations(self) -> int:
         """Iterations until the next reading: few enough that λ cannot grow by more than a quarter."""
-        if self.device.type == "cpu":
+        if reads_at_once(self.device):
             return 1
         return max(1, min(MOST_ITERATIONS, int(math.sqrt(self.algorithm.family.dim)) // 4))
 
     def _rows(self, reading: Reading, i: int) -> int:
         """Return the samples to draw in the i-th iteration after a reading: λ, or an upper bound of it."""
-        if self.device.type == "cpu":
+        if reads_at_once(self.device):
             each = zip(self.status, reading.lam, reading.nfev, strict=True)
             return int(max(min(lam, self.rules.budget - nfev) for status, lam, nfev in each if status is None))
         adaptation = self.algorithm.adaptation
@@ -421,6 +421,11 @@ class TensorRun:
             history=history,
             evaluations=Evaluations(self.space, direction, KeptEvaluations(self.space.family, self.sign), nfev),
         )
+
+
+def reads_at_once(device: torch.device) -> bool:
+    """Return whether the host can read tensors without waiting."""
+    return device.type == "cpu"
 
 
 class Reading(NamedTuple):

@@ -27,9 +27,9 @@ def tensor_uniforms(key: Tensor, drawn: Tensor, k: int, words: int, start: int =
         The first column to return, and that after the last; all by default.
     """
     half, stop = (words + 1) // 2, words if stop is None else stop
-    rows = torch.arange(k, device=drawn.device)
-    place = torch.arange(start // 2 + 1, (stop + 1) // 2 + 1, device=drawn.device)
-    z = (key[:, None] + (drawn[:, None] + rows) * half * _GOLDEN)[..., None] + place * _GOLDEN
+    row = drawn[:, None] + torch.arange(k, device=drawn.device)
+    place = row[..., None] * half + torch.arange(start // 2 + 1, (stop + 1) // 2 + 1, device=drawn.device)
+    z = key[:, None, None] + place * _GOLDEN
     z ^= _shifted(z, 30)
     z *= _FIRST
     z ^= _shifted(z, 27)
