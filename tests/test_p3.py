@@ -300,7 +300,7 @@ def test_those_given_up_are_as_bad_as_failures(back):
 )
 @pytest.mark.parametrize("recipe", [kl.p3, kl.portfolio])
 def test_numbers_cannot_be_exchanged(space, recipe):
-    with pytest.raises(TypeError, match=r"^family: expected bits and choices"):
+    with pytest.raises(TypeError, match=r"^family: expected bits, choices and subsets"):
         recipe(space)
 
 
