@@ -266,6 +266,7 @@ def test_points_are_given_in_the_shape_of_the_space():
             TypeError,
             "none of them conditional",
         ),
+        ({"space": kl.Subset(5, 2)}, TypeError, "space: expected bits and choices alone"),
         ({"algorithm": kl.p3(kl.Binary(4))}, TypeError, "algorithm: expected a value such as pbil_lambda"),
         ({"algorithm": kl.pbil_lambda(kl.Binary(5))}, ValueError, "algorithm: expected one made for this space"),
         ({"fun": lambda x: 1.0}, TypeError, "objective: expected a tensor of 2 numbers, got 1.0 of type float"),
