@@ -216,8 +216,14 @@ def test_runs_that_are_read_every_few_iterations_are_the_same(monkeypatch, how, 
     calls = len(sizes)
     each.append(minimize(counted, space, **how))
     assert calls < len(sizes) - calls <= calls + 7
+    assert max(sizes[calls:]) <= 1.7 * max(sizes[:calls])
     for ours, theirs in zip(*(found if isinstance(found, list) else [found] for found in each), strict=True):
         same(ours, theirs)
+
+
+def test_progress_is_shown_in_evaluations_of_all_trials(capsys):
+    minimize(lambda x: x.sum(1), kl.Binary(30), budget=50, trials=2, rng=0, progress=True)
+    assert "100/100" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ from .search import SearchState, most_samples, tensor_algorithm
 from .separable import Separable, checked_values
 
 MOST_ITERATIONS = 64  # between two readings of the counts
-ROW_MULTIPLE = 64  # where λ is not known to the host, samples are drawn in multiples of this at least
+ROW_MULTIPLE = 64  # of the samples of a weighted sum, where λ is not known to the host
 
 TensorObjective = Callable[[Any], Tensor]
 RunCallback = Callable[[Any], object]
@@ -331,8 +331,11 @@ class TensorRun:
         most = most_samples(adaptation)
         if not (isinstance(adaptation, SNR) and adaptation.spend is spend_samples):
             return most
-        bound = math.ceil(max(reading.lam_r) * math.exp(i * adaptation.eps)) + 1
-        multiple = max(ROW_MULTIPLE, 2 ** (bound.bit_length() - 3))  # few different numbers, none much too large
+        bound = math.floor(max(reading.lam_r) * math.exp(i * adaptation.eps) * (1.0 + 1e-9) + 0.5)
+        # Few different numbers, because kernels are recorded for each, but no more than a quarter too large. In a
+        # weighted sum the rows beyond λ take no time.
+        least = ROW_MULTIPLE if isinstance(self.fun, Separable) and self.fun.weights is not None else 1
+        multiple = max(least, 2 ** max(bound.bit_length() - 3, 0))
         return min(most, -(-bound // multiple) * multiple)
 
     def _read(self) -> Reading:
