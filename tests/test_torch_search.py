@@ -22,7 +22,8 @@ torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip ins
 from torch import nn  # noqa: E402
 
 from knobless.torch import Search  # noqa: E402
-from knobless.torch.search import tensor_uniforms, weights  # noqa: E402
+from knobless.torch.search import weights  # noqa: E402
+from knobless.torch.uniforms import tensor_uniforms  # noqa: E402
 
 SPACES = {
     "bit": kl.Binary(1),

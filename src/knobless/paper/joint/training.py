@@ -20,7 +20,8 @@ from torch import Tensor
 from knobless.core.igo import IGO
 from knobless.space.variables import Binary
 from knobless.torch.data import Data
-from knobless.torch.search import Search, most_samples, tensor_uniforms
+from knobless.torch.search import Search, most_samples
+from knobless.torch.uniforms import tensor_uniforms
 
 from .networks import Factors, Network, Weights
 
