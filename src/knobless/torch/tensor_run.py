@@ -408,6 +408,7 @@ class TensorRun:
         return Result(
             x=decode(point.astype(dtype)) if found else None,
             fun=self.sign * best if found else math.nan,
+            violation=0.0 if found else math.nan,
             fun_std=None,
             deterministic=None,
             lowest_x=decode(point.astype(dtype)) if found else None,
@@ -415,6 +416,7 @@ class TensorRun:
             mode=decode(mode.astype(dtype)),
             mode_fun=None,
             nfev=nfev,
+            constraint_checks=0,
             nit=reading.nit[i],
             success=found and (math.isnan(target) or best <= target) and not failing and status != Status.INTERRUPTED,
             status=status,
