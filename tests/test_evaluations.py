@@ -25,7 +25,7 @@ SPACE = kl.Space(
     pair=kl.Choice((1, 2), None),
 )
 NAMES = ("kernel", "x.value", "gamma", "more.degree", "more.bits[0]", "more.bits[1]", "pair")
-FACTS = ["value", "status", "kind", "iteration", "worker", "start", "seconds", "message"]
+FACTS = ["value", "violation", "status", "kind", "iteration", "worker", "start", "seconds", "message"]
 
 
 def flat(x):
@@ -217,8 +217,8 @@ def test_csv_round_trip_without_formulas(tmp_path):
         assert row[1] == str(each.x.get("=cmd", ""))
         assert row[2] == repr(each.x["c"])
         assert row[3] == ("" if each.status == "failed" else repr(each.value))
-        assert float(row[9]) == each.seconds
-        assert pandas.Timestamp(row[8]).timestamp() == pytest.approx(each.start, abs=1e-5)
+        assert float(row[10]) == each.seconds
+        assert pandas.Timestamp(row[9]).timestamp() == pytest.approx(each.start, abs=1e-5)
     numbers = {i for i, name in enumerate(rows[0]) if name in ("'=cmd", "c", "value")}
     assert not [
         cell for row in rows for i, cell in enumerate(row) if i not in numbers and cell[:1] in tuple("=+-@\t\r")

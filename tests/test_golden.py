@@ -253,11 +253,11 @@ def drive(step, objective, space, budget, record=None, **options):
     number = 0
     while opt.nfev < budget:
         opt = step(opt, tell, pending, number) or opt
-        best = opt.best or (None, None)
+        best = (opt.best or (None, None))[:2]
         record.stepped(opt.lam, opt.theta, *best, opt.nfev, opt.nit, opt.failures)
         number += 1
     opt.close()
-    x, fun = opt.best
+    x, fun, _ = opt.best
     return record.data(
         x=text(x),
         fun=fun,

@@ -849,7 +849,7 @@ def test_files_that_are_no_journals(tmp_path):
     refused("no such file|unable to open", tmp_path)
     assert not (tmp_path.parent / f"{tmp_path.name}.lock").exists()
     for statement, message in (
-        ("PRAGMA user_version = 99", "cannot resume: expected journal format 3, got format 99"),
+        ("PRAGMA user_version = 99", "cannot resume: expected journal format 4, got format 99"),
         ("CREATE TABLE more (id)", "it has other tables"),
         ("CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END", "it has other tables"),
         ("UPDATE events SET value = 'drop table' WHERE number = 2", "row 2 has values of other types"),
@@ -1259,7 +1259,9 @@ def test_sizes_of_hostile_journals_are_refused(tmp_path):
     def batch(connection):
         connection.execute("UPDATE header SET json = json_set(json, '$.batch', 20000000) WHERE name = 'identity'")
 
-    row = "INSERT INTO events SELECT ?, ?, fate, id + ?, code, value, failure, iteration, position, 0.0, 0.0, NULL "
+    row = (
+        "INSERT INTO events SELECT ?, ?, fate, id + ?, code, value, failure, iteration, position, 0.0, 0.0, NULL, NULL "
+    )
     row += "FROM events WHERE number = 1"
     refused("batch", batch, deterministic=True)
     refused("batch of PBIL", batch)

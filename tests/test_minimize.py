@@ -305,7 +305,18 @@ def test_the_callback_sees_every_iteration():
     infos = []
     result = kl.minimize(ones, BITS, budget=300, algorithm=kl.pbil_lambda(BITS), callback=infos.append, rng=0)
     assert [info.iteration for info in infos] == list(range(1, result.nit + 1))
-    assert kl.Info._fields == ("iteration", "nfev", "best", "lam", "lam_r", "eps", "snr", "entropy", "theta")
+    assert kl.Info._fields == (
+        "iteration",
+        "nfev",
+        "best",
+        "lam",
+        "lam_r",
+        "eps",
+        "snr",
+        "entropy",
+        "violation",
+        "theta",
+    )
     # λ is the one in force after the iteration: the next one spends it.
     for a, b in itertools.pairwise(infos):
         assert b.nfev - a.nfev == a.lam
@@ -377,7 +388,7 @@ def test_history_is_a_sequence():
     assert len(history) == 50
     assert [row.iteration for row in history[1:3]] == [2, 3]
     assert history[-1] is list(history)[-1]
-    assert repr(history) == "History of 50 rows: iteration, nfev, best, lam, lam_r, eps, snr, entropy"
+    assert repr(history) == "History of 50 rows: iteration, nfev, best, lam, lam_r, eps, snr, entropy, violation"
 
 
 def test_progress_goes_to_stderr(capsys):

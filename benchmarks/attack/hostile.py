@@ -46,7 +46,7 @@ STATEMENTS = (
     "DELETE FROM header",
     "DELETE FROM events WHERE number % 3 = 1",
     "INSERT INTO events SELECT number + 100, drawn, fate, id, code, value, failure, iteration, position, started, "
-    "ended, worker FROM events",
+    "ended, worker, violation FROM events",
     "UPDATE events SET drawn = drawn + number * 134217728",
     "UPDATE events SET drawn = 4611686018427387904 WHERE number = (SELECT max(number) FROM events)",
     "UPDATE events SET id = id + 1, position = position + 1",

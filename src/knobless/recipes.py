@@ -11,6 +11,7 @@ from knobless.core.algorithm import Member
 from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Conditional
 from knobless.core.elitism import LastBest
+from knobless.core.evolution import Evolution
 from knobless.core.families import Family
 from knobless.core.linear import LinearThompson
 from knobless.core.noisy_portfolio import NoisyPortfolio
@@ -278,7 +279,27 @@ def branch_search(space: Any) -> BranchSearch:
     return BranchSearch(loop, linear, deterministic=True)
 
 
-def recommended(family: Family, deterministic: bool) -> Member:
+def constrained(family: Family) -> Member | None:
+    """Return the algorithm for deterministic objectives over bits and choices with constraints.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+
+    Returns
+    -------
+    Member or None
+        A genetic algorithm, above 300 free parameters in a portfolio with elitist PBIL-λ. None for a family with
+        numbers or conditional variables.
+    """
+    if isinstance(family, Conditional) or not family.options.all():
+        return None
+    evolution = Evolution(family)
+    return evolution if family.dim <= LINEAR_LIMIT else Portfolio((evolution, pbil_elitist(family)))
+
+
+def recommended(family: Family, deterministic: bool, is_constrained: bool = False) -> Member:
     """Return the algorithm that is used if none is given.
 
     Parameters
@@ -287,13 +308,16 @@ def recommended(family: Family, deterministic: bool) -> Member:
         Family of the points.
     deterministic : bool
         Whether equal points have equal values.
+    is_constrained : bool
+        Whether some points are infeasible and repaired.
 
     Returns
     -------
     Algorithm
         For noisy objectives linear Thompson sampling, later in turns with PBIL-λ; for deterministic ones the portfolio
         of P3 and elitist PBIL-λ, or elitist PBIL-λ alone with numbers, which P3 does not support, or the search of
-        branches with conditional variables.
+        branches with conditional variables. With constraints, bits and choices are searched by a genetic algorithm
+        (`constrained`), because a repair changes the groups of variables that P3 exchanges.
 
     Notes
     -----
@@ -303,5 +327,7 @@ def recommended(family: Family, deterministic: bool) -> Member:
     if not deterministic:
         return noisy_portfolio(family)
     if isinstance(family, Conditional):
-        return branch_search(family)
+        return replace(branch_search(family), deterministic=not is_constrained)
+    if is_constrained and (algorithm := constrained(family)) is not None:
+        return algorithm
     return portfolio(family) if family.options.all() else pbil_elitist(family)

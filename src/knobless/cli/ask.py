@@ -11,6 +11,7 @@ import sys
 
 import typer
 
+from knobless.core.violation import ranked
 from knobless.journal.events import Journal
 from knobless.run.candidates import Failure
 from knobless.run.shared import SharedRun, Start
@@ -21,7 +22,9 @@ from .plan import read_space
 from .run import RECIPES
 from .terminal import Messages
 
-EXPECTED = '{"id": 3, "value": 1.5}, {"id": 3, "failed": "message"} or {"id": 3, "cancelled": true}'
+EXPECTED = (
+    '{"id": 3, "value": 1.5}, or with "violation": 0.5, {"id": 3, "failed": "message"} or {"id": 3, "cancelled": true}'
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -81,8 +84,9 @@ def tell_command(
 ) -> None:
     """Record values of candidates, from JSON on the standard input, one object per line.
 
-    {"id": 3, "value": 1.5}, or {"id": 3, "failed": "message"} for a failed evaluation, or {"id": 3, "cancelled": true}
-    for a candidate that will not be evaluated. If a line is wrong, none is recorded.
+    {"id": 3, "value": 1.5}, also with "violation": 0.5 for an infeasible point, or {"id": 3, "failed": "message"} for a
+    failed evaluation, or {"id": 3, "cancelled": true} for a candidate that will not be evaluated. If a line is wrong,
+    none is recorded.
 
     Exit codes: 0 recorded; 2 wrong usage, line or file, or the journal is in use.
     """
@@ -114,6 +118,10 @@ def _parsed(line: str, name: str) -> tuple[int, float | Failure | None]:
                         return id, math.nan
                     case [("value", int() | float() as value)] if type(value) is not bool:
                         return id, float(value)
+                    case [("value", int() | float() as value), ("violation", int() | float() as violation)] if (
+                        bool not in (type(value), type(violation))
+                    ):
+                        return id, ranked(float(value), float(violation))
                     case [("failed", str(message))]:
                         return id, Failure(message)
                     case [("cancelled", True)]:

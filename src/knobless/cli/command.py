@@ -27,13 +27,14 @@ LAST_BYTES = 2**16  # bytes of the output that are read, the last ones
 SHOWN = 200  # characters of a command in a message
 TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 SEPARATORS = re.compile(r"[\s=:,;|()\[\]{}\"']+")
+VIOLATION = re.compile(r"\bviolation[\"']?\s*[=:]\s*([^\s,;|()\[\]{}\"']+)")
 WHOLE_POINT = ""  # the placeholder {} of the whole point
 
 Argument = Sequence[tuple[str, str | None]]  # each piece of text with the placeholder that follows it
 
 
 class Command:
-    """An objective that runs a program and returns the last number that it prints.
+    """An objective that runs a program and returns the last number that it prints, and a violation if it prints one.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ class Command:
         if missing and WHOLE_POINT not in used:
             raise ValueError(f"command: expected a placeholder for each variable, got none for {_shown(missing)}")
 
-    def __call__(self, x: Any) -> float:
+    def __call__(self, x: Any) -> float | tuple[float, float]:
         words = self.words(x)
         with TemporaryFile() as out, TemporaryFile() as err:
             # Files instead of pipes: a process that the program leaves behind does not keep the evaluation waiting.
@@ -92,9 +93,10 @@ class Command:
                 raise
             printed, complaint = _tail(out), _tail(err)
         if not code:
-            value = last_number(printed)
+            violation = last_violation(printed)
+            value = last_number(VIOLATION.sub(" ", printed))
             if value is not None:
-                return value
+                return value if violation is None else (value, violation)
             shown = repr(printed.strip()[-SHOWN:]) if printed.strip() else "nothing"
             reason = f"expected a number on the standard output, got {shown}"
         else:
@@ -113,6 +115,12 @@ class Command:
             values |= dict(zip(elements, map(_spelled, plain if elements else ()), strict=True))
         active = [each for each in self.arguments if all(name is None or name in values for _, name in each)]
         return [_joined(each, values) for each in active]
+
+
+def last_violation(text: str) -> float | None:
+    """Return the last number that is printed as ``violation=0.5`` or ``violation: 0.5``; None if there is none."""
+    found = VIOLATION.findall(text)
+    return last_number(found[-1]) if found else None
 
 
 def last_number(text: str) -> float | None:

@@ -79,7 +79,7 @@ CommandOption = Annotated[
     typer.Option(
         metavar="TEMPLATE",
         help="Evaluate by a program instead: './sim {x} --heat={heat}', with a placeholder for each variable. "
-        "The value is the last number printed.",
+        "The value is the last number printed, apart from a violation, printed as violation=NUMBER.",
     ),
 ]
 SpaceOption = Annotated[
@@ -124,6 +124,18 @@ EvaluationTimeoutOption = Annotated[
 ]
 AlgorithmOption = Annotated[
     AlgorithmName | None, typer.Option("--algorithm", help="Algorithm to use.", show_default="the recommended one")
+]
+ConstraintOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constraint",
+        metavar="MODULE:FUNCTION",
+        help="A function of a point that returns a number, feasible if at most 0, or a bool; may be repeated.",
+    ),
+]
+FixOption = Annotated[
+    list[str] | None,
+    typer.Option("--fix", metavar="NAME=VALUE", help="Fix a variable to a value; may be repeated."),
 ]
 NewBudgetOption = Annotated[
     int | None,

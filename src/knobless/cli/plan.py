@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from knobless._checks import positive_int, positive_real, real
 from knobless.journal.records import JournalError, Record
@@ -29,8 +32,14 @@ class RunPlan:
     timeout: float | None
     stall: int | None
     evaluation_timeout: float | None
+    constraints: Sequence[str] = ()  # module:function of each
+    fixed: Sequence[str] = ()  # name=value
 
     def __post_init__(self) -> None:
+        for name in ("constraints", "fixed"):
+            given = getattr(self, name)
+            if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
+                raise TypeError(f"{name}: expected a list of text, got {given!r}")
         for name in ("objective", "command", "space", "toml"):
             if not isinstance(getattr(self, name) or "", str):
                 raise TypeError(f"{name}: expected text, got {getattr(self, name)!r}")
@@ -74,9 +83,28 @@ class RunPlan:
         """Import the objective, or check the command."""
         return NamedFunction(self.objective or "") if self.command is None else Command(self.command, space)
 
+    def read_constraints(self) -> list[NamedFunction]:
+        """Import the constraints."""
+        return [NamedFunction(name) for name in self.constraints]
+
+    def read_fixed(self) -> dict[str, Any]:
+        """Return the values of fixed variables: as JSON where that is possible, else as text."""
+        return dict(map(_assignment, self.fixed))
+
     def read_space(self) -> Space:
         """Build the space from the recorded TOML, or import it."""
         return _space_of(self.space, self.toml)
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """Split NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError(f"--fix: expected NAME=VALUE, got {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def read_space(space: str) -> Space:

@@ -19,6 +19,7 @@ import typer
 
 from knobless.core.algorithm import Algorithm
 from knobless.core.data import difference
+from knobless.core.description import algorithm_of
 from knobless.journal.records import Journal, JournalError, Record, read
 from knobless.recipes import (
     cga,
@@ -37,6 +38,7 @@ from knobless.run.optimizer import Optimizer
 from knobless.run.result import Result, Status
 from knobless.run.sources import workers_of
 from knobless.space.codec import space_data
+from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from . import options, tables
@@ -94,6 +96,8 @@ def run_command(
     evaluation_timeout: options.EvaluationTimeoutOption = None,
     seed: options.SeedOption = None,
     algorithm: options.AlgorithmOption = None,
+    constraint: options.ConstraintOption = None,
+    fix: options.FixOption = None,
     json: options.JsonOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
@@ -105,7 +109,8 @@ def run_command(
     """
     with reported_errors(_how_to_resume(journal, command is not None)):
         toml = toml_text(space)
-        plan = RunPlan(objective, command, space, toml, budget, workers, target, timeout, stall, evaluation_timeout)
+        stopping = budget, workers, target, timeout, stall, evaluation_timeout
+        plan = RunPlan(objective, command, space, toml, *stopping, constraint or [], fix or [])
         domain = plan.read_space()
         fun = plan.read_objective(domain)
         direction = "maximize" if maximize else "minimize"
@@ -140,7 +145,9 @@ def resume_command(
             fun, domain = _import_checked(record, plan, trust)
             before = record.counts().evaluations
             # By default a run finds out whether the objective is noisy, which it does not if an algorithm is given.
-            algorithm = record.algorithm if record.identity.noisy_algorithm is None else None
+            algorithm = None
+            if record.identity.noisy_algorithm is None:
+                algorithm = algorithm_of(record.identity.algorithm, record.space.family)
             facts = Facts(record.direction, algorithm, record.batch, record.deterministic, None)
         plan = replace(plan, budget=budget or plan.budget, workers=plan.workers if workers is None else workers)
         messages = Messages(quiet)
@@ -189,6 +196,8 @@ def _optimize(
             f"{workers} workers, but an iteration may have only {least} evaluations:"
             " leave out --batch to keep all workers busy."
         )
+    constraints, fixed = plan.read_constraints(), plan.read_fixed()
+    FixedVariables.of(space, fixed)  # what is wrong with it is reported as wrong usage
     in_processes = workers > 1 or plan.evaluation_timeout is not None
     with messages.of_the_library(), _stdout_for_data() if json else nullcontext() as out:
         try:
@@ -200,6 +209,8 @@ def _optimize(
                 target=plan.target,
                 timeout=plan.timeout,
                 stall=plan.stall,
+                constraints=[each.fun for each in constraints],
+                fixed=fixed,
                 rng=facts.rng,
                 batch=facts.batch,
                 workers=workers,
@@ -234,11 +245,13 @@ def _import_checked(record: Record, plan: RunPlan, trust: bool) -> tuple[NamedFu
     differs = difference(record.identity.space, space_data(space), "space")  # before memory is taken for it
     if differs:
         raise JournalError(f"{record.path}: journal does not match this run: {differs}")
-    if record.algorithm is None:
+    if algorithm_of(record.identity.algorithm, space.family) is None:
         raise JournalError(f"{record.path}: cannot resume: the algorithm has custom components, which are not recorded")
     fun = plan.read_objective(space)
-    if not trust and not (isinstance(fun, NamedFunction) and fun.is_local):
-        raise ValueError(_refused(record, f"names {plan.name}, which is defined outside the current folder"))
+    for each in (fun, *plan.read_constraints()):
+        if not trust and not (isinstance(each, NamedFunction) and each.is_local):
+            name = each.name if isinstance(each, NamedFunction) else plan.name
+            raise ValueError(_refused(record, f"names {name}, which is defined outside the current folder"))
     return fun, space
 
 
@@ -246,7 +259,7 @@ def _check_trusted(record: Record, plan: RunPlan) -> None:
     """Raise if the journal has a command, or names what is not in a file of the current folder."""
     if plan.command is not None:  # its arguments can do harm whatever the program is
         raise ValueError(_refused(record, f"has the command {plan.command}, which is not run without --trust"))
-    for name in (plan.objective, None if plan.toml is not None else plan.space):
+    for name in (plan.objective, None if plan.toml is not None else plan.space, *plan.constraints):
         if name is not None and not is_local(name):
             raise ValueError(_refused(record, f"names {name}, which is not in a file of the current folder"))
 
@@ -270,7 +283,17 @@ def _check_same_run(journal: Path, plan: RunPlan, space: Space, facts: Facts) ->
     with read(journal) as record:
         noted = record.meta.get("command")
         there = noted.get("objective") or noted.get("command") if isinstance(noted, dict) else plan.name
-        here = Optimizer(space, facts.algorithm, None, facts.rng, facts.batch or record.batch, facts.deterministic)
+        batch, constraints = facts.batch or record.batch, [each.fun for each in plan.read_constraints()]
+        here = Optimizer(
+            space,
+            facts.algorithm,
+            None,
+            facts.rng,
+            batch,
+            facts.deterministic,
+            constraints=constraints,
+            fixed=plan.read_fixed(),
+        )
         identity = here.identity(facts.direction)
         if facts.rng is None:
             identity = identity._replace(rng=record.identity.rng)

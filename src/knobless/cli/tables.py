@@ -104,9 +104,15 @@ def print_summary(found: Summary, space: Space) -> None:
 def _values(found: Result | Summary, fun: float | None) -> dict[str, str]:
     """Return the value of the point to use; of a noisy objective its estimate, and the best single observation."""
     if found.deterministic is not False or found.x is None:
-        return {"best": _number(fun)}
+        return {"best": _number(fun)} | _violation(found)
     error = f" ± {found.fun_std:.2g}" if found.fun_std else ""
-    return {"recommended": _number(fun) + error, "best observation": _number(found.lowest_fun)}
+    facts = {"recommended": _number(fun) + error, "best observation": _number(found.lowest_fun)}
+    return facts | _violation(found)
+
+
+def _violation(found: Result | Summary) -> dict[str, str]:
+    """Return the violation of an infeasible point; nothing for a feasible one."""
+    return {"violation": _number(found.violation)} if found.x is not None and found.violation else {}
 
 
 def _grid(facts: dict[str, str]) -> Table:

@@ -15,6 +15,7 @@ from .algorithm import Algorithm, Member
 from .branch_search import BranchSearch
 from .data import from_plain, readable_name, shown, to_plain
 from .elitism import BestSoFar, LastBest, NoElitism
+from .evolution import Evolution
 from .families import Family
 from .igo import IGO
 from .linear import LinearThompson
@@ -25,7 +26,7 @@ from .preferences import Quartiles, Truncation, Values
 from .rng import Stream
 
 CLIMBERS = 2**20  # of P3, at most, in a file
-BATCH = 2**20  # of LinearThompson and BranchSearch, at most, in a file
+BATCH = 2**20  # of Evolution, LinearThompson and BranchSearch, at most, in a file
 _DEPTH = 50  # of portfolios in portfolios
 
 COMPONENTS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
@@ -43,6 +44,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             if not isinstance(algorithm.elitism, NoElitism):
                 components["elitism"] = algorithm.elitism
             return {name: _component_data(component) for name, component in components.items()}
+        case Evolution(batch=batch):
+            return {"evolution": {"batch": batch}}
         case P3(climbers=climbers):
             return {"p3": {"climbers": climbers}}
         case LinearThompson(batch=batch):
@@ -96,6 +99,8 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             return None if None in parts else IGO(family, *parts)
         case {"p3": {"climbers": int() as climbers}} if 0 < climbers <= CLIMBERS and type(climbers) is int:
             return P3(family, climbers)
+        case {"evolution": {"batch": int() as batch}} if 0 < batch <= BATCH and type(batch) is int:
+            return Evolution(family, batch)
         case {"linear": {"batch": int() as batch}} if 0 < batch <= BATCH and type(batch) is int:
             return LinearThompson(family, batch)
         case {"noisy_portfolio": {"linear": linear, "loop": loop, **rest}} if not rest:

@@ -98,7 +98,9 @@ class P3:
 
     def tell(self, state: Pyramid, x: Points, f: Array) -> Pyramid:
         """Return the state after an iteration; the given state is modified."""
-        values = [value if value == value else math.inf for value in f.tolist()]
+        if state.stream is None:  # points that it has not asked for
+            return state
+        values = [value if value == value else math.inf for value in f[: self.climbers].tolist()]
         if len(values) < self.climbers:  # cancelled points count as failures
             told, rows, values = iter(values), iter(x), []
             row = next(rows, None)

@@ -1,7 +1,8 @@
 """States of algorithms as plain data, for snapshots.
 
 The state of the loop is stored as its numbers, that of P3 as its initial θ, the key of its random numbers and the
-values it was told, from which it is rebuilt, that of the linear search as its evaluations, and that of a portfolio or
+values it was told, from which it is rebuilt, that of the genetic algorithm as its population, that of the linear search
+as its evaluations, and that of a portfolio or
 of the search of branches as the states of its members.
 """
 
@@ -20,6 +21,7 @@ from .branch_state import BranchState, Seen
 from .branches import Combination
 from .data import finite_at, floats, listed, octets, shown, text, whole, whole_at
 from .elitism import Elite
+from .evolution import Evolution, EvolutionState
 from .families import Family, packed_rows
 from .igo import IGO, State
 from .linear import LinearState, LinearThompson
@@ -28,7 +30,7 @@ from .p3 import P3, Pyramid
 from .portfolio import Portfolio, PortfolioState
 from .types import Array, Points
 
-SAVED = "IGO, P3, LinearThompson, NoisyPortfolio, BranchSearch or Portfolio"
+SAVED = "IGO, P3, Evolution, LinearThompson, NoisyPortfolio, BranchSearch or Portfolio"
 
 
 def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
@@ -47,6 +49,9 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
         case P3():
             key = None if state.stream is None else state.stream.key
             return {"theta": text(state.first), "key": key, "told": text(np.array(state.told))}
+        case Evolution():
+            data = {"theta": text(state.theta), "size": state.size, "idle": state.idle, "fresh": state.fresh}
+            return data | {"population": _elite_data(Elite(state.x, state.f), algorithm.family)}
         case LinearThompson():
             return {"x": b64encode(algorithm.family.pack(state.x)).decode(), "f": text(state.f)}
         case NoisyPortfolio():
@@ -96,6 +101,8 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             return _loop_state(algorithm, data)
         case P3():
             return _pyramid(algorithm.init(_theta(algorithm.family, data), x0), data)
+        case Evolution():
+            return _evolution_state(algorithm.family, data)
         case LinearThompson():
             return _history(algorithm.init(), data)
         case NoisyPortfolio():
@@ -128,6 +135,13 @@ def _loop_state(algorithm: IGO, data: dict[str, Any]) -> State:
     if s.shape != fresh.signal.s.shape or not np.isfinite(s).all() or gamma < 0.0 or lam_r < 0.0:
         raise ValueError("expected a signal of finite numbers")
     return State(theta, Signal(s, gamma, lam_r), _elite_of(data["elite"], family))
+
+
+def _evolution_state(family: Family, data: dict[str, Any]) -> EvolutionState:
+    size, (x, f) = whole_at(data, "size", least=1), _elite_of(data["population"], family)
+    if len(f) > size or np.isnan(f).any() or (np.diff(f) < 0.0).any():
+        raise ValueError(f"population: expected at most {size} points, best first")
+    return EvolutionState(_theta(family, data), x, f, size, whole_at(data, "idle"), data["fresh"] is True)
 
 
 def _theta(family: Family, data: dict[str, Any]) -> Array:

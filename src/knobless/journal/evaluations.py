@@ -17,7 +17,8 @@ from knobless.space.variables import Choice
 from .events import ADDED, CANCELLED, CHECKED, RETURNED_NAN, Event, unpacked
 
 ROWS_AT_ONCE = 512  # rows decoded at once
-FACTS = ("value", "status", "kind", "iteration", "worker", "start", "seconds", "message")  # columns after the variables
+# Columns after the variables.
+FACTS = ("value", "violation", "status", "kind", "iteration", "worker", "start", "seconds", "message")
 
 
 class EvaluationRecord(NamedTuple):
@@ -29,6 +30,8 @@ class EvaluationRecord(NamedTuple):
         The point, as the objective received it.
     value : float
         The objective value with the user's sign; NaN if there is none.
+    violation : float
+        How much the point violates the constraints; 0 if it is feasible, NaN if there is no value.
     status : str
         "ok", "failed" (the evaluation raised an exception or returned NaN) or "cancelled" (without a value).
     kind : str
@@ -49,6 +52,7 @@ class EvaluationRecord(NamedTuple):
 
     x: Any
     value: float
+    violation: float
     status: str
     kind: str
     iteration: int
@@ -178,7 +182,8 @@ class Evaluations(Sequence[EvaluationRecord]):
             for i, column in enumerate(self.space.columns())
             for each in _variable_columns(column, codes[:, column.where], active[:, i])
         ]
-        for name, values in zip(FACTS, zip(*map(_facts, events), strict=True) if events else [()] * 8, strict=True):
+        facts = zip(*map(_facts, events), strict=True) if events else [()] * len(FACTS)
+        for name, values in zip(FACTS, facts, strict=True):
             cells = _objects(values)
             found.append(TableColumn(name, cells, np.array([value is not None for value in values], dtype=bool)))
         return found
@@ -190,9 +195,9 @@ class Evaluations(Sequence[EvaluationRecord]):
         -------
         pandas.DataFrame
             One row per evaluation. One column per variable, called as in ``space.columns()``, and one per entry of an
-            array of variables, such as ``layers[0]``; inactive variables are missing. Then `value`, `status`, `kind`,
-            `iteration`, `worker`, `start` (a time in UTC), `seconds` and `message`. A variable that is called like one
-            of these is called ``x.value``.
+            array of variables, such as ``layers[0]``; inactive variables are missing. Then `value`, `violation`,
+            `status`, `kind`, `iteration`, `worker`, `start` (a time in UTC), `seconds` and `message`. A variable that
+            is called like one of these is called ``x.value``.
 
         Raises
         ------
@@ -211,12 +216,13 @@ class Evaluations(Sequence[EvaluationRecord]):
         return frame
 
 
-def _facts(event: Event) -> tuple[float, str, str, int, str | None, float | None, float | None, str | None]:
+def _facts(event: Event) -> tuple[float, float, str, str, int, str | None, float | None, float | None, str | None]:
     """Return the fields of an evaluation other than its point."""
     status = "cancelled" if event.fate == CANCELLED else "failed" if event.failed else "ok"
     timed = event.started is not None and event.ended is not None
     return (
         math.nan if event.value is None else event.value,
+        math.nan if event.value is None else event.violation or 0.0,
         status,
         kind_of(event),
         event.iteration,
@@ -270,7 +276,7 @@ def _series(pandas: Any, column: TableColumn) -> Any:
     if name == "start":
         seconds = pandas.to_numeric(pandas.Series(values), errors="coerce")
         return pandas.to_datetime(seconds, unit="s", utc=True, errors="coerce")
-    if name in ("value", "seconds"):
+    if name in ("value", "violation", "seconds"):
         return pandas.Series(np.array([math.nan if each is None else each for each in values], dtype=float))
     if name == "iteration":
         return pandas.Series(values.astype(np.int64))

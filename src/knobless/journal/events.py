@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from knobless._checks import real
 from knobless.core.families import Family
 from knobless.core.types import Points
+from knobless.core.violation import ranked
 
 # What a row records: an evaluation, a cancellation, a point evaluated elsewhere, an evaluation that the search does not
 # learn from, because it only confirms that the target is reached or compares the points to recommend.
@@ -111,6 +113,8 @@ class Event(NamedTuple):
         Times in seconds since the epoch.
     worker : str or None
         Where the objective was evaluated.
+    violation : float or None
+        How much the point violates the constraints, above 0; None for a feasible point.
     """
 
     drawn: int
@@ -124,6 +128,24 @@ class Event(NamedTuple):
     started: float | None
     ended: float | None
     worker: str | None
+    violation: float | None = None
+
+    def rank(self, sign: float) -> float:
+        """Return the value to be minimized as it ranks; NaN if there is none.
+
+        Parameters
+        ----------
+        sign : float
+            −1 for a run that maximizes, else 1.
+
+        Returns
+        -------
+        float
+            The value times `sign`; an `Infeasible` if there is a violation.
+        """
+        if self.value is None:
+            return math.nan
+        return sign * self.value if self.violation is None else ranked(sign * self.value, self.violation)
 
     @property
     def failed(self) -> bool:

@@ -12,6 +12,8 @@ KINDS: dict[str, Any] = {
     "batch": int,
     "deterministic": bool | None,
     "x0": str | None,
+    "constraints": list,
+    "fixed": dict,
     "rng": dict,
 }
 
@@ -25,6 +27,8 @@ class Identity(NamedTuple):
         As `knobless.space.codec` and `knobless.core.description` describe them.
     noisy_algorithm
         Likewise, the algorithm to change to if the objective is found to be noisy; None if that is not tested.
+    constrained_algorithm
+        Likewise, the algorithm to change to if many evaluations have a violation.
     direction : str
         "minimize" or "maximize".
     batch : int
@@ -33,6 +37,10 @@ class Identity(NamedTuple):
         Whether the objective is deterministic; None if that was not stated.
     x0 : str or None
         The packed initial point, in hexadecimal.
+    constraints : list of str
+        Names of the constraints.
+    fixed : dict
+        Codes of the fixed columns by their names.
     rng : dict
         The seed, if there is one, and the random streams at the start of the run.
     """
@@ -42,8 +50,11 @@ class Identity(NamedTuple):
     batch: int
     deterministic: bool | None
     x0: str | None
+    constraints: list[str]
+    fixed: dict[str, float]
     algorithm: Any
     noisy_algorithm: Any
+    constrained_algorithm: Any
     rng: dict[str, Any]
 
     @classmethod

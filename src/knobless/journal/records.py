@@ -41,7 +41,7 @@ class Record:
     space : Space
         The search space. An option that JSON cannot represent is replaced by its name.
     algorithm : Algorithm or None
-        The algorithm; None if it has custom components, which a journal does not store.
+        The algorithm; None if it has custom components, or if the run has constraints, which a journal does not store.
     direction : str
         "minimize" or "maximize".
     sign : float
@@ -87,7 +87,8 @@ class Record:
         self.direction, self.sign, self.seed = identity.direction, identity.sign, identity.seed
         self.batch, self.deterministic = identity.batch, identity.deterministic
         self.space: Space = space_of(identity.space)
-        self.algorithm: Algorithm | None = algorithm_of(identity.algorithm, self.space.family)
+        algorithm = algorithm_of(identity.algorithm, self.space.family)
+        self.algorithm: Algorithm | None = None if identity.constraints else algorithm
         x0 = identity.x0
         self.x0 = None if x0 is None else self.space.decode(self.space.family.unpack(bytes.fromhex(x0))[0])
 

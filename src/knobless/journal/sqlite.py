@@ -23,7 +23,7 @@ from knobless.core.data import parsed
 from .events import TOLD, Event, Journal, JournalError
 
 APPLICATION = 0x6B6E6F62  # "knob", in the field where SQLite stores which application a file belongs to
-_VERSION = 3
+_VERSION = 4
 _LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it takes memory
 _SECOND = 1.0  # between two syncs, at most, while rows are written
 _LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
@@ -46,16 +46,17 @@ EVENTS = """CREATE TABLE events (
     position INTEGER NOT NULL,
     started REAL,
     ended REAL,
-    worker TEXT
+    worker TEXT,
+    violation REAL
 )"""
 COLUMNS = ", ".join(Event._fields)
-INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SELECT = f"SELECT {COLUMNS} FROM events"
 SOUND = """typeof(drawn) = 'integer' AND drawn >= 0 AND fate IN (1, 2, 3, 4) AND typeof(fate) = 'integer'
     AND typeof(id) = 'integer' AND typeof(iteration) = 'integer' AND typeof(position) = 'integer'
     AND typeof(code) = 'blob' AND typeof(value) IN ('real', 'null') AND typeof(failure) IN ('text', 'null')
     AND typeof(started) IN ('real', 'null') AND typeof(ended) IN ('real', 'null')
-    AND typeof(worker) IN ('text', 'null')"""
+    AND typeof(worker) IN ('text', 'null') AND typeof(violation) IN ('real', 'null')"""
 
 
 class Writer:

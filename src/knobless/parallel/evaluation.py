@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from knobless.core.violation import ranked
+
 _T = TypeVar("_T")
 
 
@@ -81,9 +83,19 @@ def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], _T]) ->
 
 
 def objective_value(value: Any, name: str = "objective") -> float:
-    """Return an objective value as a float; NaN and inf are allowed, they rank worst."""
+    """Return an objective value as a float; NaN and inf are allowed, they rank worst.
+
+    A pair of value and violation becomes one number, by which it ranks (`knobless.core.violation`).
+    """
     if type(value) is float:  # the usual case
         return value
+    if type(value) is tuple and len(value) == 2:
+        return ranked(_number(value[0], f"{name}: value"), _number(value[1], f"{name}: violation"))
+    return _number(value, name)
+
+
+def _number(value: Any, name: str) -> float:
+    """Return any scalar as a float."""
     if isinstance(value, (float, int, np.integer, np.floating)):
         try:
             return float(value)
@@ -103,7 +115,12 @@ def objective_value(value: Any, name: str = "objective") -> float:
 
 
 def objective_values(values: Any, n: int) -> list[float]:
-    """Return the values of a vectorized objective at `n` points as floats."""
+    """Return the values of a vectorized objective at `n` points as floats.
+
+    A pair of arrays has the values and the violations.
+    """
+    if type(values) is tuple and len(values) == 2 and np.ndim(values[0]) == 1:
+        return list(map(ranked, *(objective_values(each, n) for each in values)))
     array = np.asarray(values)
     if array.dtype.kind not in "fiub" or array.shape != (n,):
         shown = f"shape {array.shape} and type {array.dtype}"

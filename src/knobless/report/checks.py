@@ -6,8 +6,6 @@ long as no candidate was drawn after them: a run that is resumed with a larger b
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from knobless.journal.events import CHECKED, Event
@@ -29,8 +27,7 @@ class Checks:
             return
         if event.drawn != self._drawn:
             self._drawn, self._values = event.drawn, {}
-        value = math.nan if event.value is None else self._sign * event.value
-        self._values.setdefault(event.code, []).append(value)
+        self._values.setdefault(event.code, []).append(event.rank(self._sign))
 
     def recommended(self, run: RunState) -> Recommended | None:
         """Return the point to use, with its value to be minimized; `run` is the run at the end of the journal."""

@@ -53,7 +53,7 @@ def collect_page_data(trace: Trace, since: int = 0, forest: bool | None = None) 
         "times": packed_array(_times(trace)),
         "alpha": trace.alpha,
         "best": packed_array([math.nan if best is None else best[0]]),
-        "recommended": None if recommended is None else packed_array(recommended[1:]),
+        "recommended": None if recommended is None else packed_array([recommended.fun, recommended.std]),
         "bestRow": -1 if best is None else best[1],
         "nit": steps[-1].iteration if steps else 0,
         "improvements": [packed_array(calls), packed_array(drawable(bests))],

@@ -18,6 +18,7 @@ from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD
 from knobless.journal.records import Record
 from knobless.run.iteration import Best, FirstFailure, is_better
 from knobless.run.optimizer import Optimizer
+from knobless.run.recommendation import Recommended
 
 from .checks import Checks
 from .marginals import VariableSummary, variable_summaries
@@ -36,6 +37,7 @@ class Summary:
     x: Any
     fun: float | None
     fun_std: float | None
+    violation: float | None
     lowest_x: Any
     lowest_fun: float | None
     nfev: int
@@ -79,9 +81,9 @@ def summary(record: Record) -> Summary:
         if event.started is not None and event.ended is not None:
             seconds.append(event.ended - event.started)
             started, ended = min(started, event.started), max(ended, event.ended)
-        fun = math.nan if event.value is None else record.sign * event.value
-        if event.fate in (TOLD, ADDED) and is_better(fun, event.id, best):
-            best = Best(fun, event.id, event)
+        rank = event.rank(record.sign)
+        if event.fate in (TOLD, ADDED) and is_better(rank, event.id, best):
+            best = Best(rank, event.id, event)
     opt = None if record.algorithm is None else Optimizer.from_journal(record)
     mode_fun = None if opt is None else opt.run.mode_fun
     lowest_x, lowest_fun = (None, None) if best is None else (record.point(best.at), best.at.value)
@@ -96,6 +98,7 @@ def summary(record: Record) -> Summary:
         x=lowest_x if chosen is None else record.space.decode(chosen.code),
         fun=lowest_fun if chosen is None else record.sign * chosen.fun,
         fun_std=None if chosen is None or math.isnan(chosen.std) else chosen.std,
+        violation=_violation(best, chosen),
         lowest_x=lowest_x,
         lowest_fun=lowest_fun,
         nfev=nfev,
@@ -117,6 +120,13 @@ def summary(record: Record) -> Summary:
         seconds_longest=max(seconds) if seconds else None,
         workers=dict(workers.most_common()),
     )
+
+
+def _violation(best: Best | None, chosen: Recommended | None) -> float | None:
+    """Return the violation of the point to use; None if there is none."""
+    if chosen is not None:
+        return chosen.violation
+    return None if best is None else best.violation
 
 
 def objective_kind(deterministic: bool | None, stated: bool | None) -> str:

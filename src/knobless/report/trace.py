@@ -196,10 +196,10 @@ class Trace:
     def _take(self, chunk: Sequence[Event]) -> None:
         for row, event in enumerate(chunk, len(self)):
             value = math.nan if event.value is None else event.value
-            f = self.sign * value
+            rank = event.rank(self.sign)
             self._checks.take(event)
-            if event.fate in (TOLD, ADDED) and is_better(f, event.id, self._best):
-                self._best = Best(f, event.id, row)
+            if event.fate in (TOLD, ADDED) and is_better(rank, event.id, self._best):
+                self._best = Best(rank, event.id, row)
             self.failure_index.append(self._failure_message(event, row) if event.failed else -1)
             self.workers.append(self.worker_names.setdefault(event.worker or "", len(self.worker_names)))
             self.values.append(value)
@@ -257,8 +257,9 @@ class Trace:
         """The best value that the search has learned from, its row and its code."""
         if self._best is None:
             return None
-        width, (fun, _, row) = self._family.width, self._best
-        return self.sign * fun, row, self._family.unpack(bytes(self._codes[row * width : (row + 1) * width]))[0]
+        width, row = self._family.width, self._best.at
+        code = self._family.unpack(bytes(self._codes[row * width : (row + 1) * width]))[0]
+        return self.sign * self._best.fun, row, code
 
     @property
     def deterministic(self) -> bool | None:

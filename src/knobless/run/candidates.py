@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from knobless.core.types import Array, Points
+from knobless.core.violation import Infeasible, negated
 from knobless.parallel.evaluation import objective_value
 from knobless.space.space import Space
 
@@ -117,8 +118,19 @@ def ids_of(candidates: Batch | Candidate | Iterable[Candidate]) -> Sequence[int]
     return [candidate.id for candidate in each]
 
 
-def values_of(values: Any, count: int) -> tuple[Array, dict[int, str]]:
-    """Return the values as floats, NaN for exceptions, and the tracebacks of these by their positions."""
+class Told(NamedTuple):
+    """Told of candidates to be minimized, as they rank; NaN for failed evaluations.
+
+    `failures` has the tracebacks of those that raised, `infeasible` the values that came with a violation, by position.
+    """
+
+    f: Array
+    failures: Mapping[int, str]
+    infeasible: Mapping[int, Infeasible]
+
+
+def values_of(values: Any, count: int, sign: float = 1.0) -> Told:
+    """Return values as the user or a source gives them, negated if `sign` is -1."""
     array = isinstance(values, np.ndarray)
     if not array and type(values) is not list:  # the checks below take longer than the usual case
         if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
@@ -127,12 +139,18 @@ def values_of(values: Any, count: int) -> tuple[Array, dict[int, str]]:
     if len(values) != count:
         raise ValueError(f"values: expected {count}, one for each candidate, got {len(values)}")
     if array and values.dtype.kind in "fiub" and values.ndim == 1:
-        return values.astype(float), {}
+        return Told(sign * values.astype(float), {}, {})
     if all(type(v) is float for v in values):
-        return np.array(values, dtype=float), {}
+        return Told(sign * np.array(values, dtype=float), {}, {})
     failures = {i: traceback_of(v) for i, v in enumerate(values) if isinstance(v, BaseException)}
-    f = [math.nan if i in failures else objective_value(v, "values") for i, v in enumerate(values)]
-    return np.array(f), failures
+    f = [math.nan if i in failures else _value(v) for i, v in enumerate(values)]
+    if sign < 0.0:
+        f = list(map(negated, f))
+    return Told(np.array(f), failures, {i: v for i, v in enumerate(f) if isinstance(v, Infeasible)})
+
+
+def _value(value: Any) -> float:
+    return value if isinstance(value, Infeasible) else objective_value(value, "values")
 
 
 def traceback_of(error: BaseException) -> str:

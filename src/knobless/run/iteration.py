@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from knobless.core.types import Array, Points
+from knobless.core.violation import Infeasible
 from knobless.journal.events import CANCELLED, TOLD
 
 PENDING, COPIED = 0, 5  # besides TOLD and CANCELLED; the value of a copied one is that of an equal point
@@ -23,7 +24,8 @@ class Info(NamedTuple):
     iteration, nfev : int
         Iterations and evaluations so far.
     best : float
-        The best objective value so far; inf (−inf for `maximize`) before there is one.
+        The best objective value so far; inf (−inf for `maximize`) before there is one. As long as no point is feasible,
+        the value of the point with the least violation.
     lam : int
         Samples of the next iteration.
     lam_r : float
@@ -34,6 +36,8 @@ class Info(NamedTuple):
         Signal-to-noise ratio; NaN if the algorithm does not define it.
     entropy : float
         Entropy of the distribution.
+    violation : float
+        The least violation so far, 0 if a point is feasible.
     theta : ndarray or None
         Parameters of the distribution, read-only. None in the rows of a `History`, to save memory.
     """
@@ -46,23 +50,37 @@ class Info(NamedTuple):
     eps: float
     snr: float
     entropy: float
+    violation: float = 0.0
     theta: Array | None = None
 
 
 class Best(NamedTuple):
-    """The best evaluation so far: its value to be minimized, its candidate, and where its point is found."""
+    """The best evaluation so far: its value to be minimized, its candidate, and where its point is found.
 
-    fun: float
+    Of an infeasible point, `rank` is an `Infeasible`, which has the value and the violation.
+    """
+
+    rank: float
     id: int
     at: Any
 
+    @property
+    def fun(self) -> float:
+        """The objective value."""
+        return self.rank.value if isinstance(self.rank, Infeasible) else self.rank
 
-def is_better(fun: float, id: int, best: Best | None) -> bool:
+    @property
+    def violation(self) -> float:
+        """How much the point violates the constraints; 0 for a feasible one."""
+        return self.rank.violation if isinstance(self.rank, Infeasible) else 0.0
+
+
+def is_better(rank: float, id: int, best: Best | None) -> bool:
     """Return whether an evaluation is better than the best so far: a lower value, or an equal value with a lower id.
 
     The order of ids is that of (iteration, index). A point evaluated elsewhere has the id −1 and comes first.
     """
-    return fun < math.inf and (best is None or (fun, id) < (best.fun, best.id))
+    return rank < math.inf and (best is None or (rank, id) < (best.rank, best.id))
 
 
 class FirstFailure(NamedTuple):

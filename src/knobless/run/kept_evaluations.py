@@ -23,6 +23,7 @@ from knobless.journal.evaluations import ROWS_AT_ONCE
 from knobless.journal.events import Event
 from knobless.parallel.evaluation import process_name
 
+from .candidates import Told
 from .recording import shortened
 
 KEPT_EVALUATIONS = 2**18
@@ -43,8 +44,7 @@ class KeptGroup(NamedTuple):
     first: int  # the id of the candidate at position 0
     ids: Sequence[int]
     codes: Points
-    f: Array
-    failures: Mapping[int, str]  # by index
+    told: Told
     times: Sequence[float]  # start and end of each, by time.monotonic(), if they ran in this process; maybe more
     spans: Mapping[int, Span]  # by id, if they ran elsewhere
 
@@ -57,6 +57,7 @@ class Block(NamedTuple):
     rows: NDArray[np.int64]
     times: Array
     failures: Mapping[int, str]
+    violations: Mapping[int, float]
 
 
 class KeptEvaluations:
@@ -83,7 +84,7 @@ class KeptEvaluations:
     def add(self, group: KeptGroup) -> None:
         """Keep evaluations."""
         self._groups.append(group)
-        self._waiting += len(group.f)
+        self._waiting += len(group.told.f)
         if self._waiting >= self._at_once:
             self._pack()
 
@@ -93,8 +94,8 @@ class KeptEvaluations:
         if not groups:
             return
         codes = np.concatenate([group.codes for group in groups])
-        values = self._sign * np.concatenate([group.f for group in groups])
-        sizes = [len(group.f) for group in groups]
+        values = self._sign * np.concatenate([group.told.f for group in groups])
+        sizes = [len(group.told.f) for group in groups]
         rows = np.empty((len(values), 5), dtype=np.int64)
         rows[:, :3] = np.repeat([(group.iteration, group.fate, group.first) for group in groups], sizes, axis=0)
         ids = np.array([id for group in groups for id in group.ids])
@@ -103,8 +104,8 @@ class KeptEvaluations:
         workers: list[int] = []
         for group in groups:
             if not group.spans:
-                flat += group.times[: 2 * len(group.f)]
-                workers += [0] * len(group.f)
+                flat += group.times[: 2 * len(group.told.f)]
+                workers += [0] * len(group.told.f)
                 continue
             for started, ended, where in map(group.spans.__getitem__, group.ids):
                 flat += (started - self._epoch, ended - self._epoch)
@@ -114,9 +115,17 @@ class KeptEvaluations:
         failures = {
             start + i: self._message(text)
             for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)
-            for i, text in group.failures.items()
+            for i, text in group.told.failures.items()
         }
-        self._blocks.append(Block(self._family.pack(codes), values, rows, times, failures))
+        infeasible = {
+            start + i: rank
+            for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)
+            for i, rank in group.told.infeasible.items()
+        }
+        for row, rank in infeasible.items():
+            values[row] = self._sign * rank.value
+        violations = {row: rank.violation for row, rank in infeasible.items()}
+        self._blocks.append(Block(self._family.pack(codes), values, rows, times, failures, violations))
         self._packed += len(values)
         self._groups, self._waiting = [], 0
         while self._packed - len(self._blocks[0].values) >= self._most:
@@ -161,6 +170,7 @@ class KeptEvaluations:
                 started,
                 ended,
                 workers[worker],
+                block.violations.get(row),
             )
             for row, (value, (iteration, fate, id, position, worker), (started, ended)) in enumerate(
                 zip(*parts, strict=True), start

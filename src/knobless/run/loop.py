@@ -108,7 +108,7 @@ class Loop:
 
     @property
     def reached(self) -> bool:
-        return not self.refuted and self.opt.lowest_fun <= self.rules.target
+        return not self.refuted and self.opt.run.lowest_rank <= self.rules.target
 
     @property
     def unwatched(self) -> bool:
@@ -208,7 +208,7 @@ class Loop:
     def _evaluate(self, candidates: Batch) -> Status | None:
         """Evaluate candidates and tell their values; those that have arrived are told whatever ends the run."""
         run, target, stall = self.opt.run, self.rules.target, self.rules.stall
-        nfev, best = run.nfev, run.lowest_fun
+        nfev, best = run.nfev, run.lowest_rank
         values: list[Value] = []
         status = None
         evaluations = self._begin(candidates)
@@ -249,7 +249,7 @@ class Loop:
         run, ids = self.opt.run, candidates.ids
         if not ids:
             return
-        f, failures = values_of(values, len(ids))
+        told = values_of(values, len(ids))
         self.told = max(self.told, ids[-1])
         if self.journal is None:
             iteration = run.iteration
@@ -257,8 +257,8 @@ class Loop:
             if len(ids) < len(codes):
                 codes = codes[[id - first for id in ids]]
             first += iteration.n_initial_points
-            self.kept_evaluations.add(KeptGroup(run.nit, TOLD, first, ids, codes, f, failures, self.times, self.spans))
-        run.tell(ids, f, failures)
+            self.kept_evaluations.add(KeptGroup(run.nit, TOLD, first, ids, codes, told, self.times, self.spans))
+        run.tell(ids, *told)
 
     def _begin(self, candidates: Batch) -> ValueStream:
         """Return the values of candidates, in their order: those that the journal has, the others evaluated now."""
@@ -356,14 +356,12 @@ class Loop:
             return
         self.checks.append((drawn, ids[0], ids[-1] + 1))
         if self.journal is None:
-            f, failures = values_of(list(values), len(ids))
             nit, spans = self.opt.run.nit, self.spans
             for i, (id, position) in enumerate(zip(ids, positions, strict=False)):
-                text = {0: failures[i]} if i in failures else {}
-                only, times = slice(i, i + 1), self.times[2 * i : 2 * i + 2]
-                ids_of_one = range(id, id + 1)
+                told, times = values_of([values[i]], 1), self.times[2 * i : 2 * i + 2]
+                one = range(id, id + 1)
                 self.kept_evaluations.add(
-                    KeptGroup(nit, CHECKED, id - position, ids_of_one, codes[only], f[only], text, times, spans)
+                    KeptGroup(nit, CHECKED, id - position, one, codes[i : i + 1], told, times, spans)
                 )
 
     @property
@@ -435,23 +433,28 @@ class Loop:
             message += f" {failures} of {self.nfev} evaluations failed. The first failure: {reason}"
         elif best is None:
             message += " No evaluation gave a finite value."
+        if chosen is not None and chosen.violation:
+            message += f" No feasible point was found: x has the least violation, {chosen.violation:.6g}."
         if self.journal is not None and self.nfev and not self.evaluated:
             message += NOT_CALLED
         if failing:
             warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=5)
+        feasible = chosen is not None and not chosen.violation
         reached = math.isnan(self.rules.target) or status is Status.TARGET or self.reached
         return Result(
             x=None if chosen is None else opt.space.decode(chosen.code),
             fun=math.nan if chosen is None else self.sign * chosen.fun,
             fun_std=None if chosen is None or math.isnan(chosen.std) else chosen.std,
             deterministic=opt.deterministic,
+            violation=math.nan if chosen is None else chosen.violation,
             lowest_x=None if best is None else best.x,
             lowest_fun=math.nan if best is None else self.sign * best.fun,
             mode=opt.mode,
             mode_fun=None if mode_fun is None else self.sign * mode_fun,
             nfev=self.nfev,
             nit=opt.nit,
-            success=best is not None and reached and not failing and status is not Status.INTERRUPTED,
+            constraint_checks=0 if opt.run.feasibility is None else opt.run.feasibility.checks,
+            success=feasible and reached and not failing and status is not Status.INTERRUPTED,
             status=status,
             message=message,
             failures=failures,

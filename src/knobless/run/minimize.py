@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from knobless._checks import suggests
@@ -28,6 +28,8 @@ def minimize(
     timeout: float | None = None,
     stall: int | None = None,
     x0: Any = None,
+    constraints: Any = None,
+    fixed: Mapping[str, Any] | None = None,
     known: Iterable[tuple[Any, float]] = (),
     rng: Any = None,
     batch: int | None = None,
@@ -45,7 +47,9 @@ def minimize(
     ----------
     fun : callable
         The objective, ``fun(x) -> float``. It gets a point of `space`: an int8 array for ``Binary(n)``, a dict for a
-        `Space` with names. An evaluation that raises an exception (`SystemExit` included) or returns NaN is a failed
+        `Space` with names. It may return a pair (value, violation), for constraints that only an evaluation shows:
+        points with a violation of at most 0 are feasible and rank by their values, the others after them by their
+        violations. An evaluation that raises an exception (`SystemExit` included) or returns NaN is a failed
         evaluation: it ranks worst and the run continues.
     space : Binary, Choice, Integer, Float, Subset, Space, or a list or dict of these
         The search space.
@@ -64,6 +68,13 @@ def minimize(
         Stop after this many evaluations without an improvement.
     x0 : point, optional
         An initial point. It is evaluated first, and the initial distribution is moved halfway to it.
+    constraints : callable or sequence of callables, optional
+        Restrictions of the points that are known without an evaluation: functions of a point that return a number,
+        feasible if at most 0, or a bool, feasible if True. They are called often and should take little time. Every
+        point that is evaluated is feasible: an infeasible one is changed into a feasible one before.
+    fixed : dict, optional
+        Values of variables that do not vary, by their names as in ``space.columns()``, such as ``"optimizer.rate"``;
+        entries of arrays are ``"layers[3]"``, and the variable that is the whole space is called ``"x"``.
     known : iterable of (point, value) pairs, optional
         Points evaluated elsewhere. They count for the best point, but not for the budget.
     rng : None, int, or numpy.random.Generator, optional
@@ -77,7 +88,7 @@ def minimize(
         that this process may use.
     vectorized : bool, optional
         Whether `fun` gets all points of an iteration at once, as arrays with one row per point, and returns an array
-        with one value per point.
+        with one value per point, or a pair of arrays with values and violations. Constraints get single points.
     deterministic : bool or None, optional
         Whether equal points always have equal values. With True, each point is evaluated at most once. With False,
         points may be evaluated several times. With None, the default, the run finds out: see Notes.
@@ -101,7 +112,8 @@ def minimize(
     Raises
     ------
     TypeError, ValueError
-        If an argument is invalid; the message has its name, what was expected and what was given.
+        If an argument is invalid; the message has its name, what was expected and what was given. ValueError also if
+        no feasible point is found.
     JournalError
         If the journal cannot be used, or is that of another run.
     Exception
@@ -126,6 +138,12 @@ def minimize(
     The result for a seed and a `batch` does not depend on `workers`, nor on the order in which evaluations end: values
     are used in the order of the candidates. The workers beyond the size of an iteration are idle.
 
+    With `constraints`, an infeasible point is repaired: its variables take over the values of a feasible point, in
+    random order, until it is feasible. If of the points without ones and with ones only exactly one is feasible, bits
+    are repaired towards that one and then set to the other value as long as the point stays feasible. A first feasible
+    point is searched for among 10,000 points by minimizing the violation; if there is none, a ValueError is raised
+    before the first evaluation. A run that is resumed calls the constraints again.
+
     Ctrl-C ends a run with the result so far; pressed twice within a second, it raises KeyboardInterrupt. A run in which
     each of the first 100 evaluations fails ends early. If more than half of the evaluations fail, there is a
     RuntimeWarning at the end.
@@ -141,7 +159,16 @@ def minimize(
     return optimize(
         1.0,
         EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
-        Optimizer(space, algorithm, x0, rng, batch_of(batch, workers, journal), deterministic),
+        Optimizer(
+            space,
+            algorithm,
+            x0,
+            rng,
+            batch_of(batch, workers, journal),
+            deterministic,
+            constraints=constraints,
+            fixed=fixed,
+        ),
         StoppingRules.of(1.0, budget, target, timeout, stall),
         known,
         journal,
@@ -162,6 +189,8 @@ def maximize(
     timeout: float | None = None,
     stall: int | None = None,
     x0: Any = None,
+    constraints: Any = None,
+    fixed: Mapping[str, Any] | None = None,
     known: Iterable[tuple[Any, float]] = (),
     rng: Any = None,
     batch: int | None = None,
@@ -177,9 +206,9 @@ def maximize(
 
     Parameters
     ----------
-    fun, space, budget, algorithm, timeout, stall, x0, rng, batch, workers, vectorized, deterministic
+    fun, space, budget, algorithm, timeout, stall, x0, constraints, fixed, rng, batch, workers, vectorized
         As in `minimize`.
-    evaluation_timeout, journal, callback, progress
+    deterministic, evaluation_timeout, journal, callback, progress
         As in `minimize`.
     target, known
         As in `minimize`, with values of `fun`: a larger value is better.
@@ -213,7 +242,16 @@ def maximize(
     return optimize(
         -1.0,
         EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
-        Optimizer(space, algorithm, x0, rng, batch_of(batch, workers, journal), deterministic),
+        Optimizer(
+            space,
+            algorithm,
+            x0,
+            rng,
+            batch_of(batch, workers, journal),
+            deterministic,
+            constraints=constraints,
+            fixed=fixed,
+        ),
         StoppingRules.of(-1.0, budget, target, timeout, stall),
         known,
         journal,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from knobless.core.types import Array, Points
+from knobless.core.violation import FEASIBLE_LIMIT, is_feasible
 
 FIRST_TEST = 8  # evaluations before the first test
 SOONER, LATER = 1.5, 4.0  # growth of the number of evaluations from one test to the next, with doubt and without
@@ -58,9 +59,11 @@ class NoiseTest:
         self.due = SOONER * (count + 1)
         if expected is None or math.isnan(value):
             return False
-        finite = f[np.isfinite(f)]
-        scale = np.abs(finite).max() if len(finite) else 0.0
-        if value != expected and not abs(value - expected) <= JITTER * scale:
+        # Values are compared with values, violations with violations: one of each is a difference.
+        alike = f[np.isfinite(f) & (is_feasible(f) == (expected < FEASIBLE_LIMIT))]
+        scale = np.abs(alike).max() if len(alike) else 0.0
+        same_kind = (value < FEASIBLE_LIMIT) == (expected < FEASIBLE_LIMIT)
+        if value != expected and not (same_kind and abs(value - expected) <= JITTER * scale):
             return True
         n = len(f)
         if n > 1:

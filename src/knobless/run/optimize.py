@@ -10,11 +10,13 @@ from typing import Any
 
 from knobless._checks import boolean
 from knobless.core.types import Points
+from knobless.core.violation import negated
 from knobless.parallel.evaluation import objective_value
 from knobless.space.space import Space
 
 from .code_digest import code_digest, same_interpreter
 from .compiled_engine import CompiledEngine
+from .feasibility import Feasibility
 from .iteration import Info
 from .loop import Loop, StoppingRules
 from .optimizer import Optimizer
@@ -42,7 +44,7 @@ def optimize(
         raise TypeError(f"callback: expected a function, got {callback!r}")
     if boolean("vectorized", objective.vectorized):
         opt.space.check_vectorized()
-    pairs = encoded_pairs(known, opt.space, sign)
+    pairs = encoded_pairs(known, opt.space, sign, opt.run.feasibility)
     loop = Loop(sign, opt, rules, callback)
     with ExitStack() as resources:
         if boolean("progress", progress):
@@ -54,7 +56,7 @@ def optimize(
             resources.callback(loop.journal.close)
             pairs = loop.journal.known(pairs)
             _note_objective(loop.journal, objective, None if rules.budget == math.inf else rules.budget)
-        elif objective.in_this_process:
+        elif objective.in_this_process and opt.run.feasibility is None:
             loop.compiled = CompiledEngine.of(objective.fun, opt, sign)
         for code, value in pairs:
             opt.run.add(code, value)
@@ -85,7 +87,9 @@ def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: f
     journal.note({"fun": fun, "code": code, "budget": budget})
 
 
-def encoded_pairs(known: Iterable[tuple[Any, float]], space: Space, sign: float) -> list[tuple[Points, float]]:
+def encoded_pairs(
+    known: Iterable[tuple[Any, float]], space: Space, sign: float, feasibility: Feasibility | None = None
+) -> list[tuple[Points, float]]:
     """Return the known points encoded, with their values to be minimized."""
     if not isinstance(known, Iterable):
         raise TypeError(f"known: expected pairs (point, value), got {known!r}")
@@ -94,5 +98,8 @@ def encoded_pairs(known: Iterable[tuple[Any, float]], space: Space, sign: float)
         name = f"known[{i}]"
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
-        pairs.append((space.encode(pair[0], name), sign * objective_value(pair[1], name)))
+        code, value = space.encode(pair[0], name), objective_value(pair[1], name)
+        if feasibility is not None:
+            feasibility.require(code, name)
+        pairs.append((code, value if sign > 0 else negated(value)))
     return pairs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from typing import Any, NamedTuple, Self
@@ -13,19 +13,23 @@ from knobless._checks import boolean, positive_int, suggests
 from knobless.core.algorithm import Algorithm
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.rng import Stream
-from knobless.core.types import Array
-from knobless.journal.events import CANCELLED, TOLD, JournalError
+from knobless.core.types import Array, Points
+from knobless.core.violation import negated
+from knobless.journal.events import JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.records import Record, read
 from knobless.parallel.evaluation import objective_value
-from knobless.recipes import recommended
+from knobless.recipes import constrained, recommended
 from knobless.space.codec import space_data
+from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from . import snapshot
 from .arguments import OPTIMIZER
 from .candidates import Batch, Candidate, ids_of, values_of
+from .constraints import Constraints
 from .display import Text, html_table
+from .feasibility import Feasibility
 from .iteration import Info
 from .recommendation import recommended_point
 from .recording import Recording, recorded_batch, replay
@@ -42,10 +46,13 @@ class Evaluation(NamedTuple):
         The point, as the objective receives it.
     fun : float
         Its objective value.
+    violation : float
+        How much the point violates the constraints; 0 if it is feasible.
     """
 
     x: Any
     fun: float
+    violation: float = 0.0
 
 
 class Optimizer:
@@ -71,6 +78,10 @@ class Optimizer:
     journal : path-like or Journal, optional
         A file in which everything told is recorded. If it exists, the run is resumed: what was told is not handed out
         again, and what was pending is. One process at a time can write to it; `close` releases it.
+    constraints : callable or sequence of callables, optional
+        Restrictions of the points, as `minimize` describes them. Every candidate is feasible.
+    fixed : dict, optional
+        Values of variables that do not vary, as `minimize` describes them.
     maximize : bool, optional
         Whether larger values are better.
 
@@ -85,7 +96,7 @@ class Optimizer:
     ------
     JournalError
         If the journal cannot be used, or belongs to a run with another space, algorithm, seed, `batch`,
-        `deterministic`, `x0` or direction.
+        `deterministic`, `x0`, `constraints`, `fixed` or direction.
 
     Notes
     -----
@@ -120,16 +131,22 @@ class Optimizer:
         deterministic: bool | None = None,
         journal: Any = None,
         *,
+        constraints: Any = None,
+        fixed: Mapping[str, Any] | None = None,
         maximize: bool = False,
     ) -> None:
         self.space = Space.of(space)
+        self._constraints = Constraints.of(constraints)
+        self._fixed = FixedVariables.of(self.space, {} if fixed is None else fixed)
         self.maximize = boolean("maximize", maximize)
         self._sign = -1.0 if self.maximize else 1.0
         family = self.space.family
         self._stated = None if deterministic is None else boolean("deterministic", deterministic)
-        noisy = None
+        noisy = later = None
         if algorithm is None:
-            algorithm = recommended(family, self._stated is not False)
+            if self._stated is not False and not self._constraints.functions:
+                later = constrained(family)
+            algorithm = recommended(family, self._stated is not False, bool(self._constraints.functions))
             noisy = recommended(family, False) if self._stated is None else None
         if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
             raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
@@ -142,9 +159,13 @@ class Optimizer:
         self.batch = positive_int("batch", batch)
         self._algorithm = algorithm.at_least(self.batch)
         noisy = None if noisy is None else noisy.at_least(self.batch)
+        self._later = None if later is None else later.at_least(self.batch)
         streams = Streams.of(rng)
         code = None if x0 is None else self.space.encode(x0, "x0")
-        self.run = RunState.start(self.space, self._algorithm, code, streams, self._stated, noisy)
+        feasibility = Feasibility.of(self.space, self._constraints, self._fixed)
+        self.run = RunState.start(
+            self.space, self._algorithm, code, streams, self._stated, noisy, feasibility, self._later
+        )
         self._recording: Recording | None = None
         if journal is not None:
             recording = Recording(journal, self.run, self.identity(), adopt=rng is None)
@@ -232,9 +253,12 @@ class Optimizer:
 
     @property
     def best(self) -> Evaluation | None:
-        """The best evaluation so far, of equal values that with the lowest candidate id; None before there is one."""
+        """The best evaluation so far, of equal values that with the lowest candidate id; None before there is one.
+
+        As long as no point is feasible, it is the one with the least violation.
+        """
         best = self.run.best
-        return None if best is None else Evaluation(self.space.decode(best.at), self._sign * best.fun)
+        return None if best is None else Evaluation(self.space.decode(best.at), self._sign * best.fun, best.violation)
 
     @property
     def recommended(self) -> Evaluation | None:
@@ -244,11 +268,13 @@ class Optimizer:
         by means of several evaluations, and the estimate is NaN if that very point was not evaluated.
         """
         found = recommended_point(self.run)
-        return None if found is None else Evaluation(self.space.decode(found.code), self._sign * found.fun)
+        if found is None:
+            return None
+        return Evaluation(self.space.decode(found.code), self._sign * found.fun, found.violation)
 
     @property
     def lowest_fun(self) -> float:
-        """The best objective value so far; inf before there is one, −inf if the optimizer maximizes."""
+        """The objective value of `best`; inf before there is one, −inf if the optimizer maximizes."""
         return self._sign * self.run.lowest_fun
 
     @property
@@ -309,7 +335,8 @@ class Optimizer:
         Returns
         -------
         Identity
-            Space, algorithm, initial point, batch, direction and the state of the random numbers.
+            Space, algorithm, initial point, constraints, fixed variables, batch, direction and the state of the random
+            numbers.
         """
         x0 = self.run.x0
         return Identity(
@@ -318,20 +345,26 @@ class Optimizer:
             batch=self.batch,
             deterministic=self._stated,
             x0=None if x0 is None else self.space.family.pack(x0[None]).hex(),
+            constraints=self._constraints.names,
+            fixed=self._fixed.data,
             algorithm=algorithm_data(self._algorithm),
             noisy_algorithm=None if self.run.noisy_algorithm is None else algorithm_data(self.run.noisy_algorithm),
+            constrained_algorithm=None if self._later is None else algorithm_data(self._later),
             rng=self.run.streams.identity(),
         )
 
     # Asking and telling.
 
-    def ask(self, k: int | None = None) -> Batch:
+    def ask(self, k: int | None = None, fixed: Mapping[str, Any] | None = None) -> Batch:
         """Return candidates to evaluate.
 
         Parameters
         ----------
         k : int, optional
             Number of candidates. By default those of this iteration that were not asked for yet.
+        fixed : dict, optional
+            Values of variables that these candidates have, as `minimize` describes them; not with a journal, which
+            does not record them.
 
         Returns
         -------
@@ -343,13 +376,28 @@ class Optimizer:
         ------
         RuntimeError
             If `k` is not given and all candidates of this iteration were asked for.
+        ValueError
+            If `fixed` is not part of the space, or no feasible point has these values.
         """
         if k is not None:
             positive_int("k", k)
-        ids, codes = self.run.ask(k)
+        ids, codes = self.run.ask(k) if fixed is None else self._ask_fixed(k, FixedVariables.of(self.space, fixed))
         if self._recording is not None and not ids:
             self._recording.drawn()
         return Batch(self.space, ids, codes)
+
+    def _ask_fixed(self, k: int | None, fixed: FixedVariables) -> tuple[Sequence[int], Points]:
+        """Return ids and points of candidates with further fixed variables."""
+        if self._recording is not None:
+            raise ValueError("fixed: expected none in ask() with a journal; Optimizer(fixed=) is recorded")
+        run, usual = self.run, self.run.feasibility
+        run.feasibility = Feasibility(self.space, self._constraints, self._fixed | fixed)
+        try:
+            return run.ask(k)
+        finally:
+            if usual is not None:
+                usual.checks += run.feasibility.checks
+            run.feasibility = usual
 
     def tell(self, candidates: Batch | Candidate | Iterable[Candidate], values: Any) -> None:
         """Store the objective values of candidates.
@@ -359,7 +407,8 @@ class Optimizer:
         candidates : Batch, Candidate or iterable of Candidate
             Any pending candidates, in any order.
         values : array_like or float
-            One number for each candidate, in their order. NaN or an exception is a failure, which ranks worst.
+            One number for each candidate, in their order, or a pair (value, violation) as `minimize` describes it. NaN
+            or an exception is a failure, which ranks worst.
 
         Raises
         ------
@@ -374,13 +423,11 @@ class Optimizer:
             values = [values]
         elif not isinstance(values, (list, np.ndarray)) and isinstance(values, Iterator):  # can be read only once
             values = list(values)
-        f, failures = values_of(values, len(ids))
-        if self.maximize:
-            f = -f
+        told = values_of(values, len(ids), self._sign)
         self.run.expect(ids)
         if self._recording is not None:
-            self._recording.told(ids, TOLD, f, failures)
-        self.run.tell(ids, f, failures)
+            self._recording.told(ids, told)
+        self.run.tell(ids, *told)
 
     def cancel(self, candidates: Batch | Candidate | Iterable[Candidate]) -> None:
         """Store that candidates will have no values; the iteration continues without them.
@@ -400,7 +447,7 @@ class Optimizer:
         ids = ids_of(candidates)
         self.run.expect(ids)
         if self._recording is not None:
-            self._recording.told(ids, CANCELLED, np.full(len(ids), np.nan), {})
+            self._recording.cancelled(ids)
         self.run.cancel(ids)
 
     def add(self, x: Any, value: float) -> None:
@@ -415,9 +462,12 @@ class Optimizer:
         x : object
             A point of the space.
         value : float
-            Its objective value.
+            Its objective value, or a pair (value, violation).
         """
-        code, value = self.space.encode(x), self._sign * objective_value(value, "value")
+        code, value = self.space.encode(x), objective_value(value, "value")
+        value = negated(value) if self.maximize else value
+        if self.run.feasibility is not None:
+            self.run.feasibility.require(code, "x")
         if self._recording is not None:
             self._recording.added(code, value)
         self.run.add(code, value)
@@ -436,7 +486,9 @@ class Optimizer:
     # Files.
 
     @classmethod
-    def from_journal(cls, journal: str | PathLike[str] | Record, algorithm: Algorithm | None = None) -> Self:
+    def from_journal(
+        cls, journal: str | PathLike[str] | Record, algorithm: Algorithm | None = None, constraints: Any = None
+    ) -> Self:
         """Return an optimizer in the state in which a recorded run is; the journal is only read.
 
         Parameters
@@ -445,6 +497,8 @@ class Optimizer:
             The journal of `minimize`, `maximize` or an `Optimizer`. Another process may be writing to it.
         algorithm : Algorithm, optional
             The algorithm of the run; needed if it has custom components.
+        constraints : callable or sequence of callables, optional
+            The constraints of the run, which are called again.
 
         Returns
         -------
@@ -457,13 +511,17 @@ class Optimizer:
             If the journal is not valid, or needs or does not match `algorithm`.
         """
         with nullcontext(journal) if isinstance(journal, Record) else read(journal) as record:
-            algorithm = record.algorithm if algorithm is None else algorithm
-            if algorithm is None:
-                raise JournalError(
-                    f"{record.path}: the algorithm has custom components: pass it to from_journal(algorithm=)"
-                )
+            found = Constraints.of(constraints)
+            if record.identity.constraints and not found.functions:
+                raise JournalError(f"{record.path}: the run has constraints: pass them to from_journal(constraints=)")
             with record.explained():
-                opt = cls._from_identity(record.identity, record.space, algorithm)
+                if algorithm is None:
+                    algorithm = algorithm_of(record.identity.algorithm, record.space.family)
+                if algorithm is None:
+                    raise JournalError(
+                        f"{record.path}: the algorithm has custom components: pass it to from_journal(algorithm=)"
+                    )
+                opt = cls._from_identity(record.identity, record.space, algorithm, found)
                 differs = record.identity.difference(opt.identity())
                 if differs:
                     raise JournalError(f"{record.path}: journal does not match this run: {differs}")
@@ -471,13 +529,14 @@ class Optimizer:
             return opt
 
     @classmethod
-    def _from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm) -> Self:
-        run = RunState.from_identity(identity, space, algorithm)
+    def _from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm, constraints: Constraints) -> Self:
+        run = RunState.from_identity(identity, space, algorithm, constraints)
         maximize = identity.direction == "maximize"
         opt = cls(
             space, algorithm, batch=identity.batch, deterministic=identity.deterministic, rng=0, maximize=maximize
         )
-        opt.run = run
+        opt.run, opt._constraints, opt._fixed = run, constraints, FixedVariables.from_data(space, identity.fixed)
+        opt._later = run.constrained_algorithm
         return opt
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -498,7 +557,9 @@ class Optimizer:
         snapshot.save(path, self.identity(), self.run)
 
     @classmethod
-    def load(cls, path: str | PathLike[str], space: Any, algorithm: Algorithm | None = None) -> Self:
+    def load(
+        cls, path: str | PathLike[str], space: Any, algorithm: Algorithm | None = None, constraints: Any = None
+    ) -> Self:
         """Return the optimizer of a snapshot; pending candidates are still pending.
 
         Parameters
@@ -509,6 +570,8 @@ class Optimizer:
             The search space of the optimizer.
         algorithm : Algorithm, optional
             The algorithm of the optimizer; needed if it has custom components.
+        constraints : callable or sequence of callables, optional
+            The constraints of the optimizer.
 
         Returns
         -------
@@ -529,7 +592,7 @@ class Optimizer:
                 raise snapshot.SnapshotError(
                     f"{path}: the algorithm has custom components: pass it to load(algorithm=)"
                 )
-            opt = cls._from_identity(identity, space, algorithm)
+            opt = cls._from_identity(identity, space, algorithm, Constraints.of(constraints))
             snapshot.check(identity, opt.identity(), path)
             snapshot.restore(opt.run, identity, data)
             return opt

@@ -16,6 +16,7 @@ import numpy as np
 from knobless.core import linear
 from knobless.core.families import Family
 from knobless.core.types import Array, Points
+from knobless.core.violation import FEASIBLE_LIMIT, PER_VIOLATION, is_feasible
 from knobless.recipes import LINEAR_LIMIT
 
 from .cache import row_bytes
@@ -28,11 +29,15 @@ SHORT = 1000  # evaluations below which the lowest observation is a finalist
 
 
 class Recommended(NamedTuple):
-    """A point with an estimate of its mean value and the standard error of that."""
+    """A point with an estimate of its mean value, the standard error of that, and its mean violation.
+
+    Of an infeasible point of a noisy objective, the mean value is not known.
+    """
 
     code: Points
     fun: float
     std: float
+    violation: float = 0.0
 
 
 def reserved(nfev: float) -> int:
@@ -54,8 +59,11 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
     if family.dim <= LINEAR_LIMIT and np.count_nonzero(finite) > 1:
         each.insert(0, linear.recommend(family, *_thinned(family, log.x, log.f)))
     codes = np.array(each)
+    if run.feasibility is not None:
+        codes = run.feasibility.fixed.applied(codes)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
-    return codes[np.sort(first)]
+    codes = codes[np.sort(first)]
+    return codes if run.feasibility is None else codes[run.feasibility.are_feasible(codes)]
 
 
 def recommended_point(run: RunState) -> Recommended | None:
@@ -65,7 +73,8 @@ def recommended_point(run: RunState) -> Recommended | None:
     log = run.log
     codes = None if log is None or run.deterministic is not False else finalists(run, log)
     if log is None or codes is None or not len(codes):
-        return Recommended(run.best.at, run.best.fun, 0.0 if run.deterministic else math.nan)
+        std = 0.0 if run.deterministic else math.nan
+        return Recommended(run.best.at, run.best.fun, std, run.best.violation)
     code = codes[0]
     return Recommended(code, *_estimate(run, log, code, _values_of(run, log, code)))
 
@@ -77,14 +86,21 @@ def winner(run: RunState, log: EvaluationLog, codes: Points, values: list[Array]
     return None if means[i] == math.inf else Recommended(codes[i], *_estimate(run, log, codes[i], values[i]))
 
 
-def _estimate(run: RunState, log: EvaluationLog, code: Points, values: Array) -> tuple[float, float]:
-    """Return the mean of a point with its standard error: of its values, or of the linear model if these are few."""
+def _estimate(run: RunState, log: EvaluationLog, code: Points, values: Array) -> tuple[float, float, float]:
+    """Return the mean of a point with its standard error: of its values, or of the linear model if these are few.
+
+    The third number is its mean violation: a point counts as feasible if all of its evaluations are.
+    """
     mean, std = mean_and_error(values)
     finite, family = np.isfinite(log.f), run.space.family
+    if run.infeasible:
+        if mean >= FEASIBLE_LIMIT:
+            return math.nan, math.nan, mean / PER_VIOLATION
+        finite &= is_feasible(log.f)
     if math.isnan(std) and np.count_nonzero(finite) > 1:
         means, stds = linear.estimate(family, *_thinned(family, log.x[finite], log.f[finite]), code[None])
-        return float(means[0]), float(stds[0])
-    return mean, std
+        return float(means[0]), float(stds[0]), 0.0
+    return mean, std, 0.0
 
 
 def mean_and_error(values: Array) -> tuple[float, float]:
@@ -107,7 +123,10 @@ def _thinned(family: Family, x: Points, f: Array) -> tuple[Points, Array]:
 
 def _best_average(run: RunState, log: EvaluationLog) -> Points:
     """Return the point with the best average, each with one more value: the mean of all."""
-    rows = np.flatnonzero(np.isfinite(log.f))
+    kept = np.isfinite(log.f)
+    if run.infeasible and (kept & is_feasible(log.f)).any():
+        kept &= is_feasible(log.f)
+    rows = np.flatnonzero(kept)
     f = log.f[rows]
     first: dict[bytes, int] = {}  # for each point the number of its first evaluation
     same = [first.setdefault(key, i) for i, key in enumerate(row_bytes(run.space.visible(log.x[rows])))]

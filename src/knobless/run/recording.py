@@ -21,14 +21,15 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from knobless.core.families import Family
-from knobless.core.types import Array, Points
-from knobless.journal.events import ADDED, CHECKED, TOLD, Event, Journal, JournalError, unpacked
+from knobless.core.types import Points
+from knobless.core.violation import Infeasible
+from knobless.journal.events import ADDED, CANCELLED, CHECKED, TOLD, Event, Journal, JournalError, unpacked
 from knobless.journal.identity import Identity
 from knobless.journal.records import JournalPart, JournalRows, read
 from knobless.journal.sqlite import Writer
 from knobless.parallel.evaluation import Outcome
 
-from .candidates import Failure, traceback_of
+from .candidates import Failure, Told, traceback_of
 from .run_state import RunState, check_batch
 from .streams import Streams
 
@@ -44,8 +45,12 @@ class Rows(NamedTuple):
     fate: int
     ids: Sequence[int]
     codes: Points
-    f: Array
-    failures: Mapping[int, str]  # by position
+    told: Told
+
+    def pairs(self) -> list[tuple[Points, float]]:
+        """Return points and values as they rank."""
+        f = self.told.f.tolist()
+        return [(code, self.told.infeasible.get(i, f[i])) for i, code in enumerate(self.codes)]
 
 
 def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[Rows]:
@@ -54,9 +59,11 @@ def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[
         each = list(group)
         ids = [event.id for event in each]
         adjacent = range(ids[0], ids[0] + len(ids))
-        f = sign * np.array([event.value for event in each], dtype=float)  # None becomes NaN
+        ranks = [event.rank(sign) for event in each]
         failures = {i: event.failure for i, event in enumerate(each) if event.failure is not None}
-        yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, unpacked(each, family), f, failures)
+        infeasible = {i: rank for i, rank in enumerate(ranks) if isinstance(rank, Infeasible)}
+        told = Told(np.array(ranks), failures, infeasible)
+        yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, unpacked(each, family), told)
 
 
 def recorded_batch(journal: Any) -> int | None:
@@ -74,13 +81,13 @@ def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, 
     for rows in read_rows((event for event in events if event.fate != CHECKED), family, sign):
         run.redraw(rows.drawn)
         if rows.fate == ADDED:
-            for code, value in zip(rows.codes, rows.f.tolist(), strict=True):
+            for code, value in rows.pairs():
                 run.add(code, value)
             continue
         run.expect(rows.ids)
         run.confirm(rows.ids, rows.codes)
         if rows.fate == TOLD:
-            run.tell(rows.ids, rows.f, rows.failures)
+            run.tell(rows.ids, *rows.told)
         else:
             run.cancel(rows.ids)
     run.redraw(drawn)
@@ -106,7 +113,9 @@ class Recording:
             # By candidates drawn, number and point. All of them at once: a run that is resumed with another target
             # adds rows of this kind after those of later candidates.
             self._checked: dict[tuple[int, int, bytes], Value] = {
-                (event.drawn, event.id, event.code): _value(event, self._sign)
+                (event.drawn, event.id, event.code): (
+                    event.rank(self._sign) if event.failure is None else Failure(event.failure)
+                )
                 for event in writer.events(f"WHERE fate = {CHECKED}")
             }
         except BaseException:
@@ -172,14 +181,14 @@ class Recording:
         if self.next_rows is not None and self.next_rows[:2] == (0, ADDED):
             found = self.next_rows
             self._advance()
-        recorded = [] if found is None else list(zip(found.codes, found.f.tolist(), strict=True))
+        recorded = [] if found is None else found.pairs()
         if not given:
             return recorded
         if fresh:
             self._writer.append([self._added(code, value) for code, value in given])
         elif len(recorded) != len(given):
             raise self._mismatch(f"known: journal has {len(recorded)} points, got {len(given)}")
-        elif [self._added(*pair)[3:5] for pair in recorded] != [self._added(*pair)[3:5] for pair in given]:
+        elif [self._known(*pair) for pair in recorded] != [self._known(*pair) for pair in given]:
             raise self._mismatch("known: journal has other points or values")
         return given
 
@@ -191,10 +200,11 @@ class Recording:
         with self.explained():
             self._run.confirm(rows.ids, rows.codes)
             self.next_rows = next(self._rows, None)
-        values: dict[int, Value] = dict(zip(rows.ids, rows.f.tolist(), strict=True))
+        values: dict[int, Value] = dict(zip(rows.ids, rows.told.f.tolist(), strict=True))
         if len(values) < len(rows.ids):
             raise JournalError(f"{self._writer.path}: cannot resume: duplicate candidate in journal")
-        values |= {rows.ids[i]: Failure(text) for i, text in rows.failures.items()}
+        values |= {rows.ids[i]: Failure(text) for i, text in rows.told.failures.items()}
+        values |= {rows.ids[i]: rank for i, rank in rows.told.infeasible.items()}
         return values if len(values) == len(ids) else {id: values[id] for id in ids if id in values}
 
     def recall_checked(self, ids: Sequence[int], codes: Points) -> dict[int, Value]:
@@ -243,13 +253,23 @@ class Recording:
             ]
         )
 
-    def told(self, ids: Sequence[int], fate: int, f: Array, failures: Mapping[int, str]) -> None:
+    def told(self, ids: Sequence[int], told: Told) -> None:
+        """Commit values of candidates. See `_commit`."""
+        self._commit(ids, TOLD, told)
+
+    def cancelled(self, ids: Sequence[int]) -> None:
+        """Commit that candidates will have no values. See `_commit`."""
+        self._commit(ids, CANCELLED, Told(np.full(len(ids), math.nan), {}, {}))
+
+    def _commit(self, ids: Sequence[int], fate: int, told: Told) -> None:
         """Commit what became of candidates, of which at most the time is known at which they were handed out."""
         self.expect(ids, fate)
         asked = self.asked
-        now, values = time.time(), cast("list[Value]", f.tolist())
-        for i, text in failures.items():
+        now, values = time.time(), cast("list[Value]", told.f.tolist())
+        for i, text in told.failures.items():
             values[i] = Failure(text)
+        for i, rank in told.infeasible.items():
+            values[i] = rank
         self._writer.append(
             [self._row(id, value, asked.get(id), now, None) for id, value in zip(ids, values, strict=True)]
         )
@@ -284,21 +304,24 @@ class Recording:
         failure = None
         if isinstance(value, Exception):
             failure, value = shortened(traceback_of(value)), math.nan
-        stored = self._stored(value)
-        return Event(drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker)
+        stored, violation = self._stored(value)
+        return Event(drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker, violation)
 
     def _added(self, code: Points, value: float) -> Event:
         run, packed = self._run, self._family.pack(code[None])
-        return Event(run.drawn, ADDED, -1, packed, self._stored(value), None, run.nit, -1, None, time.time(), None)
+        stored, violation = self._stored(value)
+        return Event(run.drawn, ADDED, -1, packed, stored, None, run.nit, -1, None, time.time(), None, violation)
 
-    def _stored(self, value: float) -> float | None:
-        return None if math.isnan(value) else self._sign * value
+    def _known(self, code: Points, value: float) -> tuple[Any, ...]:
+        """Return what a known point is compared by."""
+        event = self._added(code, value)
+        return event.code, event.value, event.violation
 
-
-def _value(event: Event, sign: float) -> Value:
-    if event.failure is not None:
-        return Failure(event.failure)
-    return math.nan if event.value is None else sign * event.value
+    def _stored(self, rank: float) -> tuple[float | None, float | None]:
+        """Return the value with the user's sign, and the violation."""
+        if isinstance(rank, Infeasible):
+            return self._sign * rank.value, rank.violation
+        return None if math.isnan(rank) else self._sign * rank, None
 
 
 def shortened(text: str) -> str:

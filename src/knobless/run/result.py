@@ -221,6 +221,8 @@ class Result:
         The standard error of that estimate: 0 for a deterministic objective, None if it is not known.
     deterministic : bool or None
         Whether the objective is deterministic, as stated or found; None if that was neither stated nor found.
+    violation : float
+        How much `x` violates the constraints, if the objective returns pairs (value, violation); 0 if it is feasible.
     lowest_x, lowest_fun
         The best single observation, which under noise is a lucky one.
     mode
@@ -229,9 +231,11 @@ class Result:
         Its mean objective value among the last 512 evaluations; None if it is not among them.
     nfev, nit : int
         Evaluations and iterations.
+    constraint_checks : int
+        Points at which the constraints were called; 0 if there are none.
     success : bool
-        Whether there is a best point, the target was reached if one was given, at most half of the evaluations failed,
-        and the run was not interrupted.
+        Whether there is a best point, which is feasible, the target was reached if one was given, at most half of the
+        evaluations failed, and the run was not interrupted.
     status : Status
         Why the run ended.
     message : str
@@ -251,12 +255,14 @@ class Result:
     fun: float
     fun_std: float | None
     deterministic: bool | None
+    violation: float
     lowest_x: Any
     lowest_fun: float
     mode: Any
     mode_fun: float | None
     nfev: int
     nit: int
+    constraint_checks: int
     success: bool
     status: Status
     message: str
@@ -289,4 +295,5 @@ class Result:
         return [
             ("nfev", Text(f"{self.nfev} evaluations, {self.failures} failed")),
             ("nit", Text(f"{self.nit} iterations")),
+            *([("checks", Text(f"{self.constraint_checks} of constraints"))] if self.constraint_checks else []),
         ]

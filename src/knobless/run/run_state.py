@@ -14,26 +14,34 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from knobless.core.algorithm import Algorithm, Member, is_exact
 from knobless.core.description import algorithm_of
 from knobless.core.families import Family
 from knobless.core.igo import State
 from knobless.core.types import Array, Points
+from knobless.core.violation import Infeasible, is_feasible
 from knobless.journal.events import CANCELLED, RETURNED_NAN, TOLD
 from knobless.journal.identity import Identity
+from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from .cache import Cache
+from .constraints import NO_CONSTRAINTS, Constraints
 from .evaluation_log import EvaluationLog
+from .feasibility import Feasibility
 from .iteration import COPIED, EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
 from .noise_test import SMALL_DOUBT, NoiseTest
 from .streams import Streams
 
+NONE: Mapping[int, Infeasible] = MappingProxyType({})
 MAX_STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
+INFEASIBLE_SHARE = 0.25  # evaluations with a violation at which the algorithm changes
 RECENT = 512  # evaluations kept to look up those of the most probable point
 MOST_WORDS = 2**28  # random words of all pending candidates that a file may ask for
 MOST_PENDING = 2**20  # pending candidates that a file may ask for
@@ -55,6 +63,7 @@ class RunState:
     iteration: Iteration
     cache: Cache | None  # None if equal points may have different values
     noisy_algorithm: Member | None  # the one to change to if the objective is found to be noisy
+    constrained_algorithm: Member | None  # the one to change to if many evaluations have a violation
     noise_test: NoiseTest | None  # None if it is stated or found whether the objective is noisy
     log: EvaluationLog | None  # None if neither is of interest
     recent: deque[Iteration] = field(default_factory=deque)  # complete iterations of the last evaluations
@@ -67,6 +76,8 @@ class RunState:
     nit: int = 0
     nfev: int = 0
     failures: int = 0
+    infeasible: int = 0  # evaluations with a violation
+    feasibility: Feasibility | None = None  # None without constraints
     on_iteration: Callable[[], object] | None = None  # called after each iteration; not part of the state
 
     @classmethod
@@ -78,11 +89,16 @@ class RunState:
         streams: Streams,
         deterministic: bool | None,
         noisy_algorithm: Member | None = None,
+        feasibility: Feasibility | None = None,
+        constrained_algorithm: Member | None = None,
     ) -> Self:
         """Return the state before anything is drawn; x0 is handed out first.
 
-        With a `noisy_algorithm`, the run tests whether the objective is noisy, and changes to it if so.
+        With a `noisy_algorithm`, the run tests whether the objective is noisy, and changes to it if so. With a
+        `constrained_algorithm`, it changes to that if many evaluations have a violation.
         """
+        if feasibility is not None and x0 is not None:
+            feasibility.start(x0, "x0")
         family = algorithm.family
         search = algorithm.init(x0=x0)
         points = np.empty((0, family.variables), family.dtype) if x0 is None else x0[None]
@@ -98,23 +114,25 @@ class RunState:
             iteration,
             cache=Cache(space) if deterministic or undecided else None,
             noisy_algorithm=noisy_algorithm,
+            constrained_algorithm=constrained_algorithm,
             noise_test=NoiseTest() if undecided else None,
             log=EvaluationLog(family) if deterministic is False or undecided else None,
+            feasibility=feasibility,
         )
 
     @classmethod
-    def from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm) -> Self:
+    def from_identity(
+        cls, identity: Identity, space: Space, algorithm: Algorithm, constraints: Constraints = NO_CONSTRAINTS
+    ) -> Self:
         """Return the state at the start of the run that a file describes."""
         check_batch(identity.batch, space.family)
         x0 = None if identity.x0 is None else space.family.unpack(bytes.fromhex(identity.x0))[0]
         streams = Streams.from_data(identity.rng)
-        noisy = None
-        if identity.noisy_algorithm is not None:
-            described = algorithm_of(identity.noisy_algorithm, space.family)
-            if not isinstance(described, Member):
-                raise ValueError("noisy_algorithm: expected one of this library")
-            noisy = described.at_least(identity.batch)
-        return cls.start(space, algorithm.at_least(identity.batch), x0, streams, identity.deterministic, noisy)
+        noisy = _member_of(identity.noisy_algorithm, "noisy_algorithm", identity.batch, space.family)
+        later = _member_of(identity.constrained_algorithm, "constrained_algorithm", identity.batch, space.family)
+        algorithm = algorithm.at_least(identity.batch)
+        feasibility = Feasibility.of(space, constraints, FixedVariables.from_data(space, identity.fixed))
+        return cls.start(space, algorithm, x0, streams, identity.deterministic, noisy, feasibility, later)
 
     # What can be observed.
 
@@ -124,8 +142,13 @@ class RunState:
         return self.algorithm.lam(self.search)
 
     @property
+    def lowest_rank(self) -> float:
+        """The best value so far as it ranks; inf before there is one."""
+        return math.inf if self.best is None else self.best.rank
+
+    @property
     def lowest_fun(self) -> float:
-        """The best value so far; inf before there is one."""
+        """The value of the best point so far; inf before there is one."""
         return math.inf if self.best is None else self.best.fun
 
     @property
@@ -171,8 +194,9 @@ class RunState:
 
     @property
     def mode(self) -> Points:
-        """The most probable point."""
-        return self.algorithm.family.mode(self.search.theta)
+        """The most probable point, with the values of fixed variables."""
+        mode = self.algorithm.family.mode(self.search.theta)
+        return mode if self.feasibility is None else self.feasibility.fixed.applied(mode[None])[0]
 
     @property
     def mode_fun(self) -> float | None:
@@ -180,20 +204,26 @@ class RunState:
         code = self.mode
         if self.cache is not None:
             value = self.cache.get(code)
-            return value if value is not None and math.isfinite(value) else None
+            return value if value is not None and self._have_values(np.array([value]))[0] else None
         seen = self.space.visible(code[None])
         told = [each.evaluated() for each in (*self.recent, *([self.iteration] if self.iteration.drawn else []))]
         if told:
             x, f = (np.concatenate(each)[-RECENT:] for each in zip(*told, strict=True))
-            values = f[(self.space.visible(x) == seen).all(axis=1) & np.isfinite(f)]
+            values = f[(self.space.visible(x) == seen).all(axis=1) & self._have_values(f)]
         else:
             values = EMPTY
         if len(values):
             with np.errstate(over="ignore"):
                 mean = float(values.mean())
             return mean if math.isfinite(mean) else float((values / len(values)).sum())
-        same = self.best is not None and (self.space.visible(self.best.at[None]) == seen).all()
+        best = self.best
+        same = best is not None and not best.violation and (self.space.visible(best.at[None]) == seen).all()
         return self.lowest_fun if same else None
+
+    def _have_values(self, ranks: Array) -> NDArray[np.bool_]:
+        """Return which ranks are finite values of feasible points."""
+        finite: NDArray[np.bool_] = np.isfinite(ranks)
+        return finite & is_feasible(ranks) if self.infeasible else finite
 
     @property
     def info(self) -> Info:
@@ -207,7 +237,8 @@ class RunState:
         """
         algorithm, search = self.algorithm, self.search
         seen = search if type(search) is State else algorithm.info(search)
-        return partial(info_of, algorithm, seen, self.nit, self.nfev, sign * self.lowest_fun)
+        violation = 0.0 if self.best is None else self.best.violation
+        return partial(info_of, algorithm, seen, self.nit, self.nfev, sign * self.lowest_fun, violation)
 
     def pending_ids(self) -> list[int]:
         """Return the ids of all pending candidates."""
@@ -252,12 +283,15 @@ class RunState:
         initial = min(k, len(self.initial_points))
         start = iteration.drawn - iteration.n_initial_points + len(self.initial_points)  # among the samples
         codes = self.algorithm.ask(self.search, self.streams.main, min(k, undrawn) - initial, start)
-        if initial:
-            codes = np.concatenate([self.initial_points[:initial], codes])
-            self.initial_points = self.initial_points[initial:]
         if k > undrawn:
             more = self.algorithm.ask(self.search, self.streams.spare, k - undrawn, self.lam)
             codes = np.concatenate([codes, more])
+        if self.feasibility is not None and len(codes):
+            key, n_samples = self.streams.main.key, min(k, undrawn) - initial
+            codes = self.feasibility.replaced(codes, self.search.theta, key, self.drawn + initial, n_samples)
+        if initial:  # which are feasible
+            codes = np.concatenate([self.initial_points[:initial], codes])
+            self.initial_points = self.initial_points[initial:]
         return iteration.extend(codes), codes
 
     def _ask_new(self, k: int | None) -> tuple[Sequence[int], Points]:
@@ -345,12 +379,14 @@ class RunState:
             if not handed_out or not (id in self.late or self.iteration.are_pending([id])):
                 raise ValueError(f"candidates: expected pending ones, got id {id}, which was told or cancelled")
 
-    def tell(self, ids: Sequence[int], f: Array, failures: Mapping[int, str]) -> None:
-        """Store values of pending candidates; `failures` has the messages of those that raised, by position."""
+    def tell(
+        self, ids: Sequence[int], f: Array, failures: Mapping[int, str], infeasible: Mapping[int, Infeasible] = NONE
+    ) -> None:
+        """Store values of pending candidates; see `Told` for the arguments."""
         if not len(ids):
             return
         self.stale = 0
-        self._count(ids, f, failures)
+        self._count(ids, f, failures, infeasible)
         self._settle(ids, f, TOLD)
 
     def cancel(self, ids: Sequence[int]) -> None:
@@ -362,12 +398,16 @@ class RunState:
         """Store the value of a point that was evaluated elsewhere."""
         if self.cache is not None:
             self.cache.put(code, value)
+        self.infeasible += isinstance(value, Infeasible)
         if is_better(value, -1, self.best):
             self.best = Best(value, -1, code)
 
-    def _count(self, ids: Sequence[int], f: Array, failures: Mapping[int, str]) -> None:
+    def _count(
+        self, ids: Sequence[int], f: Array, failures: Mapping[int, str], infeasible: Mapping[int, Infeasible]
+    ) -> None:
         """Count evaluations and failures, and keep the best and the first of them."""
         self.nfev += len(f)
+        self.infeasible += len(infeasible)
         lowest = f.item() if len(f) == 1 else np.minimum.reduce(f)
         if lowest != lowest:  # NaN is among them
             failed = np.flatnonzero(f != f).tolist()
@@ -378,9 +418,9 @@ class RunState:
             lowest = np.fmin.reduce(f)
         best = self.best
         # Almost always false, so the other conditions are rarely evaluated.
-        if lowest < math.inf if best is None else lowest < best.fun or (lowest == best.fun and min(ids) < best.id):
+        if lowest < math.inf if best is None else lowest < best.rank or (lowest == best.rank and min(ids) < best.id):
             id, row = min((ids[row], row) for row in np.flatnonzero(f == lowest).tolist())
-            value = float(f[row])  # of −0.0 and 0.0, which are equal, that of the lowest id
+            value = infeasible.get(row, float(f[row]))  # of −0.0 and 0.0, which are equal, that of the lowest id
             if is_better(value, id, best):
                 self.best = Best(value, id, self._code_of(id).copy())
 
@@ -420,7 +460,11 @@ class RunState:
                 position = id - iteration.first
                 self.late[id] = Late(self.nit, position - iteration.n_initial_points, iteration.codes[position])
         x, f = iteration.samples()
+        if self.feasibility is not None:
+            x, f = self.feasibility.learn(x, f)
         self.search = self.algorithm.tell(self.search, x, f)
+        if self.constrained_algorithm is not None and self.infeasible >= max(INFEASIBLE_SHARE * self.nfev, 1.0):
+            self._become_constrained(self.constrained_algorithm)
         if self.cache is None:  # which has all values
             self.recent.append(iteration)
             self.n_recent += iteration.drawn
@@ -443,6 +487,14 @@ class RunState:
             self._become_noisy(log)
         elif test is not None and len(f):
             test.observe(x, f)
+
+    def _become_constrained(self, algorithm: Member) -> None:
+        """Change to the algorithm for objectives with violations, unless the objective is noisy."""
+        self.constrained_algorithm = None
+        if self.cache is not None:
+            best, state = self.best, algorithm.init(x0=self.x0)
+            self.algorithm = algorithm
+            self.search = state if best is None else algorithm.inject(state, best.at, best.rank)
 
     def _become_noisy(self, log: EvaluationLog) -> None:
         """Change to the algorithm for noisy objectives, which learns from all evaluations so far."""
@@ -484,7 +536,7 @@ class RunState:
         self.nit, self.nfev, self.failures = nit, nfev, failures
         if failures and self.failure is None:
             self.failure = FirstFailure(nfev, RETURNED_NAN)
-        if best[0] < self.lowest_fun:
+        if best[0] < self.lowest_rank:
             self.best = Best(best[0], nfev, best[1])
         x, f = evaluations
         if self.log is not None and len(f):
@@ -505,12 +557,22 @@ class RunState:
         self.n_recent += len(f)
 
 
-def info_of(algorithm: Algorithm, seen: Any, nit: int, nfev: int, best: float) -> Info:
+def info_of(algorithm: Algorithm, seen: Any, nit: int, nfev: int, best: float, violation: float) -> Info:
     """Return the record of an iteration; `seen` is the state of the loop, or what the algorithm shows of its own."""
     theta, lam, eps, lam_r, snr = algorithm.info(seen) if type(seen) is State else seen
     theta = theta.view()
     theta.flags.writeable = False
-    return Info(nit, nfev, best, lam, lam_r, eps, snr, algorithm.family.entropy(theta), theta)
+    return Info(nit, nfev, best, lam, lam_r, eps, snr, algorithm.family.entropy(theta), violation, theta)
+
+
+def _member_of(data: Any, name: str, batch: int, family: Family) -> Member | None:
+    """Return the algorithm that a file describes; None if there is none."""
+    if data is None:
+        return None
+    described = algorithm_of(data, family)
+    if not isinstance(described, Member):
+        raise ValueError(f"{name}: expected one of this library")
+    return described.at_least(batch)
 
 
 def check_batch(batch: int, family: Family) -> None:

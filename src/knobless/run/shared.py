@@ -14,17 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from knobless.core.algorithm import Algorithm
 from knobless.core.description import algorithm_of
-from knobless.journal.events import CANCELLED, TOLD, Journal, JournalError
+from knobless.journal.events import Journal, JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.sqlite import Writer
 from knobless.space.codec import space_of
 from knobless.space.space import Space
 
-from .candidates import Batch, Failure
+from .candidates import Batch, Failure, values_of
 from .checkpoint import restore_checkpoint, write_checkpoint
 from .optimizer import Optimizer
 from .recording import Recording
@@ -51,6 +49,8 @@ class Start:
         space = space_of(identity.space)
         check_batch(identity.batch, space.family)
         algorithm = algorithm_of(identity.algorithm, space.family)
+        if identity.constraints or identity.fixed:
+            raise ValueError("the run has constraints or fixed variables, which can only be used in one process")
         if algorithm is None:
             raise ValueError("the algorithm has custom components, which are not recorded")
         x0 = None if identity.x0 is None else space.decode(space.family.unpack(bytes.fromhex(identity.x0))[0])
@@ -144,10 +144,8 @@ class SharedRun:
             values = {id: value for id, value in values.items() if id in left}
             cancelled = [id for id in cancelled if id in left]
         run.expect([*values, *cancelled])
-        f = np.array([math.nan if isinstance(value, Failure) else self._sign * value for value in values.values()])
-        failures = {i: str(value) for i, value in enumerate(values.values()) if isinstance(value, Failure)}
-        self._recording.told(list(values), TOLD, f, failures)
-        self._recording.told(cancelled, CANCELLED, np.full(len(cancelled), math.nan), {})
+        self._recording.told(list(values), values_of(list(values.values()), len(values), self._sign))
+        self._recording.cancelled(cancelled)
 
     def __enter__(self) -> Self:
         return self

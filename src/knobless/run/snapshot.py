@@ -25,20 +25,23 @@ import numpy as np
 from knobless._files import write_atomic
 from knobless.core.data import floats, listed, octets, parsed, text, whole, whole_at
 from knobless.core.families import Family
+from knobless.core.repair import Repair
 from knobless.core.states import state_data, state_of
 from knobless.core.types import Points
+from knobless.core.violation import Infeasible
 from knobless.journal.events import CANCELLED, TOLD
 from knobless.journal.identity import Identity
 
 from .cache import Cache
 from .evaluation_log import EvaluationLog
+from .feasibility import Feasibility
 from .iteration import COPIED, PENDING, Best, FirstFailure, Iteration, Late
 from .noise_test import MOST_POINTS, NoiseTest
 from .run_state import MOST_WORDS, RunState
 from .streams import Streams
 
 FORMAT = "knobless snapshot"
-_VERSION = 5
+_VERSION = 6
 _LARGEST = 2**30  # bytes of a file
 
 
@@ -66,6 +69,7 @@ def packed(run: RunState) -> dict[str, Any]:
     codes = np.array([each.code for each in run.late.values()]) if late else run.initial_points[:0]
     return {
         "rng": run.streams.data(),
+        "constrained": run.constrained_algorithm is None,
         "noisy": run.noisy_algorithm is not None and run.noise_test is None,
         "noise_test": None if run.noise_test is None else _test_data(family, run.noise_test),
         "log": None if run.log is None else _log_data(family, run.log),
@@ -83,6 +87,8 @@ def packed(run: RunState) -> dict[str, Any]:
         "nit": run.nit,
         "nfev": run.nfev,
         "failures": run.failures,
+        "infeasible": run.infeasible,
+        "feasibility": None if run.feasibility is None else _feasibility_data(family, run.feasibility),
     }
 
 
@@ -114,9 +120,22 @@ def _log_data(family: Family, log: EvaluationLog) -> dict[str, Any]:
     return {"points": _packed(family, log.x), "values": text(log.f), "count": log.count}
 
 
+def _feasibility_data(family: Family, feasibility: Feasibility) -> dict[str, Any]:
+    repair = feasibility.repair
+    return {
+        "checks": feasibility.checks,
+        "best": text(np.array([feasibility.best])),
+        "target": None if repair is None else _packed(family, repair.target[None]),
+        "filled": feasibility.filled,
+        "fill_score": feasibility.fill_score,
+        "rejected": _packed(family, np.array(feasibility.rejected)) if feasibility.rejected else "",
+        "directed": repair is not None and repair.directed,
+    }
+
+
 def _best_data(family: Family, best: Best) -> dict[str, Any]:
-    fun, id, code = best
-    return {"fun": text(np.array([fun])), "id": id, "code": _packed(family, code[None])}
+    numbers = text(np.array([best.fun, best.violation]))
+    return {"numbers": numbers, "id": best.id, "code": _packed(family, best.at[None])}
 
 
 def _cache_data(cache: Cache) -> dict[str, Any]:
@@ -162,6 +181,8 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
     """Bring a run from its start to the packed state; ValueError if it cannot have been one."""
     family = run.space.family
     run.streams = Streams.from_data(identity.rng, _dict(data, "rng"))
+    if data["constrained"] is True and run.constrained_algorithm is not None:
+        run.algorithm, run.constrained_algorithm = run.constrained_algorithm, None
     if run.noise_test is not None:
         if data["noisy"] is True and run.noisy_algorithm is not None:
             run.algorithm, run.noise_test, run.cache = run.noisy_algorithm, None, None
@@ -189,8 +210,9 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
     run.again = [whole(id) for id in listed(data, "again")]
     best, failure = data.get("best"), data.get("failure")
     if best is not None:
-        fun, id = float(floats(best, "fun")[0]), whole(best["id"], least=-1)
-        run.best = Best(fun, id, _codes(family, best, "code")[0])
+        fun, violation = floats(best, "numbers").tolist()
+        rank = Infeasible(fun, violation) if violation > 0.0 else fun
+        run.best = Best(rank, whole(best["id"], least=-1), _codes(family, best, "code")[0])
     if failure is not None:
         id, message = listed(data, "failure")
         if not isinstance(message, str):
@@ -198,12 +220,24 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
         run.failure = FirstFailure(whole(id), message)
     if run.cache is not None:
         run.cache = Cache.of(run.space, *_cache_of(_dict(data, "cache"), run.cache.width))
-    run.stale, run.nit, run.nfev, run.failures = (whole_at(data, k) for k in ("stale", "nit", "nfev", "failures"))
+    run.stale, run.nit, run.nfev = (whole_at(data, name) for name in ("stale", "nit", "nfev"))
+    run.failures, run.infeasible = whole_at(data, "failures"), whole_at(data, "infeasible")
+    if run.feasibility is not None:
+        _restore_feasibility(family, run.feasibility, _dict(data, "feasibility"))
     known = {*run.late, *range(run.iteration.first, run.drawn)}
     waiting = [] if run.cache is None else run.cache.waiting.values()
     early = all(id < run.iteration.first for id in run.late)
     if not (early and known.issuperset(run.again) and all(known.issuperset(each) for each in waiting)):
         raise ValueError("expected pending candidates")
+
+
+def _restore_feasibility(family: Family, feasibility: Feasibility, data: dict[str, Any]) -> None:
+    feasibility.filled = [each is True for each in listed(data, "filled")]
+    feasibility.fill_score = whole(data["fill_score"], least=-(2**60))
+    feasibility.rejected = list(_codes(family, data, "rejected"))
+    feasibility.checks, feasibility.best = whole_at(data, "checks"), float(floats(data, "best")[0])
+    if data["target"] is not None:
+        feasibility.repair = Repair(family, _codes(family, data, "target")[0], data["directed"] is True)
 
 
 def _test_of(family: Family, data: dict[str, Any]) -> NoiseTest:

@@ -18,9 +18,11 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from knobless._checks import boolean
+from knobless.core.violation import negated
 from knobless.parallel.evaluation import Outcome, evaluate, objective_value, objective_values
 
 from .candidates import Batch, Candidate
+from .constraints import function_name
 from .kept_evaluations import Span
 from .recording import Value
 
@@ -62,8 +64,7 @@ class EvaluatedObjective(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the function, for people to read."""
-        named: Any = self.fun if hasattr(self.fun, "__qualname__") else type(self.fun)
-        return f"{named.__module__}:{named.__qualname__}"
+        return function_name(self.fun)
 
     @property
     def in_this_process(self) -> bool:
@@ -183,7 +184,7 @@ def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
 
 
 def _negated(value: Value) -> Value:
-    return value if isinstance(value, Exception) else -value
+    return value if isinstance(value, Exception) else negated(value)
 
 
 def _passed(deadline: float) -> bool:

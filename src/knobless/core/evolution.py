@@ -1,0 +1,159 @@
+"""A genetic algorithm whose population doubles, for constrained spaces of bits and choices.
+
+The children of an iteration are as many as the population: each takes its variables at random from two parents, and
+each variable changes with probability 1/n. The best of parents and children are the next population. When two
+iterations in a row have not changed the population, it is restarted at random points with twice its size, and keeps the
+best point. There is no population size to choose.
+
+What is told are the children after their repair (`repair.py`), so the population is feasible. A repair changes several
+variables at once, and a population recombines what it leads to; the groups of variables that P3 learns do not survive
+it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from knobless._checks import positive_int
+
+from .algorithm import AlgorithmInfo
+from .conditional import Conditional
+from .families import Family
+from .rng import RNG, uniforms
+from .types import Array, Points
+
+FIRST_SIZE = 16  # points of the first population
+MOST_IDLE = 2  # iterations without a change of the population, after which it is restarted
+CROSSED = 0.9  # share of children with two parents
+
+
+class EvolutionState(NamedTuple):
+    """State of the genetic algorithm between two iterations.
+
+    Attributes
+    ----------
+    theta : array
+        Mean of the statistics of the population, within the margins.
+    x : array of shape (m, variables)
+        Points of the population, best first, each once.
+    f : array of shape (m,)
+        Their values.
+    size : int
+        Size of the population.
+    idle : int
+        Iterations since the population has changed.
+    fresh : bool
+        Whether the next points are random ones.
+    """
+
+    theta: Array
+    x: Points
+    f: Array
+    size: int
+    idle: int
+    fresh: bool
+
+    def copy(self) -> EvolutionState:
+        """Return a copy that shares no memory with this one."""
+        return self._replace(theta=self.theta.copy(), x=self.x.copy(), f=self.f.copy())
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """Genetic algorithm with uniform crossover and a population that doubles.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points, without numbers.
+    batch : int
+        Least number of points per iteration.
+
+    Raises
+    ------
+    TypeError
+        If the family contains numbers or conditional variables.
+    """
+
+    family: Family
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.family, Conditional) or not self.family.options.all():
+            raise TypeError("family: expected bits and choices only, without conditional variables")
+        positive_int("batch", self.batch)
+
+    def init(self, theta: Array | None = None, x0: Points | None = None) -> EvolutionState:
+        """Return the state before the first iteration; x0 has no effect until it is injected."""
+        family = self.family
+        theta = family.initial() if theta is None else family.move(theta, np.zeros(len(theta)))
+        return EvolutionState(theta, np.empty((0, family.variables), family.dtype), np.empty(0), FIRST_SIZE, 0, True)
+
+    def lam(self, state: EvolutionState) -> int:
+        """Return the size of the population, at least `batch`."""
+        return max(state.size, self.batch)
+
+    def ask(self, state: EvolutionState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+        """Return children of the population, or random points for a new one."""
+        size = self.lam(state) if size is None else size
+        if state.fresh or not len(state.f):
+            return self.family.sample(self.family.initial(), size, rng)
+        n, m = self.family.variables, len(state.f)
+        u = np.ldexp(uniforms(rng, size, 5 + 2 * n).astype(float), -32)
+        # The population is sorted: the better of two is the one with the lower index.
+        one = (m * u[:, :2]).astype(np.intp).min(axis=1)
+        other = (m * u[:, 2:4]).astype(np.intp).min(axis=1)
+        crossed = (u[:, 5 : 5 + n] < 0.5) & (u[:, 4:5] < CROSSED)
+        x = np.where(crossed, state.x[other], state.x[one])
+        changed = n * u[:, 5 + n :]  # below 1 with probability 1/n, and then uniform
+        options = self.family.options
+        by = 1 + (changed * (options - 1)).astype(np.intp)
+        return np.where(changed < 1.0, (x + by) % options, x).astype(self.family.dtype)
+
+    def tell(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
+        """Return the state with the best of parents and children, or before a restart."""
+        if not len(f):
+            return state
+        state = state._replace(fresh=False)
+        merged = self._merged(state, x, f)
+        if not np.array_equal(merged.x, state.x):
+            return merged._replace(idle=0)
+        if state.idle + 1 < MOST_IDLE:
+            return state._replace(idle=state.idle + 1)
+        return EvolutionState(state.theta, state.x[:1].copy(), state.f[:1].copy(), 2 * state.size, 0, True)
+
+    def _merged(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
+        """Return the state with the best of the population and of other points, older ones first among equals."""
+        every = np.concatenate([state.x, x])
+        values = np.concatenate([state.f, np.where(f == f, f, math.inf)])
+        _, first = np.unique(every, axis=0, return_index=True)
+        kept = np.sort(first)
+        kept = kept[values[kept].argsort(kind="stable")][: state.size]
+        family, every = self.family, every[kept]
+        initial = family.initial()
+        theta = family.move(initial, family.statistics(every).mean(axis=0) - initial)
+        return state._replace(theta=theta, x=every, f=values[kept])
+
+    def inject(self, state: EvolutionState, x: Points, f: float) -> EvolutionState:
+        """Return the state with a point of another algorithm in the population."""
+        return self._merged(state, x[None], np.array([f]))
+
+    def observe(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
+        """Return the same state: a portfolio injects the best point."""
+        return state
+
+    def can_yield(self, state: EvolutionState) -> bool:
+        """Return True: an iteration depends on the state alone."""
+        return True
+
+    def info(self, state: EvolutionState) -> AlgorithmInfo:
+        """Return θ and λ; ε and the signal-to-noise ratio are NaN."""
+        return AlgorithmInfo(state.theta, self.lam(state), math.nan, math.nan, math.nan)
+
+    def at_least(self, lam: int) -> Self:
+        """Return the same algorithm with at least `lam` points per iteration."""
+        return replace(self, batch=max(self.batch, lam))

@@ -1,0 +1,155 @@
+"""Repair of infeasible points: change as little as needed, towards a point that is known to be feasible.
+
+The variables of an infeasible point take over the values of a feasible one, in random order, until the point is
+feasible. Of a number that makes the difference, the value between the two is halved a few times.
+
+Many problems over bits have a direction: from the point without ones, or from that with ones only, every feasible
+point can be reached through feasible ones. Knapsacks are of the first kind, coverings of the second. If exactly one of
+these two points is feasible, it is the target of the repair. Then bits are set to the other value, in random order, as
+long as the point stays feasible: items are ejected to make room for others, and the room that is left is filled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .conditional import Conditional
+from .families import Family
+from .rng import first_uniforms
+from .types import Points
+
+HALVINGS = 8  # of the distance between two values of a number
+
+Feasible = Callable[[Points], bool]  # of one point
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Repair of points of one family.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+    target : array of shape (variables,)
+        A feasible point.
+    directed : bool
+        Whether the bits of the target have one value and can be filled with the other one.
+    """
+
+    family: Family
+    target: Points
+    directed: bool = False
+
+    @classmethod
+    def towards(cls, family: Family, point: Points, fixed: NDArray[np.intp], feasible: Feasible) -> Repair:
+        """Return the repair towards a feasible point, or towards the one without ones, or with ones only.
+
+        Parameters
+        ----------
+        family : Family
+            Family of the points.
+        point : array of shape (variables,)
+            A feasible point.
+        fixed : array of int
+            Columns that keep their values.
+        feasible : callable
+            Whether a point is feasible.
+
+        Returns
+        -------
+        Repair
+            The repair; its target has the values of `point` except for bits.
+        """
+        bits = family.options == 2
+        bits[fixed] = False
+        if isinstance(family, Conditional) or not bits.any():
+            return cls(family, point)
+        poles = []
+        for value in (0, 1):
+            pole = point.copy()
+            pole[bits] = value
+            if feasible(pole):
+                poles.append(pole)
+        return cls(family, poles[0], directed=True) if len(poles) == 1 else cls(family, point)
+
+    def __call__(self, x: Points, feasible: Feasible, key: int) -> Points:
+        """Return a feasible point close to an infeasible one.
+
+        Parameters
+        ----------
+        x : array of shape (variables,)
+            The point; not modified.
+        feasible : callable
+            Whether a point is feasible.
+        key : int
+            Key of the random numbers.
+
+        Returns
+        -------
+        array of shape (variables,)
+            A new point.
+        """
+        family, target = self.family, self.target
+        first, second = first_uniforms(key, 2, family.variables)
+        bits = family.options == 2
+        # Bits come first in a directed repair, which returns to them.
+        order = np.lexsort((first, ~bits)) if self.directed else first.argsort(kind="stable")
+        y = x.copy()
+        for i in order[(x != target)[order]].tolist():
+            y[i] = target[i]
+            if feasible(y):
+                if not family.options[i]:
+                    y = self._halved(y, i, x[i], feasible)
+                break
+        if self.directed:
+            y = self._filled(y, second, bits, feasible)
+        return family.canonical(y[None])[0] if isinstance(family, Conditional) else y
+
+    def fill(self, x: Points, feasible: Feasible, key: int) -> Points:
+        """Return a feasible point to which no bit can be added, if the repair is directed.
+
+        Parameters
+        ----------
+        x : array of shape (variables,)
+            A feasible point; not modified.
+        feasible : callable
+            Whether a point is feasible.
+        key : int
+            Key of the random numbers.
+
+        Returns
+        -------
+        array of shape (variables,)
+            The point itself if the repair is not directed.
+        """
+        if not self.directed:
+            return x
+        return self._filled(
+            x.copy(), first_uniforms(key, 2, self.family.variables)[1], self.family.options == 2, feasible
+        )
+
+    def _halved(self, y: Points, i: int, there: float, feasible: Feasible) -> Points:
+        """Move number i of a feasible point towards a value at which it is infeasible."""
+        here = float(y[i])
+        for _ in range(HALVINGS):
+            y[i] = middle = 0.5 * (here + there)
+            if feasible(y):
+                here = middle
+            else:
+                there = middle
+        y[i] = here
+        return y
+
+    def _filled(self, y: Points, u: NDArray[np.uint32], bits: NDArray[np.bool_], feasible: Feasible) -> Points:
+        """Set bits that have the value of the target to the other one, as long as the point stays feasible."""
+        order = u.argsort(kind="stable")
+        for i in order[(bits & (y == self.target))[order]].tolist():
+            y[i] = 1 - y[i]
+            if not feasible(y):
+                y[i] = 1 - y[i]
+        return y

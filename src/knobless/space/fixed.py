@@ -1,0 +1,95 @@
+"""Variables that are fixed to a value for a run, by their names, as columns of a code with the codes they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knobless.core.conditional import Conditional
+from knobless.core.types import Array, Points
+
+from .space import Space, shown_name
+
+
+@dataclass(frozen=True)
+class FixedVariables:
+    """Columns of the codes of a space with the codes they are fixed to."""
+
+    space: Space
+    columns: NDArray[np.intp]
+    codes: Array
+
+    @classmethod
+    def of(cls, space: Space, values: Any) -> Self:
+        """Return what the user has given: values by the names of variables, or of entries of arrays."""
+        if not isinstance(values, Mapping):
+            raise TypeError(f"fixed: expected a dict of values by the names of variables, got {values!r:.200}")
+        each = {shown_name(column.name): column for column in space.columns()}
+        found: dict[int, float] = {}
+        for given, value in values.items():
+            name = f"fixed[{given!r}]"
+            whole, _, entry = str(given).rpartition("[")
+            if given in each:
+                column = each[given]
+                many = range(column.variable.n or 1)
+                if column.variable.n is not None and len(value := _listed(value, name)) != len(many):
+                    raise ValueError(f"{name}: expected {len(many)} values, got {len(value)}")
+            elif whole in each and entry[:-1].isdecimal() and int(entry[:-1]) < (each[whole].variable.n or 0):
+                column = each[whole]
+                many = range(int(entry[:-1]), int(entry[:-1]) + 1)
+            else:
+                known = ", ".join(list(each)[:8]) + (", …" if len(each) > 8 else "")
+                raise ValueError(f"fixed: expected names among {known}, got {given!r}")
+            is_array = column.variable.n is not None and given in each
+            for i, entry_value in zip(many, value if is_array else [value], strict=True):
+                code = column.variable.code(entry_value, name)  # raises for another value, also of a constant
+                if not column.is_constant:
+                    found[column.where.start + i] = code
+        return cls(space, np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=float))
+
+    @classmethod
+    def from_data(cls, space: Space, data: Mapping[str, Any]) -> Self:
+        """Return what `data` describes; ValueError if it is not of this space."""
+        columns = {name: i for i, name in enumerate(space.names)}
+        if not all(name in columns and type(code) is float for name, code in data.items()):
+            raise ValueError("fixed: expected codes by the names of columns")
+        found = cls(space, np.array([columns[name] for name in data], dtype=np.intp), np.array(list(data.values())))
+        probe = found.applied(np.zeros((1, space.family.variables), space.family.dtype))
+        if not (space.family.unpack(space.family.pack(probe)) == probe).all():
+            raise ValueError("fixed: expected codes of the space")
+        return found
+
+    @property
+    def data(self) -> dict[str, float]:
+        """The codes by the names of the columns, as plain data."""
+        return {self.space.names[i]: code for i, code in zip(self.columns.tolist(), self.codes.tolist(), strict=True)}
+
+    def __or__(self, other: FixedVariables) -> FixedVariables:
+        """Return the columns of both, with the codes of the other one where both have them."""
+        codes = dict(zip(self.columns.tolist(), self.codes.tolist(), strict=True))
+        codes |= dict(zip(other.columns.tolist(), other.codes.tolist(), strict=True))
+        return FixedVariables(
+            self.space, np.array(list(codes), dtype=np.intp), np.array(list(codes.values()), dtype=float)
+        )
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def applied(self, codes: Points) -> Points:
+        """Return codes with the fixed values."""
+        if not len(self):
+            return codes
+        codes = codes.copy()
+        codes[:, self.columns] = self.codes
+        family = self.space.family
+        return family.canonical(codes) if isinstance(family, Conditional) else codes
+
+
+def _listed(value: Any, name: str) -> Any:
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__len__"):
+        raise ValueError(f"{name}: expected one value for each entry, got {value!r:.200}")
+    return value
