@@ -16,6 +16,7 @@ from knobless.space.space import Space
 
 from .code_digest import code_digest, same_interpreter
 from .compiled_engine import CompiledEngine
+from .feasibility import Feasibility
 from .iteration import Info
 from .loop import Loop, StoppingRules
 from .optimizer import Optimizer
@@ -43,10 +44,7 @@ def optimize(
         raise TypeError(f"callback: expected a function, got {callback!r}")
     if boolean("vectorized", objective.vectorized):
         opt.space.check_vectorized()
-    pairs = encoded_pairs(known, opt.space, sign)
-    if opt.run.feasibility is not None:
-        for i, (code, _) in enumerate(pairs):
-            opt.run.feasibility.require(code, f"known[{i}]")
+    pairs = encoded_pairs(known, opt.space, sign, opt.run.feasibility)
     loop = Loop(sign, opt, rules, callback)
     with ExitStack() as resources:
         if boolean("progress", progress):
@@ -89,7 +87,9 @@ def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: f
     journal.note({"fun": fun, "code": code, "budget": budget})
 
 
-def encoded_pairs(known: Iterable[tuple[Any, float]], space: Space, sign: float) -> list[tuple[Points, float]]:
+def encoded_pairs(
+    known: Iterable[tuple[Any, float]], space: Space, sign: float, feasibility: Feasibility | None = None
+) -> list[tuple[Points, float]]:
     """Return the known points encoded, with their values to be minimized."""
     if not isinstance(known, Iterable):
         raise TypeError(f"known: expected pairs (point, value), got {known!r}")
@@ -98,6 +98,8 @@ def encoded_pairs(known: Iterable[tuple[Any, float]], space: Space, sign: float)
         name = f"known[{i}]"
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
-        value = objective_value(pair[1], name)
-        pairs.append((space.encode(pair[0], name), value if sign > 0 else negated(value)))
+        code, value = space.encode(pair[0], name), objective_value(pair[1], name)
+        if feasibility is not None:
+            feasibility.require(code, name)
+        pairs.append((code, value if sign > 0 else negated(value)))
     return pairs

@@ -23,6 +23,7 @@ from knobless.core.adaptation import SNR
 from knobless.core.adaptation import samples as spend_samples
 from knobless.core.igo import IGO
 from knobless.core.types import Points
+from knobless.core.violation import FEASIBLE_LIMIT
 from knobless.journal.evaluations import Evaluations
 from knobless.journal.events import RETURNED_NAN
 from knobless.recipes import pbil_lambda
@@ -251,8 +252,8 @@ class TensorRun:
         self.histories = [History() for _ in keys]
         self.status: list[Status | None] = [None for _ in keys]
         family, start = in_tensors(space.family), algorithm.init(x0=x0)
-        finite = [(code, value) for code, value in known if value < math.inf]
-        code, best = min(finite, key=lambda pair: pair[1], default=(space.family.mode(start.theta), math.inf))
+        feasible = [(code, value) for code, value in known if value < FEASIBLE_LIMIT]
+        code, best = min(feasible, key=lambda pair: pair[1], default=(space.family.mode(start.theta), math.inf))
         state = SearchState(*map(self._repeated, (start.theta, *start.signal)))
         counts = TrialCounts.start(self.trials, best, rules, device)
         key = torch.tensor(np.array(keys, dtype=np.uint64).view(np.int64), device=device)
@@ -360,7 +361,7 @@ class TensorRun:
 
     def _info(self, fields: list[float], theta: Any = None) -> Info:
         nit, nfev, best, lam, lam_r, eps, snr, entropy = fields
-        return Info(int(nit), int(nfev), self.sign * best, int(lam), lam_r, eps, snr, entropy, theta)
+        return Info(int(nit), int(nfev), self.sign * best, int(lam), lam_r, eps, snr, entropy, theta=theta)
 
     def _infos(self) -> list[Info]:
         """Return the present state of each trial."""
@@ -408,9 +409,9 @@ class TensorRun:
         return Result(
             x=decode(point.astype(dtype)) if found else None,
             fun=self.sign * best if found else math.nan,
-            violation=0.0 if found else math.nan,
             fun_std=None,
             deterministic=None,
+            violation=0.0 if found else math.nan,
             lowest_x=decode(point.astype(dtype)) if found else None,
             lowest_fun=self.sign * best if found else math.nan,
             mode=decode(mode.astype(dtype)),
