@@ -17,6 +17,7 @@ import pytest
 import knobless as kl
 from knobless.core.algorithm import AlgorithmInfo, Member
 from knobless.core.description import stream_data
+from knobless.core.evolution import Evolution
 from knobless.core.rng import Stream
 
 
@@ -124,6 +125,7 @@ ALGORITHMS = {
     "pbil_elitist on numbers": (kl.pbil_elitist, NUMBERS),
     "best so far": (best_so_far, BITS),
     "p3": (kl.p3, BITS),
+    "evolution": (lambda space: Evolution(kl.Space.of(space).family), CHOICES),
     "p3 on choices": (kl.p3, CHOICES),
     "pbil_lambda on subsets": (kl.pbil_lambda, SUBSETS),
     "linear_thompson": (kl.linear_thompson, CHOICES),
@@ -475,7 +477,7 @@ def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministi
         return other, out
 
     if name in OWN:
-        with pytest.raises(TypeError, match=r"^algorithm: expected IGO, P3, LinearThompson, NoisyPortfolio"):
+        with pytest.raises(TypeError, match=r"^algorithm: expected IGO, P3, Evolution, LinearThompson, NoisyPortfolio"):
             begun().save(path)
         assert not path.exists()
         return

@@ -146,7 +146,7 @@ def resume_command(
             before = record.counts().evaluations
             # By default a run finds out whether the objective is noisy, which it does not if an algorithm is given.
             algorithm = None
-            if record.identity.noisy_algorithm is None:
+            if not record.identity.is_recommended:
                 algorithm = algorithm_of(record.identity.algorithm, record.space.family)
             facts = Facts(record.direction, algorithm, record.batch, record.deterministic, None)
         plan = replace(plan, budget=budget or plan.budget, workers=plan.workers if workers is None else workers)

@@ -139,7 +139,7 @@ def _loop_state(algorithm: IGO, data: dict[str, Any]) -> State:
 
 def _evolution_state(family: Family, data: dict[str, Any]) -> EvolutionState:
     size, (x, f) = whole_at(data, "size", least=1), _elite_of(data["population"], family)
-    if len(f) > size or np.isnan(f).any() or (np.diff(f) < 0.0).any():
+    if len(f) > size or np.isnan(f).any() or (f[1:] < f[:-1]).any():
         raise ValueError(f"population: expected at most {size} points, best first")
     return EvolutionState(_theta(family, data), x, f, size, whole_at(data, "idle"), data["fresh"] is True)
 

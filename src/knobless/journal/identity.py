@@ -75,6 +75,11 @@ class Identity(NamedTuple):
         return self._asdict()
 
     @property
+    def is_recommended(self) -> bool:
+        """Whether the algorithm was not given by the user and may change during the run."""
+        return self.noisy_algorithm is not None or self.constrained_algorithm is not None
+
+    @property
     def sign(self) -> float:
         """The factor with which objective values are minimized."""
         return -1.0 if self.direction == "maximize" else 1.0

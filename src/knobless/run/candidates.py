@@ -118,8 +118,8 @@ def ids_of(candidates: Batch | Candidate | Iterable[Candidate]) -> Sequence[int]
     return [candidate.id for candidate in each]
 
 
-class Told(NamedTuple):
-    """Told of candidates to be minimized, as they rank; NaN for failed evaluations.
+class ToldValues(NamedTuple):
+    """ToldValues of candidates to be minimized, as they rank; NaN for failed evaluations.
 
     `failures` has the tracebacks of those that raised, `infeasible` the values that came with a violation, by position.
     """
@@ -129,7 +129,7 @@ class Told(NamedTuple):
     infeasible: Mapping[int, Infeasible]
 
 
-def values_of(values: Any, count: int, sign: float = 1.0) -> Told:
+def values_of(values: Any, count: int, sign: float = 1.0) -> ToldValues:
     """Return values as the user or a source gives them, negated if `sign` is -1."""
     array = isinstance(values, np.ndarray)
     if not array and type(values) is not list:  # the checks below take longer than the usual case
@@ -139,14 +139,14 @@ def values_of(values: Any, count: int, sign: float = 1.0) -> Told:
     if len(values) != count:
         raise ValueError(f"values: expected {count}, one for each candidate, got {len(values)}")
     if array and values.dtype.kind in "fiub" and values.ndim == 1:
-        return Told(sign * values.astype(float), {}, {})
+        return ToldValues(sign * values.astype(float), {}, {})
     if all(type(v) is float for v in values):
-        return Told(sign * np.array(values, dtype=float), {}, {})
+        return ToldValues(sign * np.array(values, dtype=float), {}, {})
     failures = {i: traceback_of(v) for i, v in enumerate(values) if isinstance(v, BaseException)}
     f = [math.nan if i in failures else _value(v) for i, v in enumerate(values)]
     if sign < 0.0:
         f = list(map(negated, f))
-    return Told(np.array(f), failures, {i: v for i, v in enumerate(f) if isinstance(v, Infeasible)})
+    return ToldValues(np.array(f), failures, {i: v for i, v in enumerate(f) if isinstance(v, Infeasible)})
 
 
 def _value(value: Any) -> float:

@@ -23,7 +23,7 @@ from knobless.journal.evaluations import ROWS_AT_ONCE
 from knobless.journal.events import Event
 from knobless.parallel.evaluation import process_name
 
-from .candidates import Told
+from .candidates import ToldValues
 from .recording import shortened
 
 KEPT_EVALUATIONS = 2**18
@@ -44,7 +44,7 @@ class KeptGroup(NamedTuple):
     first: int  # the id of the candidate at position 0
     ids: Sequence[int]
     codes: Points
-    told: Told
+    told: ToldValues
     times: Sequence[float]  # start and end of each, by time.monotonic(), if they ran in this process; maybe more
     spans: Mapping[int, Span]  # by id, if they ran elsewhere
 

@@ -363,8 +363,8 @@ class Optimizer:
         k : int, optional
             Number of candidates. By default those of this iteration that were not asked for yet.
         fixed : dict, optional
-            Values of variables that these candidates have, as `minimize` describes them; not with a journal, which
-            does not record them.
+            Values of variables that these candidates have, as `minimize` describes them, apart from `x0` and from tests
+            for noise. Not with a journal, which does not record them.
 
         Returns
         -------

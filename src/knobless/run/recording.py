@@ -29,7 +29,7 @@ from knobless.journal.records import JournalPart, JournalRows, read
 from knobless.journal.sqlite import Writer
 from knobless.parallel.evaluation import Outcome
 
-from .candidates import Failure, Told, traceback_of
+from .candidates import Failure, ToldValues, traceback_of
 from .run_state import RunState, check_batch
 from .streams import Streams
 
@@ -45,7 +45,7 @@ class Rows(NamedTuple):
     fate: int
     ids: Sequence[int]
     codes: Points
-    told: Told
+    told: ToldValues
 
     def pairs(self) -> list[tuple[Points, float]]:
         """Return points and values as they rank."""
@@ -62,7 +62,7 @@ def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[
         ranks = [event.rank(sign) for event in each]
         failures = {i: event.failure for i, event in enumerate(each) if event.failure is not None}
         infeasible = {i: rank for i, rank in enumerate(ranks) if isinstance(rank, Infeasible)}
-        told = Told(np.array(ranks), failures, infeasible)
+        told = ToldValues(np.array(ranks), failures, infeasible)
         yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, unpacked(each, family), told)
 
 
@@ -253,15 +253,15 @@ class Recording:
             ]
         )
 
-    def told(self, ids: Sequence[int], told: Told) -> None:
+    def told(self, ids: Sequence[int], told: ToldValues) -> None:
         """Commit values of candidates. See `_commit`."""
         self._commit(ids, TOLD, told)
 
     def cancelled(self, ids: Sequence[int]) -> None:
         """Commit that candidates will have no values. See `_commit`."""
-        self._commit(ids, CANCELLED, Told(np.full(len(ids), math.nan), {}, {}))
+        self._commit(ids, CANCELLED, ToldValues(np.full(len(ids), math.nan), {}, {}))
 
-    def _commit(self, ids: Sequence[int], fate: int, told: Told) -> None:
+    def _commit(self, ids: Sequence[int], fate: int, told: ToldValues) -> None:
         """Commit what became of candidates, of which at most the time is known at which they were handed out."""
         self.expect(ids, fate)
         asked = self.asked

@@ -382,7 +382,7 @@ class RunState:
     def tell(
         self, ids: Sequence[int], f: Array, failures: Mapping[int, str], infeasible: Mapping[int, Infeasible] = NONE
     ) -> None:
-        """Store values of pending candidates; see `Told` for the arguments."""
+        """Store values of pending candidates; see `ToldValues` for the arguments."""
         if not len(ids):
             return
         self.stale = 0

@@ -57,7 +57,7 @@ class Start:
         return cls(
             space,
             identity.direction,
-            None if identity.noisy_algorithm is not None else algorithm,
+            None if identity.is_recommended else algorithm,
             x0,
             batch=identity.batch,
             deterministic=identity.deterministic,

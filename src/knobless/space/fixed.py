@@ -76,10 +76,11 @@ class FixedVariables:
         if not all(name in columns and type(code) is float for name, code in data.items()):
             raise ValueError("fixed: expected codes by the names of columns")
         found = cls(space, np.array([columns[name] for name in data], dtype=np.intp), np.array(list(data.values())))
-        found._check_sizes()
-        probe = found.applied(space.family.mode(space.family.initial())[None])
-        if not (space.family.unpack(space.family.pack(probe)) == probe).all():
+        options = space.family.options[found.columns]
+        is_option = (found.codes >= 0.0) & (found.codes < options) & (found.codes == np.floor(found.codes))
+        if not np.where(options > 0, is_option, np.isfinite(found.codes)).all():
             raise ValueError("fixed: expected codes of the space")
+        found._check_sizes()
         return found
 
     @property
