@@ -136,16 +136,22 @@ def test_several_climbers_are_their_plain_transcription(family, options, f):
 
 
 def test_a_climber_looks_at_each_neighbour_of_where_it_is_and_keeps_the_better():
-    """Without a transcription: the first round of each of three climbers."""
+    """Without a transcription: the first pass over all bits."""
     n = 30
-    seen, _ = asked(kl.P3(kl.Bernoulli(n), climbers=3), 0, rugged, n + 1)
-    for climber in zip(*seen, strict=True):
-        here, changed = climber[0], []
-        for x in climber[1:]:
-            (i,) = (i for i in range(n) if x[i] != here[i])
-            changed.append(i)
-            here = x if rugged(x) <= rugged(here) else here
-        assert sorted(changed) == list(range(n)) != changed
+    seen, _ = asked(kl.P3(kl.Bernoulli(n)), 0, rugged, n + 1)
+    here, changed = seen[0][0], []
+    for (x,) in seen[1:]:
+        (i,) = (i for i in range(n) if x[i] != here[i])
+        changed.append(i)
+        here = x if rugged(x) <= rugged(here) else here
+    assert sorted(changed) == list(range(n)) != changed
+
+
+@given(st.integers(2, 12), st.integers(20, 60), st.integers(0, 99))
+def test_climbers_share_the_first_individual(climbers, n, seed):
+    """OneMax: each bit is changed once, and each iteration has one point that combines the better ones of the last."""
+    seen, _ = asked(kl.P3(kl.Bernoulli(n), climbers), seed, lambda x: n - sum(x), n // (climbers - 1) + 2)
+    assert (1,) * n in {x for each in seen for x in each}
 
 
 @pytest.mark.parametrize("climbers", [1, 3])
