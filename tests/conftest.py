@@ -23,6 +23,12 @@ settings.register_profile("quick", settings.get_profile("knobless"), max_example
 settings.load_profile("knobless")
 
 
+def examples(number):
+    """Draw a number of examples, or fewer where slow tests are left out."""
+    quick = settings.get_profile("quick").max_examples
+    return settings(max_examples=quick if settings.default.max_examples == quick else number)
+
+
 def pytest_configure(config):
     """Draw fewer examples where slow tests are left out."""
     if config.option.markexpr == "not slow":

@@ -66,6 +66,7 @@ def recorded():
 # The same run as with the library.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("always", [True, False], ids=["checkpoints", "no checkpoints"])
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 def test_the_run_is_that_of_an_optimizer(folder, direction, always, monkeypatch):

@@ -98,6 +98,7 @@ def row(method, seed, regret):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_cells_are_counted_as_better_or_worse():
     cells: list[Cell] = cells_of(row(name, i, i + 20.0 * (name == "b")) for name in ("a", "b") for i in range(9))
     assert counts(cells, "honest", "a", "b")[3:] == ["1", "1", "0 (0.0%)", "1", "0"]

@@ -8,11 +8,12 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import knobless as kl
+from conftest import examples
 from knobless.cli.app import app
 from knobless.core.conditional import Conditional
 from knobless.core.data import difference
@@ -51,7 +52,16 @@ parents = (
     | st.just(kl.Integer(0, 12, step=5))
     | st.just(kl.Binary(1))
 )
-leaves = st.sampled_from([kl.Binary(2), kl.Choice("p", "q", n=2), kl.Integer(1, 3, n=2), kl.Float(0, 1, step=0.5)])
+leaves = st.sampled_from(
+    [
+        kl.Binary(2),
+        kl.Choice("p", "q", n=2),
+        kl.Integer(1, 3, n=2),
+        kl.Float(0, 1, step=0.5),
+        kl.Subset(3, 1),
+        kl.Subset(["r", "s"], (1, 2)),
+    ]
+)
 
 
 def values_of(variable):
@@ -154,7 +164,7 @@ def codes_of(family, seed, size=30):
     return np.where(family.options == 0, codes + beyond, codes).astype(family.dtype)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(spaces(), st.integers(0, 99))
 def test_points_are_the_active_part_of_what_the_flat_space_has(space, seed):
     flat = kl.Space.of(bare(space.tree))
@@ -165,7 +175,7 @@ def test_points_are_the_active_part_of_what_the_flat_space_has(space, seed):
     assert [[v is not INACTIVE for v in space.flatten(x)] for x in expected] == active.tolist()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(spaces(), st.integers(0, 99))
 def test_encode_and_decode_are_inverse_and_visible_rows_are_the_points(space, seed):
     codes = codes_of(space.family, seed)
@@ -179,11 +189,11 @@ def test_encode_and_decode_are_inverse_and_visible_rows_are_the_points(space, se
     assert [shown(x) for x in space.decode_each(packed)] == [shown(x) for x in points]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(spaces(depth=1))
 def test_cardinality_by_brute_force(space):
     flat = kl.Space.of(bare(space.tree))
-    assume(flat.cardinality <= 3000)
+    assume(flat.cardinality <= 1000)
     found = {shown(pruned(space.tree, full)) for full in all_points(flat)}
     assert space.cardinality == len(found)
 
@@ -199,10 +209,13 @@ def all_points(flat):
             own = [(i + 0.5) / count for i in range(count)] if isinstance(variable, kl.Float) else list(range(count))
         codes += [(column, own) for column in range(where.start, where.stop)]
     grid = np.array(list(itertools.product(*(own for _, own in sorted(codes)))))
+    for columns, low, high in flat.family.size_bounds:
+        sizes = grid[:, columns].sum(axis=1)
+        grid = grid[(low <= sizes) & (sizes <= high)]
     return flat.decode_each(grid.astype(flat.family.dtype))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(spaces())
 def test_json_and_pickle_round_trips(space):
     data = space_data(space)
@@ -211,7 +224,7 @@ def test_json_and_pickle_round_trips(space):
     assert space_data(again) == data
     assert again.family == space.family
     assert pickle.loads(pickle.dumps(space)) == space == kl.Space.of(space.tree)
-    scope = {name: getattr(kl, name) for name in ("Space", "Choice", "Binary", "Integer", "Float")}
+    scope = {name: getattr(kl, name) for name in ("Space", "Choice", "Binary", "Integer", "Float", "Subset")}
     assert eval(repr(space), scope) == space
 
 
@@ -230,6 +243,8 @@ def as_toml(node):
             return f"{{ binary = {n}{when} }}"
         case kl.Choice(options=options, n=n):
             return f"{{ choice = {listed(options)}{f', n = {n}' if n else ''}{when} }}"
+        case kl.Subset(n=n, low=low, high=high, options=options):
+            return f"{{ subset = {n if options is None else listed(options)}, k = {[low, high]}{when} }}"
         case variable:
             words = {"step": variable.step, "log": variable.log or None, "n": variable.n}
             more = "".join(f", {k} = {json.dumps(v)}" for k, v in words.items() if v is not None)
@@ -240,7 +255,7 @@ def listed(values):
     return f"[{', '.join(json.dumps(value) for value in values)}]"
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(spaces())
 def test_toml_round_trip(space):
     conditional_list = "Space.of([" in repr(space)  # which TOML cannot express
@@ -557,6 +572,7 @@ def test_a_run_and_its_journal_agree(recorded):
     assert restored.best.x == result.lowest_x
 
 
+@pytest.mark.slow
 def test_the_page_leaves_inactive_values_out(recorded):
     with read(recorded[0]) as record:
         trace = Trace(record)
@@ -572,6 +588,7 @@ def test_the_page_leaves_inactive_values_out(recorded):
     assert {name: text != ["–"] for name, text in best.items()} == {name: name in x for name in best}
 
 
+@pytest.mark.slow
 def test_show_and_pictures(recorded, tmp_path):
     pytest.importorskip("matplotlib")
     from knobless import plots, report
@@ -609,6 +626,7 @@ def test_a_space_file_with_conditions_is_run_and_resumed(tmp_path, monkeypatch):
     assert again.exit_code == 0, again.output
 
 
+@pytest.mark.slow
 def test_torch_refuses_conditional_variables():
     pytest.importorskip("torch")
     from knobless.torch import Search
@@ -617,6 +635,7 @@ def test_torch_refuses_conditional_variables():
         Search(kl.Space(a=KIND, b=KIND.when(a="b")), rng=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", [None, True, False])
 def test_the_default_search_of_branches_of_an_integer(deterministic):
     seen = []
@@ -677,6 +696,7 @@ GRID = kl.Space(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", [None, True])
 def test_almost_all_configurations_of_a_grid_are_evaluated_and_none_twice(deterministic):
     seen = []

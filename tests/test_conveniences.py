@@ -99,6 +99,7 @@ def test_lambdas_are_sent_to_processes_by_cloudpickle():
     assert (result.fun, result.nit, result.failures) == (serial.fun, serial.nit, 0) == (3.0, serial.nit, 0)
 
 
+@pytest.mark.slow
 def test_functions_of_an_interactive_session_are_sent_to_processes():
     pytest.importorskip("cloudpickle")
     program = """

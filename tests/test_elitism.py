@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from conftest import FAMILIES, SMALL, Spy, frozen, support, thetas, tuples
+from conftest import FAMILIES, SMALL, Spy, examples, frozen, support, thetas, tuples
 from knobless import (
     IGO,
     SNR,
@@ -73,7 +73,7 @@ values = st.one_of(st.integers(-2, 2).map(float), st.sampled_from([math.nan, mat
 
 
 @pytest.mark.parametrize(("rule", "plain"), [(LastBest(), plain_last), (BestSoFar(), plain_so_far)])
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(st.lists(values, min_size=1, max_size=4), max_size=6))
 def test_the_rules_are_plain_folds(rule, plain, iterations):
     kept, history, count = NONE, [], itertools.count()
@@ -112,7 +112,7 @@ every_small = pytest.mark.parametrize("family", WITH_A_NUMBER.values(), ids=WITH
 @pytest.mark.slow
 @every_small
 @every_preference
-@settings(max_examples=8)
+@examples(8)
 @given(st.data())
 def test_the_signal_has_length_one_when_f_tells_nothing(family, preference, data):
     """E‖z‖² = 1 for any elite if f is independent of x: exact, by enumerating all samples, also with ties."""

@@ -181,6 +181,7 @@ def test_a_sequence_is_what_its_parts_are(tmp_path):
         assert list(map(repr, pickle.loads(pickle.dumps(each)))) == all_of_it
 
 
+@pytest.mark.slow
 def test_compiled_iterations_keep_none(compiled_at_once):
     pytest.importorskip("numba")
     from knobless.problems import OneMax

@@ -7,12 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import knobless as kl
 import oracle
-from conftest import FAMILIES, SMALL, Spy, frozen, log_density, support, thetas, tuples
+from conftest import FAMILIES, SMALL, Spy, examples, frozen, log_density, support, thetas, tuples
 from knobless import (
     IGO,
     SNR,
@@ -91,7 +91,7 @@ def objectives(draw, n):
 
 
 @pytest.mark.parametrize("name", ORACLES)
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_the_loop_is_algorithm_1(name, data):
     n, seed = data.draw(st.integers(1, 14)), data.draw(st.integers(0, 2**32))
@@ -205,7 +205,7 @@ every_small = pytest.mark.parametrize("family", SMALL.values(), ids=SMALL)
 
 @every_small
 @pytest.mark.parametrize("preference", [Quartiles(), Truncation(1), Values()], ids=["quartiles", "best", "values"])
-@settings(max_examples=8)
+@examples(8)
 @given(st.data())
 def test_the_whitened_gradient_has_length_one_when_f_tells_nothing(family, preference, data):
     """E‖z‖² = 1 with f drawn apart from x; exact, by enumerating the samples, also with ties."""
@@ -225,7 +225,7 @@ def test_the_whitened_gradient_has_length_one_when_f_tells_nothing(family, prefe
 
 
 @every_small
-@settings(max_examples=8)
+@examples(8)
 @given(st.data())
 def test_snr2_is_one_plus_snr(family, data):
     """Eq. (snr2) of the gradient as the loop whitens it, against eq. (snr) with an explicit Fisher matrix."""

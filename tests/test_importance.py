@@ -94,6 +94,7 @@ def run(tmp_path_factory):
     return path, kl.minimize(fun, SPACE, budget=200, rng=0, journal=path)
 
 
+@pytest.mark.slow
 def test_plots_of_a_result_and_of_its_journal_are_equal(run):
     path, result = run
     for draw in (plots.importance, plots.parallel_coordinates):

@@ -23,7 +23,16 @@ from torch.nn import functional as F  # noqa: E402, N812
 from knobless.paper.joint import __main__ as command  # noqa: E402
 from knobless.paper.joint import runs  # noqa: E402
 from knobless.paper.joint.networks import ActivationNetwork, LayerNetwork  # noqa: E402
-from knobless.paper.joint.training import Setting, Training, curve_marks, descend, factor, gradients, wait  # noqa: E402
+from knobless.paper.joint.training import (  # noqa: E402
+    Setting,
+    Training,
+    chainer_nesterov,
+    curve_marks,
+    descend,
+    factor,
+    gradients,
+    wait,
+)
 from knobless.torch import Search  # noqa: E402
 from knobless.torch.data import Data  # noqa: E402
 
@@ -109,6 +118,15 @@ def test_weights_are_lecun_normal_and_biases_zero():
             assert abs(w.mean() * w.shape[-2] ** 0.5) < 6 * w.numel() ** -0.5
         assert sum(math.prod(w.shape[:-2]) for w in matrices[1:-1]) == hidden
     assert (LayerNetwork().n, ActivationNetwork().n) == (31, 3072)
+
+
+def test_weights_with_another_standard_deviation():
+    training = [
+        Training(replace(SETTINGS["fixed"], initial=initial), data(), [3], 1) for initial in ("lecun", "he", 0.1)
+    ]
+    for lecun, he, normal in zip(*(each.W for each in training), strict=True):
+        torch.testing.assert_close(he, lecun * 2**0.5)
+        torch.testing.assert_close(normal, 0.1 * lecun * lecun.shape[-2] ** 0.5)
 
 
 # A step.
@@ -322,9 +340,9 @@ def test_every_pass_takes_every_image_once(images, batch, length, monkeypatch):
 def test_the_learning_rate_falls_at_a_half_and_three_quarters(updates, monkeypatch):
     rates = []
 
-    def watched(W, V, factors, rate, norm):
+    def watched(W, V, factors, rate, norm, step):
         rates.append(rate.item())
-        descend(W, V, factors, rate, norm)
+        descend(W, V, factors, rate, norm, step)
 
     monkeypatch.setattr("knobless.paper.joint.training.descend", watched)
     training = Training(SETTINGS["epsilon"], data(), [0], updates)
@@ -469,7 +487,7 @@ def test_settings_are_chosen_by_name():
         runs.chosen("layers", ["relu"])
     for experiment in runs.EXPERIMENTS.values():
         for setting in experiment:
-            assert len(setting.mask) == (0 if setting.algorithm else setting.network.n)
+            assert len(setting.mask) == (0 if setting.algorithm or setting.estimator else setting.network.n)
 
 
 def test_the_command_trains_and_says_what_is_wrong(tmp_path, monkeypatch, capsys):
@@ -515,3 +533,50 @@ def test_training_on_a_gpu_is_training_on_a_cpu(setting):
     for mine, theirs, start in zip(cuda.W, cpu.W, before, strict=True):
         moved = theirs - start
         assert (mine.cpu() - theirs).norm() < 0.05 * moved.norm()
+
+
+# Controls and variations.
+
+
+def test_chainers_momentum_takes_the_new_velocity_twice():
+    """It is Nesterov's method (w + μv' − ηg) with μ²v' − (1 + μ)ηg, where v' is the velocity after the update."""
+    w, v = torch.tensor([2.0], dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    expected, velocity, rate, mu = 2.0, 0.0, 0.1, 0.9
+    for gradient in (1.0, -0.5, 3.0):
+        g = gradient + 1e-4 * expected
+        velocity = mu * velocity - rate * g
+        expected += mu**2 * velocity - (1.0 + mu) * rate * g
+        chainer_nesterov(w, v, torch.tensor([gradient], dtype=torch.float64), torch.tensor(rate, dtype=torch.float64))
+        assert (w.item(), v.item()) == pytest.approx((expected, velocity), abs=1e-14)
+
+
+@pytest.mark.parametrize("told", ["random numbers", "nothing"])
+def test_a_control_does_not_depend_on_the_losses(told):
+    setting = replace(SETTINGS["activations"], told=told)
+    other = data()._replace(train_y=2 - data().train_y)
+    thetas = []
+    for each in (data(), other):
+        training = Training(setting, each, [0, 1], 30)
+        training.run(30)
+        thetas.append(training.search.theta)
+    assert torch.equal(*thetas)
+    assert bool((thetas[0] == 0.5).all()) == (told == "nothing")
+    assert Training(SETTINGS["activations"], data(), [0], 30).setting.told == "losses"
+
+
+def test_networks_are_drawn_where_nothing_is_told():
+    training = Training(replace(SETTINGS["activations"], told="nothing"), data(), [0, 1], 4)
+    training.run(4)
+    rows = training.records()
+    masks = training.drawn_networks(10)
+    assert masks.shape == (2, 10, ACTIVATIONS.n)
+    assert 0 < masks.float().mean() < 1
+    for trial, row in enumerate(rows):
+        W = [w[trial] for w in training.W]
+        x = torch.tensor(data().test_x).float() / 255.0
+        wrong = [
+            100.0 * (by_the_book(ACTIVATIONS, W, x, mask).argmax(-1).numpy() != data().test_y).mean()
+            for mask in masks[trial]
+        ]
+        assert row["error"] == pytest.approx(wrong[0])
+        assert row["mean_error"] == pytest.approx(np.mean(wrong), abs=1e-3)

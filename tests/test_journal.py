@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knobless as kl
+from conftest import examples
 from knobless.core.data import difference
 from knobless.journal.events import CHECKED, Event
 from knobless.journal.events import RETURNED_NAN as NAN
@@ -488,7 +489,7 @@ def test_options_are_known_by_name_where_json_has_no_word():
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_packed_codes_are_read_back(data):
     space = kl.Space.of(data.draw(st.sampled_from(list(DOMAINS.values()))))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle_p3
+from conftest import examples
 from knobless.core.linkage import Pairs, joined
 from knobless.core.rng import Stream
 
@@ -33,7 +34,7 @@ def populations(draw):
     return options, draw(st.lists(point, min_size=1, max_size=12))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(populations(), st.data())
 def test_distances_are_those_of_entropies_counted_plainly(population, data):
     options, points = population
@@ -55,7 +56,7 @@ def test_what_a_distance_means():
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@examples(150)
 @given(st.data())
 def test_the_nearest_are_joined_as_by_looking_at_all_pairs(data):
     """With distances from a few, so that ties abound, and from many, so that averages are rounded."""

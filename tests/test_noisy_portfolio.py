@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
+from conftest import examples
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.noisy_portfolio import LINEAR_ALONE, SHARE
 from knobless.core.rng import Stream
@@ -44,7 +45,7 @@ def plain(state):
     return repr((state.linear.x.tolist(), state.linear.f.tolist(), state.loop, state.n, state.spent))
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(batch=st.integers(1, 9), seed=st.integers(0, 99))
 def test_the_loop_starts_after_ten_evaluations_per_parameter_and_keeps_three_of_four(batch, seed):
     algorithm = kl.noisy_portfolio(BITS).at_least(batch)

@@ -8,11 +8,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
 import oracle_p3
+from conftest import examples
 from knobless.core.rng import Stream
 from knobless.core.states import state_data, state_of
 from knobless.problems import Traps
@@ -154,6 +155,17 @@ def test_climbers_share_the_first_individual(climbers, n, seed):
     assert (1,) * n in {x for each in seen for x in each}
 
 
+@given(st.integers(2, 9), st.integers(0, 99))
+def test_climbers_stay_within_the_bounds_of_a_subset(climbers, seed):
+    """The cost is the sum of the chosen of 0 to 19, of which at least 4 must be chosen."""
+    family = kl.Space.of(kl.Subset(20, (4, 7))).family
+    seen, state = asked(kl.P3(family, climbers), seed, lambda x: sum(i for i, bit in enumerate(x) if bit), 150)
+    points = {x for each in seen for x in each}
+    assert {sum(x) for x in points} <= {4, 5, 6, 7}
+    assert (1,) * 4 + (0,) * 16 in points
+    assert state.levels
+
+
 @pytest.mark.parametrize("climbers", [1, 3])
 def test_a_seed_is_a_run(climbers):
     algorithm = kl.P3(kl.Bernoulli(10), climbers)
@@ -230,7 +242,7 @@ def test_no_point_is_asked_for_twice_until_all_are_known(family, size, f):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("climbers", [1, 3])
-@settings(max_examples=8)
+@examples(8)
 @given(st.integers(0, 150), st.sampled_from(list(FUNCTIONS.values())), st.booleans())
 def test_a_copy_and_what_was_saved_go_on_as_the_state_itself(climbers, rounds, f, guest):
     space = kl.Space.of(kl.Binary(9))
@@ -305,7 +317,7 @@ def test_those_given_up_are_as_bad_as_failures(back):
 )
 @pytest.mark.parametrize("recipe", [kl.p3, kl.portfolio])
 def test_numbers_cannot_be_exchanged(space, recipe):
-    with pytest.raises(TypeError, match=r"^family: expected bits and choices"):
+    with pytest.raises(TypeError, match=r"^family: expected bits, choices and subsets"):
         recipe(space)
 
 

@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
+from conftest import examples
 from knobless.core.algorithm import AlgorithmInfo
 from knobless.core.portfolio import PortfolioState
 from knobless.core.states import state_data, state_of
@@ -107,7 +108,7 @@ def plain(members, turns):
 values = st.one_of(st.integers(-9, 9).map(float), st.sampled_from([math.nan, math.inf, -math.inf]))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.data())
 def test_the_books_are_those_of_the_whole_record(data):
     size = st.builds(Member, st.integers(1, 3), st.integers(1, 3))

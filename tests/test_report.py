@@ -460,11 +460,13 @@ def test_sorting_and_paging_and_failures_alone(opened, recorded):
         order = sorted(range(len(events)), key=lambda i: (key(events[i][1]), i))
         shown = rows_of(opened)
         assert opened.locator("#where").inner_text().startswith("page 1")
-        assert [row["call"] for row in shown] == [str(i) if i else "" for i in order[:50]]
+        assert [row["evaluation"] for row in shown] == [str(i) if i else "" for i in order[:50]]
     opened.locator("#failed-only").check()
     assert len(rows_of(opened)) == result.failures
-    opened.locator("#evaluations thead").get_by_role("button", name="call", exact=True).click()
-    assert [int(row["call"]) for row in rows_of(opened)] == [i for i, (event, _) in enumerate(events) if event.failed]
+    opened.locator("#evaluations thead").get_by_role("button", name="evaluation", exact=True).click()
+    assert [int(row["evaluation"]) for row in rows_of(opened)] == [
+        i for i, (event, _) in enumerate(events) if event.failed
+    ]
 
 
 def hover(tab, selector, across, down=0.5):
@@ -483,7 +485,7 @@ def test_hovering_tells_the_exact_values(opened, recorded):
     calls = set()
     for across in (0.1, 0.3, 0.5, 0.9, 0.999):
         title, told = hover(opened, "#values", across)
-        call = int(title.removeprefix("call "))
+        call = int(title.removeprefix("evaluation "))
         calls.add(call)
         event = events[call][0]
         assert told["value"] == ("failed" if event.value is None else told["value"])
@@ -500,7 +502,7 @@ def test_hovering_tells_the_exact_values(opened, recorded):
         (step,) = [step for step in trace.steps if step.iteration == iteration]
         assert 0.3 * result.nit < iteration < 0.8 * result.nit
         assert float(told[label]) == getattr(step, name)
-        assert int(told["calls"]) == step.nfev
+        assert int(told["evaluations"]) == step.nfev
     names, iterations, theta_history = trace.theta_history
     opened.locator("#theta").scroll_into_view_if_needed()
     for across, down in ((0.5, 0.1), (0.7, 0.5), (0.99, 0.9)):
@@ -591,11 +593,11 @@ def test_a_page_of_a_hundred_thousand_evaluations(tab, tmp_path):
     assert tab.locator("#where").inner_text() == "page 1 of 2,000, 100,000 rows"
     assert tab.evaluate("document.querySelectorAll('*').length") < 3000
     tab.locator("#last").click()
-    assert [int(row["call"]) for row in rows_of(tab)] == list(range(99_951, 100_001))
+    assert [int(row["evaluation"]) for row in rows_of(tab)] == list(range(99_951, 100_001))
     tab.locator("#evaluations thead").get_by_role("button", name="value", exact=True).click()
     values = np.array(Trace.of(path).values)
     first = np.argsort(values, kind="stable")[:50]
-    assert [int(row["call"]) for row in rows_of(tab)] == (first + 1).tolist()
+    assert [int(row["evaluation"]) for row in rows_of(tab)] == (first + 1).tolist()
 
 
 def test_a_page_without_theta(tab, tmp_path):
@@ -635,7 +637,7 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
             best = tab.locator(".tile").first.get_attribute("title")
             assert (float(best) if best else math.inf) == opt.lowest_fun
             shown = rows_of(tab)
-            assert shown[0]["call"] == str(n)  # the newest first
+            assert shown[0]["evaluation"] == str(n)  # the newest first
             with journal.read(path) as record:
                 values = [math.nan if event.value is None else event.value for event in record]
             np.testing.assert_array_equal(
@@ -643,7 +645,7 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
             )
         assert "last evaluation" in tab.locator("#live").inner_text()
         title, told = (tab.locator("#values").scroll_into_view_if_needed(), hover(tab, "#values", 0.999))[1]
-        assert title == "call 230"
+        assert title == "evaluation 230"
         assert told["value"] in (repr(values[-1]), "failed")
         opt.close()
     assert any(url.endswith("since=90") for url in tab.asked)  # not all of it each time

@@ -14,8 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from knobless.cli.app import app
+from knobless.core.adaptation import SNR
 from knobless.fast import Run
-from knobless.paper import Claim, Options, Report, alpha, hitting_times, max_3_sat, noise, theorem
+from knobless.paper import Claim, Options, Report, alpha, hitting_times, max_3_sat, mechanism, noise, theorem
 from knobless.paper.experiment import Readiness, Stopped, Task, finish, follow, kernel_of, run_tasks, seed
 from knobless.paper.measure import Sample, quantile, slope
 from knobless.paper.page import write_page
@@ -37,6 +38,7 @@ COMMANDS = {
     "max-3-sat": ["--max-n", 20, "--cap-per-n", 200],
     "noise": ["--max-n", 10, "--budget", 1000],
     "theorem": [],
+    "mechanism": [],
 }
 
 
@@ -44,7 +46,16 @@ COMMANDS = {
     "name", [name if name == "max-3-sat" else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS]
 )
 def test_a_command_writes_its_files_and_a_second_call_runs_nothing(name, tmp_path):
-    words = [name, *COMMANDS[name], "--trials", 1 if name == "theorem" else 2, "--jobs", 2, "--out", tmp_path]
+    words = [
+        name,
+        *COMMANDS[name],
+        "--trials",
+        1 if name in ("theorem", "mechanism") else 2,
+        "--jobs",
+        2,
+        "--out",
+        tmp_path,
+    ]
     assert "claim" in command(*words)
     claims = json.loads((tmp_path / f"{name}-claims.json").read_text())
     assert {c["holds"] for c in claims} <= {"holds", "does not hold", "not decided"}
@@ -279,3 +290,23 @@ def test_help_of_every_command(name):
     text = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["reproduce", name, "--help"]).stdout
     for option in ("--out", "--trials", "--max-n", "--jobs", *(w for w in COMMANDS.get(name, ()) if "--" in str(w))):
         assert option in text
+
+
+def test_subtracting_the_sample_mean_scales_the_expected_gradient():
+    for lam in (2, 3, 4):
+        assert mechanism.centering_factor(lam) == pytest.approx(1.0 - 1.0 / lam, abs=1e-12)
+
+
+def test_the_covariance_needs_independent_and_centered_weights():
+    assert min(mechanism.covariance_ratios()) > 0.1
+
+
+def test_another_horizon_with_the_same_length_is_the_usual_adaptation():
+    eps, z = 0.1, np.arange(5.0)
+    usual, other = SNR(eps, 5.0), mechanism.OtherHorizon(eps, 5.0, beta=eps)
+    signal = usual.start(np.zeros(5))
+    for length in (1.0, 0.5, 2.0):
+        expected, found = usual.step(signal, z, length), other.step(signal, z, length)
+        assert (found[0], *found[1][1:]) == (expected[0], *expected[1][1:])
+        np.testing.assert_array_equal(found[1].s, expected[1].s)
+        signal = expected[1]

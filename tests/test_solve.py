@@ -18,11 +18,12 @@ from random import Random
 from subprocess import PIPE
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import knobless as kl
+from conftest import examples
 from knobless.cli.app import app
 from knobless.problems import dimacs
 from knobless.problems.instances import Format, Instance, load_instance, solve_instance
@@ -116,7 +117,7 @@ def drawn():
 
 
 @given(drawn(), st.sampled_from(list(PACKED)), st.randoms())
-@settings(max_examples=100)
+@examples(100)
 def test_what_is_written_is_read(written, packing, random):
     kind, text, n, worth = written
     data = PACKED[packing](text.encode())
@@ -168,7 +169,7 @@ def test_contents_that_do_not_tell(text, what):
 @given(
     st.sampled_from([*Format, None]), st.one_of(st.binary(max_size=80), st.text("0123 -\nphcnfwqubo%.e", max_size=80))
 )
-@settings(max_examples=300)
+@examples(300)
 def test_any_bytes_are_read_or_refused(format, data):
     data = data.encode() if isinstance(data, str) else data
     for pack in PACKED.values():
@@ -197,7 +198,7 @@ def parsed(output, kind):
 
 @pytest.mark.slow
 @given(drawn(), st.integers(0, 10**6))
-@settings(max_examples=40)
+@examples(40)
 def test_what_is_printed_is_true_of_the_point_that_is_printed(tmp_path_factory, written, seed):
     kind, text, n, worth = written
     path = tmp_path_factory.mktemp("solve") / f"a.{kind}"
@@ -236,7 +237,7 @@ def test_what_is_printed_is_true_of_the_point_that_is_printed(tmp_path_factory, 
 
 
 @given(drawn())
-@settings(max_examples=15)
+@examples(15)
 def test_small_ones_are_solved(written):
     kind, text, n, worth = written
     answer = solve_instance(load_instance(f"a.{kind}", data=text.encode()), budget=20_000, seed=0)

@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import knobless as kl
+from conftest import examples
 from knobless.space.codec import space_data, space_of
 from knobless.space.toml import space_from_toml
 
@@ -192,7 +193,7 @@ small = (
 )
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(small, min_size=1, max_size=3))
 def test_cardinality_by_brute_force(tree):
     space = kl.Space.of(tree)

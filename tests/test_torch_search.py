@@ -490,6 +490,11 @@ def test_numbers_are_refused(space):
         Search(space)
 
 
+def test_subsets_are_refused():
+    with pytest.raises(TypeError, match=r"^space: expected bits and choices alone .*, got ConditionalBernoulli"):
+        Search(kl.Subset(5, 2))
+
+
 def test_choices_of_too_many_options_are_refused():
     assert Search(kl.Choice(*range(2**15 - 1))).ask().dtype == torch.int16
     with pytest.raises(TypeError, match=r"^space: expected bits and choices alone \(of fewer than 32768 options\)"):

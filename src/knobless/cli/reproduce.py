@@ -50,7 +50,7 @@ _SEARCHES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "alpha": (
         "The appendix: robustness of PBIL-λ to α, and λ_max = ∞ compared with n.",
-        {"max_n": 300, "cap": 3e7},
+        {"max_n": 1000, "cap": 3e7},
     ),
     "max-3-sat": (
         "MAX-3-SAT: ten uniform random instances each of 20, 50, 75 and 100 variables.",
@@ -63,6 +63,10 @@ _SEARCHES: dict[str, tuple[str, dict[str, Any]]] = {
     "theorem": (
         "Theorem 1 along exact natural-gradient trajectories; the sizes are fixed, `--max-n` has no effect.",
         {"max_n": 10},
+    ),
+    "mechanism": (
+        "The ratio ‖s‖²/γ, α, β, ε and λ, and the equations; the sizes are fixed, `--max-n` has no effect.",
+        {"max_n": 100},
     ),
 }
 _TRAINING = {"iterations": 93_750, "device": None, "algorithms": None, "mnist": None}

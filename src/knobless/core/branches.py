@@ -6,9 +6,11 @@ active; given it, the rest of the space is a family like any other.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -178,8 +180,8 @@ class Branches:
             else:
                 allowed = [b for b in self.of_node[i] if i not in needs or inside(self.each[b].code, needs[i])]
                 if u[i, 0] * len(self.columns) < 1.0:
-                    shares = np.cumsum([self.each[b].prior for b in allowed])
-                    pick = allowed[int(np.searchsorted(shares, u[i, 1] * shares[-1], side="right"))]
+                    shares = list(accumulate(self.each[b].prior for b in allowed))
+                    pick = allowed[bisect_right(shares, u[i, 1] * shares[-1])]
                 else:
                     pick = min(allowed, key=lambda b: best[b])
                 chosen.append(self.each[pick].code)

@@ -33,6 +33,7 @@ from .families import Family
 from .interaction_model import InteractionModel
 from .linear_model import LinearModel, rank_scores, words
 from .rng import RNG, first_uniforms, uniforms
+from .subset import repair
 from .types import Array, Points, Words
 
 SMALL = 50  # parameters up to which a fit takes little time, so that it is repeated more often
@@ -158,11 +159,12 @@ class LinearThompson:
         elite = best[(u[:, end].astype(np.uint64) * np.uint64(len(best))) >> np.uint64(32)]
         share = 2.0 * (u[:, end + 1] + 0.5) * 2.0**-32  # every second one is above 1
         where = np.ascontiguousarray(u[:, end + 2 :]).view(np.uint8)[:, : family.variables]
-        drawn = where + 0.5 < 256.0 * share[:, None]
-        if isinstance(family, Conditional):
-            # Whatever the crossing makes active has a value in the draw, but not always in the elite.
-            return family.canonical(np.where(drawn | ~family.active(elite), family.full_minimizer(w), elite))
-        return np.where(drawn, family.minimizer(w), elite)
+        excess = where + 0.5 - 256.0 * share[:, None]
+        if not isinstance(family, Conditional):
+            return _crossed(family, family.minimizer(w), elite, excess)
+        # Whatever the crossing makes active has a value in the draw, but not always in the elite.
+        full = family.full_minimizer(w)
+        return family.canonical(_crossed(family, full, np.where(family.active(elite), elite, full), excess))
 
     def tell(self, state: LinearState, x: Points, f: Array) -> LinearState:
         """Return the state with these evaluations; the given state is modified."""
@@ -353,6 +355,13 @@ def _prior_mean(family: Family, theta: Array) -> Array:
                 shift = log - log.mean() if len(p) == k else (log[1:] - log[0]) * 0.5**0.5
                 mean[own] = shift * (-(6.0**0.5) / math.pi)
     return mean
+
+
+def _crossed(family: Family, x: Points, elite: Points, excess: Array) -> Points:
+    """Return x where `excess` is negative, else the elite; the nearest to zero are swapped if a subset needs it."""
+    crossed = np.where(excess < 0.0, x, elite)
+    bounds = family.size_bounds
+    return repair(crossed, bounds, np.where(x != elite, np.abs(excess), np.inf)) if bounds else crossed
 
 
 def _minimizer(family: Family, model: LinearModel) -> Points:

@@ -13,6 +13,10 @@ Several points can be evaluated at the same time, by as many climbers. They shar
 different neighbors of the same point, and the better ones are combined. After that, each climber has an individual of
 its own, all in one pyramid.
 
+A change of one bit of a subset may lead out of the bounds of its size. It is then an exchange: the bit changes together
+with a random one of the other value. For a range of sizes, every second change within the bounds is an exchange too. A
+crossing changes further bits of the subset, outside of the group, first those that differ from the other point.
+
 An individual is a coroutine that yields points and is sent their values. A point that is yielded twice is answered from
 a cache, so the objective must be deterministic.
 """
@@ -20,7 +24,7 @@ a cache, so the objective must be deterministic.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -31,9 +35,10 @@ from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
 from .conditional import Conditional
-from .families import Family
+from .families import Family, SizeBounds
 from .linkage import Group, Pairs
 from .rng import RNG, Stream
+from .subset import repair
 from .types import Array, Points
 
 SKIPPED = 1000  # cached points in a row after which one is evaluated again
@@ -44,7 +49,7 @@ Batches = Generator[list[bytes], list[float], None]
 
 @dataclass(frozen=True)
 class P3:
-    """Parameter-less population pyramid, for bits and choices.
+    """Parameter-less population pyramid, for bits, choices and subsets.
 
     Parameters
     ----------
@@ -72,7 +77,8 @@ class P3:
         if not self.family.options.all():
             numbers = int((self.family.options == 0).sum())
             remedy = "pbil_elitist and pbil_lambda also take integers and floats"
-            raise TypeError(f"family: expected bits and choices only, got {numbers} integers or floats; {remedy}")
+            expected = "bits, choices and subsets only"
+            raise TypeError(f"family: expected {expected}, got {numbers} integers or floats; {remedy}")
         positive_int("climbers", self.climbers)
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:
@@ -163,6 +169,8 @@ class Pyramid:
         self.options = family.options
         changes = [(i, by) for i, k in enumerate(self.options.tolist()) for by in range(1, k)]
         self.changes = np.array(changes).reshape(-1, 2)
+        self.size_bounds = family.size_bounds
+        self.bounds_of = {i: each for each in self.size_bounds for i in range(each.columns.start, each.columns.stop)}
         self._type = family.dtype
         self.x0 = None if x0 is None else x0.astype(self._type)
         self.stream: Stream | None = None
@@ -267,7 +275,7 @@ def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individua
     pyramid.join(0, x)
     for i, level in enumerate(pyramid.levels):  # the list may grow meanwhile
         before = f
-        f = yield from cross(x, f, level, stream)
+        f = yield from cross(x, f, level, stream, pyramid.size_bounds)
         if f < before:
             pyramid.join(i + 1, x)
 
@@ -285,7 +293,11 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
     steps = up = 0  # steps so far, and those until the last improvement
     order: list[int] = []  # of the next changes
     worse: set[int] = set()  # changes of x
-    while len(worse) < n and steps - up < max(patience, up):
+    while steps - up < max(patience, up):
+        if len(worse) == n:
+            if not pyramid.bounds_of:
+                break
+            worse.clear()  # of a subset, not all exchanges have been tried
         batch = [] if x.tobytes() in pyramid.values else [x]
         tried: dict[int, Points] = {}
         while len(batch) < pyramid.climbers and len(worse) + len(tried) < n:
@@ -295,6 +307,8 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
                 tried[change] = y = x.copy()
                 i, by = pyramid.changes[change].tolist()
                 y[i] = (int(x[i]) + by) % pyramid.options[i]
+                if i in pyramid.bounds_of:
+                    exchanged(y, i, pyramid.bounds_of[i], stream)
                 if y.tobytes() not in pyramid.values:
                     batch.append(y)
         if batch:
@@ -314,25 +328,32 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
             worse.update(tried)
             continue
         better = [change for change in tried if value[change] < here <= last]
-        x = x.copy() if len(better) > 1 else best
-        for change in sorted(better, key=value.__getitem__, reverse=True):  # of one variable, the best one last
-            i = pyramid.changes[change, 0]
-            x[i] = tried[change][i]
+        if len(better) > 1:
+            combined = x.copy()
+            for change in sorted(better, key=value.__getitem__, reverse=True):  # of one variable, the best one last
+                np.copyto(combined, tried[change], where=tried[change] != x)
+            if pyramid.size_bounds:
+                cost = stream.words(len(x)).astype(float)
+                combined = repair(combined[None], pyramid.size_bounds, cost[None])[0]
+            x = combined
+        else:
+            x = best
         worse.clear()
     pyramid.join(0, best)
 
 
 def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, float]:
     """Local search: accept single changes in random order that are not worse, until there is no more progress."""
-    changes, options = pyramid.changes, pyramid.options
+    changes, options, bounds_of = pyramid.changes, pyramid.options, pyramid.bounds_of
     patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1.0
     steps = up = 0  # steps so far, and those until the last improvement
     moved = True
-    while moved:  # otherwise all neighbors are worse
+    while moved or bounds_of:  # otherwise all neighbors are worse; of a subset, not all exchanges have been tried
         moved = False
         for i, by in changes[stream.permutation(len(changes))].tolist():
             old = int(x[i])  # a Python integer, which does not overflow
             x[i] = (old + by) % options[i]
+            other = exchanged(x, i, bounds_of[i], stream) if i in bounds_of else None
             value = yield x
             steps += 1
             if value < f:
@@ -341,27 +362,51 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
                 f, moved = value, True
             else:
                 x[i] = old
+                if other is not None:
+                    x[other] = 1 - old
             if steps - up >= max(patience, up):
                 return f
     return f
 
 
-def cross(x: Points, f: float, level: Level, stream: Stream) -> Generator[Points, float, float]:
+def exchanged(x: Points, i: int, bounds: SizeBounds, stream: Stream) -> int | None:
+    """Change another bit of a subset after bit i, if the size needs it, or else in every second case; return which."""
+    columns, low, high = bounds
+    own = x[columns]
+    admissible = low <= int(own.sum()) <= high
+    if admissible and stream.below(2):
+        return None
+    start = columns.start
+    others = [j for j in (own == x[i]).nonzero()[0].tolist() if j != i - start]
+    if not others:
+        return None
+    other = start + others[stream.below(len(others))]
+    x[other] = 1 - x[other]
+    return other
+
+
+def cross(
+    x: Points, f: float, level: Level, stream: Stream, size_bounds: Sequence[SizeBounds]
+) -> Generator[Points, float, float]:
     """Take over linked groups, smallest first, each from a random point of the level that differs there."""
     groups = level.tree(stream)
     donors = np.array(level.points)
     sizes = np.array([len(group) for group in groups], dtype=np.intp)
     for i in np.lexsort((stream.words(len(groups)), sizes)).tolist():
         group = groups[i]
-        old = x[group]
-        theirs = donors.take(group, axis=1)
-        differ = (theirs != old).any(axis=1).nonzero()[0]
+        old = x.copy()
+        differ = (donors.take(group, axis=1) != x[group]).any(axis=1).nonzero()[0]
         if not len(differ):
             continue
-        x[group] = theirs[differ[stream.below(len(differ))]]
+        donor = donors[differ[stream.below(len(differ))]]
+        x[group] = donor[group]
+        if size_bounds:
+            cost = (x == donor) + np.ldexp(stream.words(len(x)).astype(float), -64)
+            cost[group] = math.inf
+            x[:] = repair(x[None], size_bounds, cost[None])[0]
         value = yield x
         if value <= f:
             f = value
         else:
-            x[group] = old
+            x[:] = old
     return f

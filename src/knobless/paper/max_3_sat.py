@@ -110,7 +110,7 @@ def reproduce(options: Options, satlib: Path | None = None, cap_per_n: float = 1
         by_size = _samples(rows, ("setting", "n"))
         write_csv(out / f"{_NAME}-summary.csv", _summary(by_size, by_instance))
         source = (
-            f"SATLIB files of {satlib.name}"
+            f"the first {INSTANCES} instances of each size in SATLIB, by their numbers"
             if satlib
             else "uniform random instances by seed, each shown satisfiable by CaDiCaL"
         )

@@ -160,7 +160,7 @@ def _claims(shares: Shares, rows: dict[tuple[str, float], list[TableRow]], n: in
     end = {
         sigma: quantile([float(row["lam_r"].split()[-1]) for row in rows[LAMBDA_FREE, sigma]], 0.5) for sigma in SIGMAS
     }
-    grows = [end[sigma] for sigma in SIGMAS if sigma >= 1.0]
+    grows = [end[sigma] for sigma in SIGMAS if 1.0 <= sigma <= limits[LAMBDA_FREE]]
     return [
         Claim(
             "Under noise ε ∈ o(1/(σ² √n log n)) is required to prove convergence of cGA: a fixed step breaks as σ"
@@ -179,8 +179,9 @@ def _claims(shares: Shares, rows: dict[tuple[str, float], list[TableRow]], n: in
             for setting in _ADAPTIVE
         ),
         Claim(
-            "The sample size follows the noise: the signal-to-noise ratio is kept constant.",
-            "λ_r of PBIL-λ (λ_max = ∞) at the end grows with σ from σ = 1 on",
+            "(The sample size follows the noise: the signal-to-noise ratio is kept constant.)",
+            "λ_r of PBIL-λ (λ_max = ∞) at the end grows with σ from σ = 1 on; not judged beyond the largest σ at which"
+            " the trials succeed, because λ_r is still growing there when the calls end",
             "λ_r at the end: " + ", ".join(f"{value:.3g} (σ={sigma:g})" for sigma, value in end.items()),
             all(a < b for a, b in pairwise(grows)),
         ),

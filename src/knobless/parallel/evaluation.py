@@ -82,6 +82,8 @@ def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], _T]) ->
 
 def objective_value(value: Any, name: str = "objective") -> float:
     """Return an objective value as a float; NaN and inf are allowed, they rank worst."""
+    if type(value) is float:  # the usual case
+        return value
     if isinstance(value, (float, int, np.integer, np.floating)):
         try:
             return float(value)

@@ -221,7 +221,7 @@ function valuesContent(run) {
       const pairs = [["value", exact(value) || "failed"]];
       if (i >= 0) pairs.push([run.recommended ? "best observed so far" : "best so far", exact(best[i])]);
       if (bandX.length) pairs.push(["median around", exact(middle[b])], ["quartiles", `${short(low[b])} to ${short(high[b])}`]);
-      return { x: call, title: `call ${whole(call)}`, pairs, marks: i >= 0 ? [value, best[i]] : [value] };
+      return { x: call, title: `evaluation ${whole(call)}`, pairs, marks: i >= 0 ? [value, best[i]] : [value] };
     },
   };
 }
@@ -240,7 +240,7 @@ function stepContent(run, name, label, rule) {
     look: (x) => {
       if (!xs.length) return null;
       const i = nearest(xs, x);
-      const pairs = [[label, exact(ys[i]) || "none"], ["calls", whole(run.steps.nfev[i])]];
+      const pairs = [[label, exact(ys[i]) || "none"], ["evaluations", whole(run.steps.nfev[i])]];
       if (rule) pairs.push(["kept near α", exact(rule)]);
       return { x: xs[i], title: `iteration ${whole(xs[i])}`, pairs, marks: [ys[i]] };
     },
@@ -432,7 +432,7 @@ class Table {
   constructor() {
     this.size = 50;
     this.page = 0;
-    this.sorted = { name: "call", down: false };
+    this.sorted = { name: "evaluation", down: false };
     this.rowOfCall = [];
     const turn = (id, to) => $(id).addEventListener("click", () => { this.page = to(); this.draw(); });
     turn("first", () => 0);
@@ -453,7 +453,7 @@ class Table {
       this.columns = run.columns;
     }
     this.rows = run.rows;
-    const calls = this.column("call").data;
+    const calls = this.column("evaluation").data;
     if (!run.since) this.rowOfCall = [];
     for (let i = run.since; i < calls.length; i++) if (calls[i]) this.rowOfCall[calls[i]] = i;
     this.best = run.bestRow;
@@ -576,7 +576,7 @@ function tile(what, number, more, kind, title) {
 
 function drawTiles(run) {
   const best = run.best[0], last = run.steps.iteration.length - 1, [started, ended] = run.times;
-  const call = run.bestRow < 0 ? -1 : table.column("call").data[run.bestRow], found = call < 0 ? [] : [call ? `at call ${whole(call)}` : "known before"];
+  const call = run.bestRow < 0 ? -1 : table.column("evaluation").data[run.bestRow], found = call < 0 ? [] : [call ? `at evaluation ${whole(call)}` : "known before"];
   const name = run.direction === "maximize" ? "greatest value" : "least value", tiles = [];
   if (run.recommended) {
     const [mean, error] = run.recommended;
@@ -668,7 +668,7 @@ function drawFailures(run) {
   $("failures").replaceChildren(
     ...run.failures.map((each) => {
       const last = each.text.trim().split("\n").pop();
-      const times = `${whole(each.times)} ×, first at call ${whole(each.call)}`;
+      const times = `${whole(each.times)} ×, first at evaluation ${whole(each.call)}`;
       return node("details", {}, node("summary", {}, last, node("span", { className: "times" }, times)), node("pre", {}, each.text));
     }),
   );

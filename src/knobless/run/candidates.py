@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property
 from traceback import format_exception
 from typing import Any, NamedTuple, overload
 
@@ -59,6 +58,7 @@ class Batch(Sequence[Candidate]):
         self._space = space
         self.ids = ids
         self._codes = codes
+        self._points: list[Any] | None = None
 
     @property
     def x(self) -> Any:
@@ -95,10 +95,12 @@ class Batch(Sequence[Candidate]):
         """
         return Batch(self._space, [self.ids[row] for row in rows], self._codes[rows])
 
-    @cached_property
+    @property
     def points(self) -> list[Any]:
         """The point of each candidate."""
-        return self._space.decode_each(self._codes)
+        if self._points is None:  # not a cached_property, which takes a lock in Python 3.11
+            self._points = self._space.decode_each(self._codes)
+        return self._points
 
     def __repr__(self) -> str:
         return f"Batch of {len(self)}: {', '.join(map(repr, self[:3]))}{', …' if len(self) > 3 else ''}"

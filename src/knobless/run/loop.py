@@ -111,6 +111,11 @@ class Loop:
         return not self.refuted and self.opt.lowest_fun <= self.rules.target
 
     @property
+    def unwatched(self) -> bool:
+        """Whether single values are of no interest before their iteration is complete."""
+        return self.bar is None and math.isnan(self.rules.target) and self.rules.stall == math.inf
+
+    @property
     def nfev(self) -> int:
         """All evaluations."""
         return self.opt.run.nfev + self.n_checked
@@ -185,8 +190,7 @@ class Loop:
             if self.journal is not None:
                 self.journal.drawn()
             return Status.EXHAUSTED if opt.complete else Status.CONVERGED
-        status = self._evaluate(candidates)
-        return Status.BUDGET if status is None and self.left <= 0 else status
+        return self._evaluate(candidates)
 
     def _iterate_compiled(self, engine: Run) -> Status | None:
         """Run compiled iterations until the history has one more row, or one if there is a callback."""
@@ -209,6 +213,8 @@ class Loop:
         status = None
         evaluations = self._begin(candidates)
         try:
+            if self.unwatched:
+                values.extend(evaluations)  # faster; those before an exception are kept
             for value in evaluations:
                 values.append(value)
                 if self.bar is not None:
@@ -247,10 +253,9 @@ class Loop:
         self.told = max(self.told, ids[-1])
         if self.journal is None:
             iteration = run.iteration
-            first = iteration.first
-            codes = iteration.codes[ids[0] - first : ids[-1] + 1 - first]
-            if len(codes) > len(ids):  # the others were evaluated before
-                codes = codes[[id - ids[0] for id in ids]]
+            first, codes = iteration.first, iteration.codes
+            if len(ids) < len(codes):
+                codes = codes[[id - first for id in ids]]
             first += iteration.n_initial_points
             self.kept_evaluations.add(KeptGroup(run.nit, TOLD, first, ids, codes, f, failures, self.times, self.spans))
         run.tell(ids, f, failures)

@@ -47,7 +47,7 @@ def minimize(
         The objective, ``fun(x) -> float``. It gets a point of `space`: an int8 array for ``Binary(n)``, a dict for a
         `Space` with names. An evaluation that raises an exception (`SystemExit` included) or returns NaN is a failed
         evaluation: it ranks worst and the run continues.
-    space : Binary, Choice, Integer, Float, Space, or a list or dict of these
+    space : Binary, Choice, Integer, Float, Subset, Space, or a list or dict of these
         The search space.
     budget : int, optional
         The maximal number of evaluations. It may be left out if there is a `timeout`.

@@ -118,12 +118,17 @@ class ActivationNetwork:
 
     def _forward(self, W: Weights, x: Tensor, masks: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Return the input of each layer, and which units are ReLU."""
-        inputs, relu = [x], [m[:, :, None] != 0 for m in masks.chunk(self.depth, -1)]
-        for k, chosen in enumerate(relu):
+        gates = [m[:, :, None] for m in masks.chunk(self.depth, -1)]
+        inputs, relu = [x], [gate != 0 for gate in gates]
+        for k, (gate, chosen) in enumerate(zip(gates, relu, strict=True)):
             Z = dense(inputs[-1], W[2 * k], W[2 * k + 1])
             # Up to the first activation all architectures do the same: it is done once.
             Z = apart(Z, masks.shape[1]) if k else Z[:, None]
-            inputs.append(torch.where(chosen, Z.relu(), Z.tanh()).flatten(1, 2))
+            if gate.is_floating_point():  # to be differentiated
+                H = gate * Z.relu() + (1.0 - gate) * Z.tanh()
+            else:
+                H = torch.where(chosen, Z.relu(), Z.tanh())
+            inputs.append(H.flatten(1, 2))
         return inputs, relu
 
 

@@ -20,14 +20,17 @@ import numpy as np
 import torch
 
 from knobless import __version__
+from knobless.core.igo import IGO
 from knobless.paper.table import read_csv, write_csv
 from knobless.recipes import cga, pbil_epsilon, pbil_lambda
+from knobless.space.variables import Binary
 from knobless.torch.data import Data
 
+from .estimators import ESTIMATORS, EstimatorTraining
 from .networks import ActivationNetwork, LayerNetwork
 from .training import Setting, Training, curve_marks
 
-CURVE_COLUMNS = ("setting", "updates", "trial", "update", "error", "lam_r", "eps", "ones")
+CURVE_COLUMNS = ("setting", "updates", "trial", "update", "error", "lam_r", "eps", "ones", "mean_error")
 CHECKPOINT = 300.0  # seconds between two of them
 
 LAYERS = (
@@ -46,6 +49,7 @@ ACTIVATIONS = (
 # would gain from mini-batches of 128, and lose if W were updated after all λ only.
 REMARKS = (
     Setting("ten-layers", LayerNetwork(), mask=(1,) * 9 + (0,) * 22, clip=2.0),
+    Setting("ten-plain-layers", ActivationNetwork(units=128, depth=10), mask=(1,) * 1280, clip=2.0),
     Setting("pbil-epsilon-no-skip", LayerNetwork(skip=False), pbil_epsilon, clip=2.0),
     Setting("pbil-epsilon-no-clip", LayerNetwork(), pbil_epsilon),
     Setting("pbil-lambda-batch-128", LayerNetwork(), pbil_lambda, batch=128, clip=2.0),
@@ -53,14 +57,52 @@ REMARKS = (
 )
 
 
-def at_rate(setting: Setting, rate: float) -> Setting:
-    """Return the same setting with another learning rate, which the paper does not give."""
-    return replace(setting, name=f"{setting.name}-rate-{rate}", learning_rate=rate)
+# What of the gain is search: with random losses θ moves to a vertex as well, and without any it stays at ½.
+CONTROLS = (
+    replace(ACTIVATIONS[1], name="pbil-lambda-blind", told="random numbers"),
+    replace(ACTIVATIONS[2], name="pbil-epsilon-blind", told="random numbers"),
+    replace(ACTIVATIONS[0], name="stochastic", told="nothing"),
+)
+# Settings that the paper does not give: it follows a reference that may have used any of these.
+VARIED: Mapping[str, dict[str, Any]] = {
+    "-rate-0.03": {"learning_rate": 0.03},
+    "-he": {"initial": "he"},
+    "-normal-0.1": {"initial": 0.1},
+    "-normal-0.15": {"initial": 0.15},
+    "-batch-128": {"batch": 128},
+    "-chainer": {"step": "chainer"},
+}
+
+
+def other_estimators(setting: Setting) -> list[Setting]:
+    """Return the setting with each of the other estimators."""
+    return [replace(setting, name=name, algorithm=None, estimator=name) for name in ESTIMATORS]
+
+
+def half_step(bits: Binary) -> IGO:
+    """CGA with the step 1/(2n)."""
+    return cga(bits, eps=0.5 / bits.n)
+
+
+def varied(settings: Sequence[Setting]) -> list[Setting]:
+    """Return the settings with each of the variations."""
+    return [replace(s, name=s.name + suffix, **changes) for suffix, changes in VARIED.items() for s in settings]
 
 
 EXPERIMENTS: Mapping[str, tuple[Setting, ...]] = {
-    "layers": (*LAYERS, *REMARKS, *(at_rate(setting, 0.03) for setting in LAYERS)),
-    "activations": (*ACTIVATIONS, *(at_rate(setting, 0.03) for setting in ACTIVATIONS)),
+    "layers": (
+        *LAYERS,
+        *REMARKS,
+        *other_estimators(LAYERS[0]),
+        *(s for s in varied(LAYERS) if s.name not in {each.name for each in REMARKS}),
+    ),
+    "activations": (
+        *ACTIVATIONS,
+        *CONTROLS,
+        *other_estimators(ACTIVATIONS[0]),
+        replace(ACTIVATIONS[0], name="cga-half-step", algorithm=half_step),
+        *varied(ACTIVATIONS),
+    ),
 }
 MAIN = {"layers": LAYERS, "activations": ACTIVATIONS}
 
@@ -109,7 +151,7 @@ def train_setting(
     log: Callable[[str], object],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Train all trials of a setting; return rows for the CSV, and the timing."""
-    training = Training(setting, data, trials, updates, device)
+    training = (EstimatorTraining if setting.estimator else Training)(setting, data, trials, updates, device)
     path = checkpoint_of(out, setting, updates)
     rows: list[dict[str, Any]] = []
     if path.exists():

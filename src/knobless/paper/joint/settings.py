@@ -10,12 +10,22 @@ from typing import NamedTuple
 from knobless.core.types import Array
 from knobless.paper.settings import CGA_1, COLORS, EPSILON, LAMBDA
 
+OTHER_ESTIMATORS = ("gumbel", "hard-concrete", "reinforce")
 UPDATES = 93_750  # 100 passes over MNIST in mini-batches of 64
 EARLY = (0.01, 0.1)  # shares of the updates at which the beginning of training is judged
 END = (1.0,)
 SIGNIFICANCE = 0.01  # p of a rank-sum test below which a difference is not called chance
 DYNAMIC = 2.0  # λ_r that changes by this factor is called dynamic
 RATE = "-rate-0.03"
+MEAN = "-mean"  # ends the name of the mean test error of several networks of a trial
+VARIATIONS = {
+    RATE: "learning rate 0.03",
+    "-he": "weights N(0, 2/inputs)",
+    "-normal-0.1": "weights N(0, 0.1²)",
+    "-normal-0.15": "weights N(0, 0.15²)",
+    "-batch-128": "mini-batches of 128",
+    "-chainer": "momentum as in Chainer",
+}
 
 LABELS = {
     "cga": "cGA",
@@ -23,7 +33,15 @@ LABELS = {
     "pbil-epsilon": "PBIL-ε",
     "relu": "all ReLU",
     "tanh": "all tanh",
+    "cga-half-step": "cGA, ε = 1/(2n)",
+    "pbil-lambda-blind": "PBIL-λ, random losses",
+    "pbil-epsilon-blind": "PBIL-ε, random losses",
+    "stochastic": "θ = ½ throughout",
+    "gumbel": "Gumbel-softmax, straight-through",
+    "hard-concrete": "hard concrete gates",
+    "reinforce": "REINFORCE, leave one out",
     "ten-layers": "ten layers, fixed",
+    "ten-plain-layers": "ten plain layers",
     "pbil-epsilon-no-skip": "PBIL-ε, (1 − m)X + mH(X)",
     "pbil-epsilon-no-clip": "PBIL-ε, no clipping",
     "pbil-lambda-batch-128": "PBIL-λ, mini-batches of 128",
@@ -35,7 +53,15 @@ SETTING_COLORS = {
     "pbil-epsilon": COLORS[EPSILON],
     "relu": "#2ca02c",
     "tanh": "#9467bd",
+    "cga-half-step": "#aec7e8",
+    "pbil-lambda-blind": "#ff9896",
+    "pbil-epsilon-blind": "#ffbb78",
+    "stochastic": "#7f7f7f",
+    "gumbel": "#393b79",
+    "hard-concrete": "#637939",
+    "reinforce": "#843c39",
     "ten-layers": "#17becf",
+    "ten-plain-layers": "#9edae5",
     "pbil-epsilon-no-skip": "#8c564b",
     "pbil-epsilon-no-clip": "#7f7f7f",
     "pbil-lambda-batch-128": "#e377c2",
@@ -45,13 +71,22 @@ SETTING_COLORS = {
 
 def label(setting: str) -> str:
     """Return the label of a setting."""
-    plain = setting.removesuffix(RATE)
-    return LABELS[plain] + (", learning rate 0.03" if plain != setting else "")
+    if setting.endswith(MEAN):
+        return f"{label(setting.removesuffix(MEAN))}, mean of 10 networks"
+    plain, variation = _apart(setting)
+    return LABELS[plain] + (f", {VARIATIONS[variation]}" if variation else "")
 
 
 def color(setting: str) -> str:
     """Return the color of a setting, the same in every figure."""
-    return SETTING_COLORS[setting.removesuffix(RATE)]
+    return SETTING_COLORS[_apart(setting)[0]]
+
+
+def _apart(setting: str) -> tuple[str, str]:
+    """Return the setting and what is varied, which may be nothing."""
+    varied = () if setting in LABELS else (v for v in VARIATIONS if setting.endswith(v))
+    variation = next(iter(varied), "")
+    return setting.removesuffix(variation), variation
 
 
 class ErrorQuartiles(NamedTuple):
@@ -81,8 +116,8 @@ class JointExperiment:
 
     @property
     def known(self) -> tuple[str, ...]:
-        rates = tuple(f"{setting}{RATE}" for setting in self.settings)
-        return (*self.settings, *self.others, *rates)
+        varied = (f"{setting}{variation}" for variation in VARIATIONS for setting in self.settings)
+        return tuple(dict.fromkeys((*self.settings, *self.others, *varied)))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -24,6 +24,10 @@ from knobless.torch.search import Search, most_samples, tensor_uniforms
 
 from .networks import Factors, Network, Weights
 
+Told = Literal["losses", "random numbers", "nothing"]
+Momentum = Literal["pytorch", "chainer"]
+
+DRAWS = 10  # networks that are drawn to compute the test error where θ is not learned
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 DECAY = 1e-4
@@ -34,7 +38,10 @@ WARM = 3  # steps before a step is recorded
 class Setting:
     """A network and how its bits are found: by an algorithm, or fixed.
 
-    With `patient`, W waits for all λ architectures of an iteration and moves by the mean of their gradients.
+    With `patient`, W waits for all λ architectures of an iteration and moves by the mean of their gradients. The
+    algorithm is told the losses, random numbers instead of them (`blind`), or nothing, so that θ stays at its start.
+    `initial` is the standard deviation of the weights of a layer, or its factor over 1/√inputs for "lecun" and "he".
+    `step` is the formula of Nesterov's momentum. `estimator` names another way to find the bits (`estimators`).
     """
 
     name: str
@@ -45,6 +52,10 @@ class Setting:
     clip: float = math.inf
     patient: bool = False
     learning_rate: float = LEARNING_RATE
+    told: Told = "losses"
+    initial: Literal["lecun", "he"] | float = "lecun"
+    step: Momentum = "pytorch"
+    estimator: str = ""
 
 
 class Training:
@@ -66,7 +77,7 @@ class Training:
         self.recorded = recorded and self.device.type == "cuda"  # compiled, and replayed as a CUDA graph
         network = setting.network
         each = [network.parameters(torch.Generator().manual_seed(_seed(trial, 0))) for trial in trials]
-        self.W = [torch.stack(same).to(self.device) for same in zip(*each, strict=True)]
+        self.W = [initialized(torch.stack(same), setting.initial).to(self.device) for same in zip(*each, strict=True)]
         self.V = [torch.zeros_like(W) for W in self.W]  # momentum
         self.sums = [torch.zeros_like(W) for W in self.W] if setting.patient else []
         self.search: Search | None = None
@@ -84,6 +95,7 @@ class Training:
             torch.tensor(y, dtype=torch.int64, device=self.device) for y in (data.train_y, data.test_y)
         )
         self.keys = torch.tensor([_seed(trial, 2) for trial in trials], device=self.device)
+        self.blind_keys = torch.tensor([_seed(trial, 3) for trial in trials], device=self.device)
         # Whole passes over the data that are whole mini-batches too, so that none is cut.
         passes = setting.batch // math.gcd(len(self.images), setting.batch)
         self.length = passes * len(self.images) // setting.batch
@@ -99,6 +111,7 @@ class Training:
             torch.compiler.reset()  # nothing is shared with what was compiled for another setting
         self._mini_batch, self._backprop = self._ready(mini_batch), self._ready(network.backprop)
         self._descend, self._wait = self._ready(descend), self._ready(wait)
+        self._random_losses = self._ready(random_losses)
         if self.search is not None:
             self._ask, self._tell = self._ready(self.search.ask), self._ready(self.search.tell)
 
@@ -113,9 +126,12 @@ class Training:
         losses, factors = self._backprop(self.W, x, y, masks)
         if self.search is not None:
             lam = self.search.lam if self.setting.patient else None
-            self._tell(masks, losses)
+            if self.setting.told == "losses":
+                self._tell(masks, losses)
+            elif self.setting.told == "random numbers":
+                self._tell(masks, self._random_losses(self.blind_keys, self.T, losses))
         if self.search is None or lam is None:
-            self._descend(self.W, self.V, factors, self.rate, self.setting.clip)
+            self._descend(self.W, self.V, factors, self.rate, self.setting.clip, self.setting.step)
         else:
             closed = (self.search.told == 0) / lam  # 0 where an iteration is still open
             self._wait(self.W, self.V, self.sums, factors, self.rate, self.setting.clip, closed)
@@ -171,15 +187,29 @@ class Training:
             self.order[trial] = order.view(self.length, -1)
         self._fresh = stretch
 
-    @torch.no_grad()
     def errors(self) -> Tensor:
-        """Return the test error of each trial in percent; bits are one where θ ≥ ½."""
-        masks = self.masks if self.search is None else self.search.mode[:, None]
-        wrong = []
+        """Return the test error of each trial in percent; bits are one where θ ≥ ½, or drawn if θ is not learned."""
+        return self._errors(self.final_masks())[:, 0]
+
+    def final_masks(self) -> Tensor:
+        """Return the bits at test time, [R, 1, n]."""
+        if self.search is None:
+            return self.masks
+        return self.drawn_networks(1) if self.setting.told == "nothing" else self.search.mode[:, None]
+
+    def drawn_networks(self, number: int) -> Tensor:
+        """Return networks drawn with θ = ½ for each trial, other ones after each number of updates."""
+        words = tensor_uniforms(self.blind_keys, self.T.expand(len(self.keys)) * DRAWS, number, self.setting.network.n)
+        return (words < 2**31).to(torch.int8)
+
+    @torch.no_grad()
+    def _errors(self, masks: Tensor) -> Tensor:
+        """Return the test error in percent of each network of each trial."""
+        x, wrong = pixels(self.test_images)[None], []
         for trial in range(len(masks)):  # one after the other, to go easy on memory
-            one = slice(trial, trial + 1)
-            logits = self.setting.network.logits([W[one] for W in self.W], pixels(self.test_images)[None], masks[one])
-            wrong.append((logits[0, 0].argmax(-1) != self.test_labels).float().mean())
+            W = [W[trial : trial + 1] for W in self.W]
+            each = [self.setting.network.logits(W, x, mask[None, None])[0, 0].argmax(-1) for mask in masks[trial]]
+            wrong.append(torch.stack([(found != self.test_labels).float().mean() for found in each]))
         return 100.0 * torch.stack(wrong)
 
     def records(self) -> list[dict[str, float]]:
@@ -190,6 +220,9 @@ class Training:
             each = (self.search.lam_r, self.search.eps, self.search.mode.sum(-1))
             for row, lam_r, eps, ones in zip(rows, *(values.tolist() for values in each), strict=True):
                 row.update(lam_r=float(f"{lam_r:.6g}"), eps=float(f"{eps:.6g}"), ones=ones)
+        if self.setting.told == "nothing" and self.done == self.updates:
+            for row, each in zip(rows, self._errors(self.drawn_networks(DRAWS)).mean(1).tolist(), strict=True):
+                row.update(mean_error=round(each, 4))
         return rows
 
     def state(self) -> dict[str, Any]:
@@ -227,12 +260,32 @@ def gradients(factors: Factors) -> Iterator[Tensor]:
         yield G.sum(-2)
 
 
-def descend(W: Weights, V: Weights, factors: Factors, rate: Tensor, norm: float) -> None:
+def initialized(W: Tensor, initial: Literal["lecun", "he"] | float) -> Tensor:
+    """Return weights with another standard deviation than 1/√inputs; biases, which are zero, as they are."""
+    if initial == "lecun":
+        return W
+    return W * (math.sqrt(2.0) if initial == "he" else float(initial) * math.sqrt(W.shape[-2]))
+
+
+def random_losses(keys: Tensor, T: Tensor, losses: Tensor) -> Tensor:
+    """Return uniform random numbers in place of the losses of this update."""
+    words = tensor_uniforms(keys, T.expand(len(keys)), 1, losses.shape[1])[:, 0]
+    return words.to(losses.dtype) * 2.0**-32
+
+
+def descend(W: Weights, V: Weights, factors: Factors, rate: Tensor, norm: float, step: Momentum = "pytorch") -> None:
     """Nesterov's momentum with weight decay, after the gradient of each trial was clipped to a norm."""
-    each = list(gradients(factors))
+    move_weights(W, V, list(gradients(factors)), rate, norm, step)
+
+
+def move_weights(
+    W: Weights, V: Weights, each: Sequence[Tensor], rate: Tensor, norm: float, step: Momentum = "pytorch"
+) -> None:
+    """Do the same with the gradients themselves."""
     scale = _scale(each, norm)
+    moved = nesterov if step == "pytorch" else chainer_nesterov
     for w, v, g in zip(W, V, each, strict=True):
-        nesterov(w, v, g if scale is None else g * _each(scale, g), rate)
+        moved(w, v, g if scale is None else g * _each(scale, g), rate)
 
 
 def wait(W: Weights, V: Weights, sums: Weights, factors: Factors, rate: Tensor, norm: float, closed: Tensor) -> None:
@@ -255,6 +308,13 @@ def nesterov(w: Tensor, v: Tensor, g: Tensor, rate: Tensor) -> None:
     g = g + DECAY * w
     v.copy_(MOMENTUM * v + g)
     w -= rate * (g + MOMENTUM * v)
+
+
+def chainer_nesterov(w: Tensor, v: Tensor, g: Tensor, rate: Tensor) -> None:
+    """Do one step of the formula of Chainer 4.4 in place: v contains the learning rate, which PyTorch's does not."""
+    g = g + DECAY * w
+    v.copy_(MOMENTUM * v - rate * g)
+    w += MOMENTUM**2 * v - (1.0 + MOMENTUM) * rate * g
 
 
 def _scale(each: Sequence[Tensor], norm: float) -> Tensor | None:
