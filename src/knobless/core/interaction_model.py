@@ -19,7 +19,7 @@ from .linear_model import LEAST, RATIOS, normals
 from .types import Array, Words
 
 ORDERS = (0.0, 2.0, 5.0)  # 0 is linear
-JITTER = 1e-6  # share of the variance that is added for the factorization of a covariance, which may be singular
+DIAGONAL = 1e-6  # share of the variance that is added for the factorization of a covariance, which may be singular
 
 
 class InteractionModel(NamedTuple):
@@ -137,7 +137,7 @@ class InteractionModel(NamedTuple):
         shrunk = along / (self.values[k] + ratio)
         prior = _covariance(phi @ phi.T, ORDERS[k], self.dim) - levels - levels.T + self.means[k].mean()
         covariance = (self.variance[k, j, i] / ratio) * (prior - shrunk @ along.T)
-        covariance.flat[:: len(phi) + 1] += JITTER * covariance.trace() / len(phi)
+        covariance.flat[:: len(phi) + 1] += DIAGONAL * covariance.trace() / len(phi)
         normal = normals(u[None, 1:])[0].astype(float)
         values: Array = shrunk @ self.b[k, j] + np.linalg.cholesky(covariance) @ normal
         return values

@@ -39,10 +39,10 @@ from .types import Array, Points, Words
 SMALL = 50  # parameters up to which a fit takes little time, so that it is repeated more often
 KEPT = 2**22  # numbers in the features of all evaluations, 32 MB; beyond that every second evaluation is dropped
 ROWS = 256  # rows of the features that are added to ΦᵀΦ at once
-FEWEST, MOST = 8, 300  # evaluations with which a model with interactions is fit
+FEWEST_FIT, MOST_FIT = 8, 300  # evaluations with which a model with interactions is fit
 POOL = 32  # points of which a draw of that model chooses one
 TRIES = 8  # further draws of a point that was evaluated before
-ALONE = 2**32 - 1  # uniform of a point that is not crossed
+UNCROSSED = 2**32 - 1  # uniform of a point that is not crossed
 TIE = 1e-12  # weight of the mean features, which breaks ties in favor of the more frequent option
 
 
@@ -105,7 +105,7 @@ class LinearThompson:
             share = words(len(state.first)) + 1
             chosen = u[:, share] < interactions.probability_of_any * 2.0**32
             u = u.copy()
-            u[:, share] = ALONE
+            u[:, share] = UNCROSSED
             x = self.points(state, model, u[:, :width])
             for i in np.flatnonzero(chosen).tolist():
                 x[i] = self._chosen(state, model, interactions, int(streams[i]), x[i])
@@ -276,7 +276,7 @@ class LinearState:
         """
         if not _has_interactions(self.family, self.n):
             return None
-        n = FEWEST
+        n = FEWEST_FIT
         while n + n // 5 <= self.n:
             n += n // 5
         if self._interactions is None or len(self._interactions.phi) != n:
@@ -432,7 +432,7 @@ def recommend_evaluated(family: Family, x: Points, f: Array) -> Points | None:
 
 def _has_interactions(family: Family, n: int) -> bool:
     """Return whether a model with interactions is fit to n evaluations, which takes O(n³) operations."""
-    return family.dim <= SMALL and FEWEST <= n <= MOST
+    return family.dim <= SMALL and FEWEST_FIT <= n <= MOST_FIT
 
 
 def estimate(family: Family, x: Points, f: Array, at: Points) -> tuple[Array, Array]:
