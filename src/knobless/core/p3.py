@@ -9,6 +9,10 @@ The local search differs from the original, which stops where no single change i
 neighbors and continues for as many steps as led to the last improvement, at least N ln N for N neighbors (the expected
 number of draws until each has been drawn), unless all neighbors are worse. It thereby crosses plateaus.
 
+Several points can be evaluated at the same time, by as many climbers. They share the first individual: they evaluate
+different neighbors of the same point, and the better ones are combined. After that, each climber has an individual of
+its own, all in one pyramid.
+
 A change of one bit of a subset may lead out of the bounds of its size. It is then an exchange: the bit changes together
 with a random one of the other value. For a range of sizes, every second change within the bounds is an exchange too. A
 crossing changes further bits of the subset, outside of the group, first those that differ from the other point.
@@ -40,6 +44,7 @@ from .types import Array, Points
 SKIPPED = 1000  # cached points in a row after which one is evaluated again
 
 Individual = Generator[Points, float, None]
+Batches = Generator[list[bytes], list[float], None]
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class P3:
     family : Family
         Family of the points, without numbers.
     climbers : int
-        Individuals that are improved at the same time, which is the number of points per iteration.
+        Number of points per iteration. The first individual is improved by all climbers, later ones by one each.
 
     Raises
     ------
@@ -176,22 +181,44 @@ class Pyramid:
         self._sum = np.zeros(len(theta))  # sum of the statistics of all members
         self.told: list[float] = []
         self.can_yield = False  # whether an individual has just finished
-        self._values: dict[bytes, float] = {}
+        self.values: dict[bytes, float] = {}
         self._individuals: list[Individual] = []
+        self._first: Batches | None = None  # the first individual, as long as all climbers work on it
         self._want([])
 
     def begin(self, key: int) -> None:
-        """Start the individuals with the key of the random numbers."""
+        """Start with the key of the random numbers: several climbers on one individual, a single one on its own."""
         self.stream = Stream(key)
-        self._individuals = [individual(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
+        if self.climbers > 1:
+            self._first = climb_together(self, self.stream)
+            self._want(next(self._first))
+        else:
+            self._start(self.x0)
+
+    def _start(self, x0: Points | None) -> None:
+        """Start one individual per climber, the first one at x0."""
+        self._individuals = [individual(self, self.stream, None if i else x0) for i in range(self.climbers)]  # type: ignore[arg-type]
         self._want([self._next(i, None) for i in range(self.climbers)])
 
     def tell(self, values: list[float]) -> None:
         """Send the values of the pending points to the individuals."""
         self.can_yield = False
         self.told += values
-        self._values.update(zip(self._wanted, values, strict=True))
-        self._want([self._next(i, value) for i, value in enumerate(values)])
+        self.values.update(zip(self._wanted, values, strict=True))
+        if self._first is None:
+            self._want([self._next(i, value) for i, value in enumerate(values)])
+            return
+        try:
+            self._want(self._first.send(values))
+        except StopIteration:
+            self._first, self.can_yield = None, True
+            self._start(None)
+
+    def random(self, stream: Stream) -> Points:
+        """Return a point of the initial distribution."""
+        words = (stream.words(self.family.words) >> np.uint64(32)).astype(np.uint32)
+        x: Points = self.family.draw(self.first, words[None])[0]
+        return x
 
     def _want(self, points: list[bytes]) -> None:
         """Set the pending points, as a read-only array."""
@@ -208,7 +235,7 @@ class Pyramid:
                 x = next(self._individuals[i])
                 self.can_yield = True
             point = x.tobytes()
-            value = self._values.get(point)
+            value = self.values.get(point)
             if value is None:
                 break
         return point
@@ -244,8 +271,7 @@ class Pyramid:
 
 def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individual:
     """Improve x0, or else a random point, by local search and by all levels of the pyramid."""
-    words = (stream.words(pyramid.family.words) >> np.uint64(32)).astype(np.uint32)
-    x = pyramid.family.draw(pyramid.first, words[None])[0] if x0 is None else x0.copy()
+    x = pyramid.random(stream) if x0 is None else x0.copy()
     f = yield x
     f = yield from climb(x, f, pyramid, stream)
     pyramid.join(0, x)
@@ -254,6 +280,68 @@ def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individua
         f = yield from cross(x, f, level, stream, pyramid.size_bounds)
         if f < before:
             pyramid.join(i + 1, x)
+
+
+def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
+    """Improve the first individual by local search, with as many points at once as there are climbers.
+
+    All better neighbors of a point are combined to the next point, which is evaluated together with neighbors of its
+    own. If it is worse than the best of them, the search continues from that one.
+    """
+    n = len(pyramid.changes)
+    patience = n * math.log(n) if n > 1 else 1.0
+    x = best = pyramid.random(stream) if pyramid.x0 is None else pyramid.x0
+    f = math.inf  # value of the best point
+    steps = up = 0  # steps so far, and those until the last improvement
+    order: list[int] = []  # of the next changes
+    worse: set[int] = set()  # changes of x
+    while steps - up < max(patience, up):
+        if len(worse) == n:
+            if not pyramid.bounds_of:
+                break
+            worse.clear()  # of a subset, not all exchanges have been tried
+        batch = [] if x.tobytes() in pyramid.values else [x]
+        tried: dict[int, Points] = {}
+        while len(batch) < pyramid.climbers and len(worse) + len(tried) < n:
+            order = order or stream.permutation(n).tolist()
+            change = order.pop()
+            if change not in worse and change not in tried:
+                tried[change] = y = x.copy()
+                i, by = pyramid.changes[change].tolist()
+                y[i] = (int(x[i]) + by) % pyramid.options[i]
+                if i in pyramid.bounds_of:
+                    exchanged(y, i, pyramid.bounds_of[i], stream)
+                if y.tobytes() not in pyramid.values:
+                    batch.append(y)
+        if batch:
+            batch += [pyramid.random(stream) for _ in range(pyramid.climbers - len(batch))]
+            yield [y.tobytes() for y in batch]
+        steps += len(tried)
+        value = {change: pyramid.values[y.tobytes()] for change, y in tried.items()}
+        here, last = pyramid.values[x.tobytes()], f
+        if here <= f:
+            best, f = x, here
+        lowest = min(tried, key=value.__getitem__, default=None)
+        if lowest is not None and value[lowest] <= f:
+            best, f = tried[lowest], value[lowest]
+        if f < last:
+            up = steps
+        if best is x:
+            worse.update(tried)
+            continue
+        better = [change for change in tried if value[change] < here <= last]
+        if len(better) > 1:
+            combined = x.copy()
+            for change in sorted(better, key=value.__getitem__, reverse=True):  # of one variable, the best one last
+                np.copyto(combined, tried[change], where=tried[change] != x)
+            if pyramid.size_bounds:
+                cost = stream.words(len(x)).astype(float)
+                combined = repair(combined[None], pyramid.size_bounds, cost[None])[0]
+            x = combined
+        else:
+            x = best
+        worse.clear()
+    pyramid.join(0, best)
 
 
 def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, float]:
