@@ -336,7 +336,7 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
                 np.copyto(combined, tried[change], where=tried[change] != x)
             if pyramid.size_bounds:
                 cost = stream.words(len(x)).astype(float)
-                combined = repair(combined[None], pyramid.size_bounds, cost[None])[0]
+                combined = resized(combined[None], pyramid.size_bounds, cost[None])[0]
             x = combined
         else:
             x = best
