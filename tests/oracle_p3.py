@@ -90,6 +90,15 @@ class Pyramid:
             self.levels[level].append(list(x))
             self.trees[level] = None
 
+    def point(self):
+        x = []
+        for k in self.options:  # option 1 or above, 2 or above, …: each with its share of the 32-bit numbers
+            u, tails = self.random.next() >> 32, [1 / k]
+            while len(tails) < k - 1:
+                tails.append(tails[-1] + 1 / k)
+            x.append(sum(u < math.floor(tail * 2**32) for tail in tails))
+        return x
+
     def tree(self, level):
         if self.trees[level] is None:
             points, n = self.levels[level], len(self.options)
@@ -118,12 +127,7 @@ class Climber:
     def run(self):
         pyramid = self.pyramid
         while True:
-            x = []
-            for k in pyramid.options:  # option 1 or above, 2 or above, …: each with its share of the 32-bit numbers
-                u, tails = pyramid.random.next() >> 32, [1 / k]
-                while len(tails) < k - 1:
-                    tails.append(tails[-1] + 1 / k)
-                x.append(sum(u < math.floor(tail * 2**32) for tail in tails))
+            x = pyramid.point()
             if self.x0 is not None:
                 x, self.x0 = list(self.x0), None
             f = self.climb(x, self.value(x))
@@ -182,6 +186,48 @@ class Climber:
         return f
 
 
+def climb_together(pyramid, evaluate, climbers, x0):
+    """The first individual, of which all climbers together evaluate that many points at once."""
+    options, known = pyramid.options, pyramid.known
+    changes = [(i, by) for i in range(len(options)) for by in range(1, options[i])]
+    patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1
+    x = best = tuple(pyramid.point() if x0 is None else x0)
+    lowest, steps, up, order, worse = math.inf, 0, 0, [], []
+    while len(worse) < len(changes) and (steps - up < patience or steps - up < up):
+        new, neighbors = [] if x in known else [x], []
+        while len(new) < climbers and len(worse) + len(neighbors) < len(changes):
+            order = order or pyramid.random.permutation(len(changes))
+            i, by = changes[order[-1]]
+            order = order[:-1]
+            y = (*x[:i], (x[i] + by) % options[i], *x[i + 1 :])
+            if y not in worse and y not in neighbors:
+                neighbors.append(y)
+                if y not in known:
+                    new.append(y)
+        if new:
+            while len(new) < climbers:
+                new.append(tuple(pyramid.point()))
+            evaluate(new)
+        steps += len(neighbors)
+        before = lowest
+        for y in [x, *sorted(neighbors, key=known.get)[:1]]:
+            if known[y] <= lowest:
+                best, lowest = y, known[y]
+        if lowest < before:
+            up = steps
+        if best == x:
+            worse += neighbors
+            continue
+        worse, center, x = [], x, best
+        better = [y for y in neighbors if known[y] < known[center]]
+        if known[center] <= before and len(better) > 1:
+            x = list(center)
+            for y in sorted(better, key=known.get, reverse=True):
+                x = [option if option != center[i] else x[i] for i, option in enumerate(y)]
+            x = tuple(x)
+    pyramid.join(0, best)
+
+
 class Enough(Exception):  # noqa: N818
     """As many points as were asked for."""
 
@@ -204,7 +250,18 @@ def alone(options, key, f, count, x0=None):
 
 def together(options, key, f, rounds, climbers, x0=None):
     """What each of several climbers evaluates in each of so many rounds; values come when all have asked."""
-    pyramid = Pyramid(options, key)
+    pyramid, seen = Pyramid(options, key), []
+
+    def at_once(points):
+        if len(seen) == rounds:
+            raise Enough
+        seen.append(tuple(points))
+        pyramid.known.update((x, f(x)) for x in points)
+
+    try:
+        climb_together(pyramid, at_once, climbers, x0)
+    except Enough:
+        return seen
     asks, go, asked = [None] * climbers, [threading.Semaphore(0) for _ in range(climbers)], threading.Semaphore(0)
     over = False
 
@@ -222,15 +279,14 @@ def together(options, key, f, rounds, climbers, x0=None):
     def climb(i):
         go[i].acquire()
         try:
-            Climber(pyramid, called_by(i), None if i else x0).run()
+            Climber(pyramid, called_by(i)).run()
         except Enough:
             asked.release()
 
     threads = [threading.Thread(target=climb, args=(i,), daemon=True) for i in range(climbers)]
     for thread in threads:
         thread.start()
-    seen = []
-    for turn in range(rounds + 1):
+    for turn in range(len(seen), rounds + 1):
         over = turn == rounds
         for i in range(climbers):
             go[i].release()

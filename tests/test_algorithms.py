@@ -84,6 +84,7 @@ class WalkingMember(Walk):
 BITS = kl.Binary(9)
 CHOICES = kl.Space(bits=kl.Binary(3), kinds=kl.Choice("a", "b", "c", n=3), one=kl.Choice(1, 2, 3, 4, 5))
 NUMBERS = kl.Space(bits=kl.Binary(3), kind=kl.Choice("a", "b", "c"), below=[kl.Integer(0, 20), kl.Float(-1, 1, n=2)])
+SUBSETS = kl.Space(some=kl.Subset(7, 3), any=kl.Subset(["a", "b", "c", "d"], (1, 3)), kind=kl.Choice(1, 2, 3))
 BRANCHES = kl.Space(
     kind=kl.Choice("a", "b", "c"),
     bits=kl.Binary(6).when(kind=("a", "b")),
@@ -126,7 +127,9 @@ ALGORITHMS = {
     "p3": (kl.p3, BITS),
     "evolution": (lambda space: Evolution(kl.Space.of(space).family), CHOICES),
     "p3 on choices": (kl.p3, CHOICES),
+    "pbil_lambda on subsets": (kl.pbil_lambda, SUBSETS),
     "linear_thompson": (kl.linear_thompson, CHOICES),
+    "linear_thompson on subsets": (kl.linear_thompson, SUBSETS),
     "linear_thompson on numbers": (kl.linear_thompson, NUMBERS),
     "noisy_portfolio": (kl.noisy_portfolio, CHOICES),
     "noisy_portfolio on numbers": (kl.noisy_portfolio, NUMBERS),
@@ -135,6 +138,7 @@ ALGORITHMS = {
     "branch_search without a linear model": (lambda space: kl.BranchSearch(kl.pbil_lambda(space)), NUMBERED_BRANCHES),
     "portfolio": (kl.portfolio, BITS),
     "portfolio on choices": (kl.portfolio, CHOICES),
+    "portfolio on subsets": (kl.portfolio, SUBSETS),
     "portfolio of three": (of_three, CHOICES),
     "portfolio with a linear model": (with_a_linear_model, CHOICES),
     "own": (lambda space: Walk(kl.Space.of(space).family), NUMBERS),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
-OTHERS = {"dask_cluster.py", "demo.py", "joint_training.py"}  # pictures and clusters, with tests of their own
+OTHERS = {"bit_widths.py", "dask_cluster.py", "demo.py", "joint_training.py"}  # longer, with tests of their own
 EXAMPLES = sorted(path for path in FOLDER.glob("*.py") if path.name not in OTHERS)
 PRINTS = re.compile(r"(?<=It prints:\n\n)(?:    .*\n)+(?=\"\"\")")
 EXTRAS = ("sklearn", "optuna")

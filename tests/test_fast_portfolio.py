@@ -252,6 +252,15 @@ def test_many_at_once_are_left_to_the_interpreter():
         fast.Run(fast.compiled(problems.OneMax(9)), kl.p3(kl.Bernoulli(9)))  # it would repeat evaluations
 
 
+def test_subsets_are_left_to_the_interpreter():
+    Watched.calls = 0
+    result = kl.minimize(Watched(30), kl.Subset(30, 7), budget=100, deterministic=True, rng=0)
+    assert Watched.calls == 100
+    assert result.x.sum() == 7
+    with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
+        fast.Run(fast.compiled(problems.OneMax(9)), kl.portfolio(kl.Subset(9, 3)))
+
+
 @pytest.mark.slow
 def test_ctrl_c_is_heard_while_p3_climbs():
     class Interrupted(problems.NK):

@@ -140,6 +140,7 @@ SPACE = kl.Space(
     momentum=kl.Float(0.0, 1.0),
     lr=kl.Float(1e-4, 1e-1, log=True),
 )
+SUBSETS = kl.Product((kl.ConditionalBernoulli(9, 3, 3), kl.ConditionalBernoulli(6, 1, 4), kl.Categorical(2, 3)))
 PAPER = {"bits": BITS, "choices": CHOICES, "mixed": MIXED}
 
 
@@ -426,6 +427,7 @@ RUNS = {
     "best_so_far": trajectories(partial(elitist, kl.BestSoFar()), {"bits": BITS}, HARD),
     "p3": trajectories(kl.p3, {"bits": BITS, "choices": CHOICES}, HARD, 400),
     "portfolio": trajectories(kl.portfolio, {"bits": BITS, "bits and choices": BITS_AND_CHOICES}, HARD, 400),
+    "portfolio_subsets": trajectories(kl.portfolio, {"subsets": SUBSETS}, HARD, 200),
     "optimizer": OPTIMIZER,
     "minimize": MINIMIZE,
 }

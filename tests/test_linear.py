@@ -383,10 +383,36 @@ def test_a_point_that_was_evaluated_is_drawn_again():
     known = {row.tobytes() for row in state.x}
     assert 20 < len(known) < 32
     x = algorithm.ask(state, Stream(3), 2000)
-    plain = algorithm.points(state, state.model, Stream(3).uniforms(2000, algorithm.width + 2)[:, : algorithm.width])
+    u, share = Stream(3).uniforms(2000, algorithm.width + 2)[:, : algorithm.width].copy(), words(len(state.first)) + 1
+    linear = u[:, share] >= state.interactions.probability_of_any * 2**32
+    u[:, share] = 2**32 - 1
+    plain = algorithm.points(state, state.model, u)
     new = np.array([row.tobytes() not in known for row in plain])
-    assert (x[new] == plain[new]).all()
+    assert (x[new & linear] == plain[new & linear]).all()
     assert np.mean([row.tobytes() not in known for row in x]) > 2 * new.mean()
+
+
+def test_interactions_make_points_crossed_ones_that_were_not_evaluated():
+    family, rng = kl.Bernoulli(12), np.random.default_rng(0)
+    algorithm, x = kl.LinearThompson(family), family.sample(family.initial(), 100, rng)
+    state = algorithm.tell(algorithm.init(), x, (x != np.roll(x, 1, axis=1)).sum(axis=1) + 0.1 * rng.normal(size=100))
+    assert state.interactions.probability_of_any > 0.99
+    drawn = algorithm.ask(state, Stream(1), 200)
+    assert not {row.tobytes() for row in x} & {row.tobytes() for row in drawn}
+    jumps = (drawn != np.roll(drawn, 1, axis=1)).sum(axis=1)
+    pool = algorithm.points(state, state.model, Stream(2).uniforms(2000, algorithm.width))
+    assert jumps.mean() < (pool != np.roll(pool, 1, axis=1)).sum(axis=1).mean() - 0.5
+
+
+def test_the_model_with_interactions_depends_on_the_evaluations_alone():
+    family, rng = kl.Bernoulli(6), np.random.default_rng(0)
+    algorithm, x, f = kl.LinearThompson(family), family.sample(family.initial(), 60, rng), rng.normal(size=60)
+    once, step = algorithm.tell(algorithm.init(), x, f), algorithm.init()
+    for i in range(60):
+        step = algorithm.tell(step, x[i : i + 1], f[i : i + 1])
+        assert (step.interactions is None) == (i < 7)
+    assert (once.interactions.probability == step.interactions.probability).all()
+    assert 50 <= len(step.interactions.phi) <= 60
 
 
 def test_points_do_not_depend_on_how_many_are_drawn_at_once():

@@ -137,16 +137,33 @@ def test_several_climbers_are_their_plain_transcription(family, options, f):
 
 
 def test_a_climber_looks_at_each_neighbour_of_where_it_is_and_keeps_the_better():
-    """Without a transcription: the first round of each of three climbers."""
+    """Without a transcription: the first pass over all bits."""
     n = 30
-    seen, _ = asked(kl.P3(kl.Bernoulli(n), climbers=3), 0, rugged, n + 1)
-    for climber in zip(*seen, strict=True):
-        here, changed = climber[0], []
-        for x in climber[1:]:
-            (i,) = (i for i in range(n) if x[i] != here[i])
-            changed.append(i)
-            here = x if rugged(x) <= rugged(here) else here
-        assert sorted(changed) == list(range(n)) != changed
+    seen, _ = asked(kl.P3(kl.Bernoulli(n)), 0, rugged, n + 1)
+    here, changed = seen[0][0], []
+    for (x,) in seen[1:]:
+        (i,) = (i for i in range(n) if x[i] != here[i])
+        changed.append(i)
+        here = x if rugged(x) <= rugged(here) else here
+    assert sorted(changed) == list(range(n)) != changed
+
+
+@given(st.integers(2, 12), st.integers(20, 60), st.integers(0, 99))
+def test_climbers_share_the_first_individual(climbers, n, seed):
+    """OneMax: each bit is changed once, and each iteration has one point that combines the better ones of the last."""
+    seen, _ = asked(kl.P3(kl.Bernoulli(n), climbers), seed, lambda x: n - sum(x), n // (climbers - 1) + 2)
+    assert (1,) * n in {x for each in seen for x in each}
+
+
+@given(st.integers(2, 9), st.integers(0, 99))
+def test_climbers_stay_within_the_bounds_of_a_subset(climbers, seed):
+    """The cost is the sum of the chosen of 0 to 19, of which at least 4 must be chosen."""
+    family = kl.Space.of(kl.Subset(20, (4, 7))).family
+    seen, state = asked(kl.P3(family, climbers), seed, lambda x: sum(i for i, bit in enumerate(x) if bit), 150)
+    points = {x for each in seen for x in each}
+    assert {sum(x) for x in points} <= {4, 5, 6, 7}
+    assert (1,) * 4 + (0,) * 16 in points
+    assert state.levels
 
 
 @pytest.mark.parametrize("climbers", [1, 3])
@@ -300,7 +317,7 @@ def test_those_given_up_are_as_bad_as_failures(back):
 )
 @pytest.mark.parametrize("recipe", [kl.p3, kl.portfolio])
 def test_numbers_cannot_be_exchanged(space, recipe):
-    with pytest.raises(TypeError, match=r"^family: expected bits and choices"):
+    with pytest.raises(TypeError, match=r"^family: expected bits, choices and subsets"):
         recipe(space)
 
 

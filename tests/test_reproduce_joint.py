@@ -56,7 +56,7 @@ PAPER = {
         "cga": trials(50, 9, 3, 2.240),
         "pbil-lambda": trials(30, 6, 2.5, 1.855, spread=0.1),
         "pbil-epsilon": trials(30, 5, 2.4, 1.795, spread=0.1),
-        "ten-layers": trials(20, 4, 2.2, 1.778, spread=0.2),
+        "ten-plain-layers": trials(20, 4, 2.2, 1.778, spread=0.2),
         "pbil-epsilon-no-skip": trials(90, 70, 5, 2.5, spread=1.0),
         "pbil-epsilon-no-clip": trials(90, 90, 90, 90, spread=0.0),
         "pbil-lambda-batch-128": trials(30, 5, 2.4, 1.7),
@@ -80,6 +80,28 @@ def verdicts(name: str, found: dict[str, Trials]) -> dict[str, bool | None]:
     return {claim.claim: claim.holds for claim in claims(name, found)}
 
 
+CONTROLS = {
+    "pbil-lambda-blind": trials(12, 5.5, 2.5, 1.5),
+    "pbil-epsilon-blind": trials(12, 5.5, 2.5, 1.5),
+    "stochastic": trials(12, 6, 3, 1.9),
+}
+
+
+def test_controls_are_judged_once_they_are_run():
+    found = verdicts("activations", PAPER["activations"] | CONTROLS)
+    assert len(found) == len(verdicts("activations", PAPER["activations"])) + 6
+    assert set(found.values()) == {True}
+    for setting, numbers, words in (
+        ("pbil-lambda-blind", trials(12, 5.5, 2.2, 1.5), "mitigated by the search, and not because .*: PBIL-λ"),
+        ("pbil-epsilon-blind", trials(12, 5.5, 2.5, 1.3), "final performance is due to the search.*: PBIL-ε"),
+        ("pbil-lambda-blind", trials(12, 5.5, 2.5, 2.0), "Commitment to a random network .*: PBIL-λ"),
+    ):
+        changed = verdicts("activations", PAPER["activations"] | CONTROLS | {setting: numbers})
+        fallen = [claim for claim, holds in changed.items() if not holds]
+        assert len(fallen) == 1
+        assert re.search(words, fallen[0])
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_all_claims_hold_on_the_papers_numbers_and_none_is_decided_without_numbers(name):
     assert set(verdicts(name, PAPER[name]).values()) == {True}
@@ -92,11 +114,11 @@ ORDER = ("The paper's numbers", "ten times the updates")
 FLIPS = [  # other numbers of one setting, and words of the claims that then hold no longer: these, and no others
     ("layers", "pbil-lambda", trials(30, 9.5, 2.5, 1.855), ["training: PBIL-λ"]),
     ("layers", "pbil-epsilon", trials(30, 5, 3.5, 1.795, spread=0.1), ["training: PBIL-ε"]),
-    ("layers", "pbil-lambda", trials(30, 6, 2.5, 2.35), ["iteration: PBIL-λ", "fixed layers: PBIL-λ"]),
-    ("layers", "pbil-epsilon", trials(30, 5, 2.4, 2.5, spread=0.1), ["iteration: PBIL-ε", "fixed layers: PBIL-ε"]),
+    ("layers", "pbil-lambda", trials(30, 6, 2.5, 2.35), ["iteration: PBIL-λ", "plain layers: PBIL-λ"]),
+    ("layers", "pbil-epsilon", trials(30, 5, 2.4, 2.5, spread=0.1), ["iteration: PBIL-ε", "plain layers: PBIL-ε"]),
     ("layers", "pbil-lambda", trials(30, 6, 2.5, 1.855, lam_r=LEVEL), ["dynamically: PBIL-λ"]),
     ("layers", "pbil-epsilon", trials(30, 5, 2.4, 1.795, spread=0.1, lam_r=LEVEL), ["dynamically: PBIL-ε"]),
-    ("layers", "ten-layers", trials(20, 4, 2, 1.5), ["ten, whose", "fixed layers: PBIL-λ", "fixed layers: PBIL-ε"]),
+    ("layers", "ten-plain-layers", trials(20, 4, 2, 1.5), ["ten, whose", "layers: PBIL-λ", "layers: PBIL-ε"]),
     ("layers", "pbil-epsilon-no-skip", trials(30, 5, 2.4, 1.7, spread=0.05), ["due to the skip"]),
     ("layers", "pbil-epsilon-no-clip", trials(30, 5, 2.4, 1.7, spread=0.05), ["Clipping"]),
     ("layers", "pbil-lambda-batch-128", trials(30, 5, 2.4, 2.0), ["size 2N"]),
@@ -208,7 +230,7 @@ def write(path: Path, found: dict[str, Trials], updates: int = 93_750) -> None:
             for j, update in enumerate(its.at):
                 named = {"setting": setting, "updates": updates, "trial": number, "update": int(update)}
                 measured = {name: getattr(its, name)[i, j] for name in ("error", "lam_r", "eps", "ones")}
-                if setting in ("relu", "tanh", "ten-layers"):
+                if setting in ("relu", "tanh", "ten-plain-layers"):
                     measured = {"error": measured["error"]}
                 rows.append({**named, **measured})
     runs.add_rows(path, rows)

@@ -59,6 +59,8 @@ TESTS_MAY_USE = {
 # Public top-level names that several modules may define: why
 SHARED = {
     "main": "the entry point of a command",
+    "maximize": "the same in tensors",
+    "minimize": "the same in tensors",
     "register": "the modules of the command line add their commands by it",
 }
 

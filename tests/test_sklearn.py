@@ -546,3 +546,21 @@ def test_only_dicts_are_spaces(given):
         SearchCV(Hill(), given, cv=2).fit(EMPTY)
     with pytest.raises(ValueError, match="n_iter: expected an integer of at least 1, got 0"):
         SearchCV(Hill(), {"a": [1, 2]}, n_iter=0, cv=2).fit(EMPTY)
+
+
+@pytest.mark.parametrize(("wanted", "sizes"), [(2, {2}), ((1, 3), {1, 2, 3}), (5, {5}), ((4, 5), {4, 5})])
+def test_only_subsets_with_the_number_of_features_asked_for(noisy, wanted, sizes):
+    selector = FeatureSelector(Ridge(), n_features_to_select=wanted, n_iter=30, cv=3, random_state=0).fit(*noisy)
+    each = selector.cv_results_["support"]
+    assert set(each.sum(axis=1)) == sizes  # so few subsets that all are evaluated
+    assert len(set(map(tuple, each))) == len(each) == sum(sum(mask) in sizes for mask in subsets(5))
+    assert selector.n_features_ in sizes
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"), [(6, ValueError), (0, ValueError), ((0, 3), ValueError), (True, TypeError), (0.5, TypeError)]
+)
+def test_wrong_numbers_of_features(noisy, wanted, error):
+    message = f"n_features_to_select: expected a number from 1 to 5, or the least and the greatest, got {wanted!r}"
+    with pytest.raises(error, match=re.escape(message)):
+        FeatureSelector(Ridge(), n_features_to_select=wanted).fit(*noisy)

@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
 from knobless.torch import Search, train_epsilon, train_lambda  # noqa: E402
-from knobless.torch.search import tensor_uniforms  # noqa: E402
+from knobless.torch.uniforms import tensor_uniforms  # noqa: E402
 
 SPACE = kl.Binary(8)
 OPTIMIZERS = {

@@ -22,7 +22,8 @@ torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip ins
 from torch import nn  # noqa: E402
 
 from knobless.torch import Search  # noqa: E402
-from knobless.torch.search import tensor_uniforms, weights  # noqa: E402
+from knobless.torch.search import weights  # noqa: E402
+from knobless.torch.uniforms import tensor_uniforms  # noqa: E402
 
 SPACES = {
     "bit": kl.Binary(1),
@@ -488,6 +489,11 @@ def test_a_step_recorded_in_a_cuda_graph_takes_the_same_way(recipe):
 def test_numbers_are_refused(space):
     with pytest.raises(TypeError, match=r"^space: expected bits and choices alone .*, got .*Gaussian"):
         Search(space)
+
+
+def test_subsets_are_refused():
+    with pytest.raises(TypeError, match=r"^space: expected bits and choices alone .*, got ConditionalBernoulli"):
+        Search(kl.Subset(5, 2))
 
 
 def test_choices_of_too_many_options_are_refused():

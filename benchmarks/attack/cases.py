@@ -65,7 +65,8 @@ def is_conditional(space: Problem) -> bool:
 
 def _variable(chance: random.Random, numbers: bool) -> Problem:
     n = chance.choice([None, None, 1, 3])
-    match chance.choice(["binary", "choice", "integer", "float"] if numbers else ["binary", "choice"]):
+    kinds = ["binary", "choice", "subset", *(["integer", "float"] if numbers else [])]
+    match chance.choice(kinds):
         case "binary":
             bits = chance.randint(1, 10)
             prior = [0.5, chance.uniform(0.05, 0.95), [chance.uniform(0.05, 0.95) for _ in range(bits)]]
@@ -75,6 +76,11 @@ def _variable(chance: random.Random, numbers: bool) -> Problem:
             weights = [chance.uniform(0.1, 1.0) for _ in options]
             prior = [None, [weight / sum(weights) for weight in weights]]
             return kl.Choice(*options, p=chance.choice(prior), n=n)
+        case "subset":
+            size = chance.randint(2, 9)
+            low = chance.randint(0, size - 1)
+            sizes = chance.choice([max(low, 1), (low, chance.randint(low + 1, size))])
+            return kl.Subset(size, sizes, p=chance.choice([None, chance.uniform(0.05, 0.95)]))
         case "integer":
             low = chance.randint(1, 9)
             scale = chance.choice([{}, {"step": 3}, {"log": True}])

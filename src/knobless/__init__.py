@@ -22,6 +22,7 @@ from knobless.core.noisy_portfolio import NoisyPortfolio
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Preference, Quartiles, Truncation, Values
+from knobless.core.subset import ConditionalBernoulli
 from knobless.journal.evaluations import EvaluationRecord, Evaluations
 from knobless.journal.records import Journal, JournalError
 from knobless.recipes import (
@@ -44,6 +45,7 @@ from knobless.run.optimizer import Evaluation, Optimizer
 from knobless.run.result import History, Result, Status
 from knobless.run.snapshot import SnapshotError
 from knobless.space.space import Space
+from knobless.space.subset import Subset
 from knobless.space.variables import Binary, Choice, Float, Integer
 
 __version__ = "0.1.0"
@@ -66,6 +68,7 @@ __all__ = [
     "Choice",
     "Condition",
     "Conditional",
+    "ConditionalBernoulli",
     "Elite",
     "Elitism",
     "Evaluation",
@@ -95,6 +98,7 @@ __all__ = [
     "Space",
     "State",
     "Status",
+    "Subset",
     "Truncation",
     "Values",
     "branch_search",

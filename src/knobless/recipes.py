@@ -162,7 +162,7 @@ def pbil_elitist(space: Any) -> IGO:
 
 
 def p3(space: Any) -> P3:
-    """Parameter-less population pyramid, for deterministic objectives over bits and choices.
+    """Parameter-less population pyramid, for deterministic objectives over bits, choices and subsets.
 
     Parameters
     ----------

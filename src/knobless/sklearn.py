@@ -37,6 +37,7 @@ from knobless.recipes import pbil_lambda
 from knobless.run.arguments import SEARCH_CV
 from knobless.run.optimizer import Optimizer
 from knobless.space.space import Space
+from knobless.space.subset import Subset
 from knobless.space.variables import Binary, Choice, Float, Integer
 
 __all__ = ["FeatureSelector", "SearchCV"]
@@ -73,6 +74,8 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
     ----------
     estimator : estimator
         Fitted to subsets of the features. Any estimator is accepted; `coef_` is not needed.
+    n_features_to_select : int or pair of int, default=None
+        Number of features to select, or its least and greatest value, both included; any number by default.
     n_iter : int, default=100
         Maximum number of subsets to evaluate. Each takes one fit per fold.
     scoring : str or callable, default=None
@@ -98,9 +101,9 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
     Notes
     -----
-    The set of all features is evaluated first, so the best score is never below its score, and the search starts
-    halfway to it. Of equal scores, the one with fewer features is better. The empty set, and a subset on which a fit
-    fails, rank worst. No subset is evaluated twice.
+    The set of all features is evaluated first if its size is allowed, so the best score is never below its score, and
+    the search starts halfway to it. Of equal scores, the one with fewer features is better. The empty set, and a subset
+    on which a fit fails, rank worst. No subset is evaluated twice.
 
     Examples
     --------
@@ -117,6 +120,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         self,
         estimator: Any,
         *,
+        n_features_to_select: int | tuple[int, int] | None = None,
         n_iter: int = 100,
         scoring: Any = None,
         cv: Any = None,
@@ -124,6 +128,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         random_state: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.n_features_to_select = n_features_to_select
         self.n_iter = n_iter
         self.scoring = scoring
         self.cv = cv
@@ -153,13 +158,14 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
             raise TypeError(f"scoring: expected the name of one score, a scorer or None, got {self.scoring!r}")
         finite = not get_tags(self).input_tags.allow_nan
         X = validate_data(self, X, accept_sparse="csc", ensure_all_finite=finite)
+        p = X.shape[1]
+        space = _subsets(self.n_features_to_select, p)
         to_split, to_fit = self._routed(params)
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(cv.split(X, y, **to_split))
         scorer = check_scoring(self.estimator, scoring=self.scoring)
 
         found: dict[bytes, list[float]] = {}  # the scores of each subset by its mask
-        p = X.shape[1]
 
         with Parallel(n_jobs=self.n_jobs) as parallel:
 
@@ -173,9 +179,14 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
 
             batch = math.ceil(joblib.effective_n_jobs(self.n_jobs) / len(splits))
             seed = _seed(self.random_state)
-            opt = Optimizer(Binary(p), x0=np.ones(p), rng=seed, batch=batch, deterministic=True)
-            opt.add(np.zeros(p), math.inf)  # there is nothing to fit
-            evaluate_all(opt, n_iter, np.ndarray.tobytes, evaluate)
+            if isinstance(space, Subset) and space.count == 1:
+                list(evaluate([np.ones(p, dtype=bool).tobytes()]))
+            else:
+                x0 = np.ones(p) if isinstance(space, Binary) or space.high == p else None
+                opt = Optimizer(space, x0=x0, rng=seed, batch=batch, deterministic=True)
+                if isinstance(space, Binary):
+                    opt.add(np.zeros(p), math.inf)  # there is nothing to fit
+                evaluate_all(opt, n_iter, np.ndarray.tobytes, evaluate)
 
         self.cv_results_ = _results(found)
         scores, features = self.cv_results_["mean_test_score"], self.cv_results_["n_features"]
@@ -221,6 +232,22 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return tags
 
 
+def _subsets(n_features: Any, p: int) -> Binary | Subset:
+    """Return the space of the subsets of p features with these numbers of members."""
+    if n_features is None:
+        return Binary(p)
+    message = (
+        f"n_features_to_select: expected a number from 1 to {p}, or the least and the greatest, got {n_features!r}"
+    )
+    try:
+        space = Subset(p, n_features)
+    except (TypeError, ValueError) as error:
+        raise type(error)(message) from None
+    if space.low == 0:
+        raise ValueError(message)
+    return space
+
+
 def _mask(subset: bytes) -> NDArray[np.bool_]:
     return np.frombuffer(subset, dtype=np.int8).astype(bool)
 
@@ -247,7 +274,7 @@ def _without_errors(scores: list[Any], strict: bool) -> list[float]:
     """Return the scores with NaN for an exception, or raise it if `strict`."""
     for error in scores:
         if isinstance(error, Exception):
-            if strict:  # all features, on which the estimator should work
+            if strict:  # the first subset, usually of all features, on which the estimator should work
                 raise error
             message = f"{type(error).__name__}: {error}"
             warnings.warn(f"a fit failed, so this subset of features ranks worst: {message}", FitFailedWarning, 2)

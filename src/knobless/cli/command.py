@@ -20,6 +20,7 @@ from typing import IO, Any
 from knobless.report.summary import sayable
 from knobless.run.candidates import Failure
 from knobless.space.space import Space
+from knobless.space.subset import Subset
 from knobless.space.when import INACTIVE
 
 LAST_BYTES = 2**16  # bytes of the output that are read, the last ones
@@ -110,7 +111,8 @@ class Command:
                 continue
             plain = sayable(value)
             values[_name(column.name)] = _spelled(plain)
-            values |= dict(zip(_elements(column), map(_spelled, plain if column.variable.n else ()), strict=True))
+            elements = _elements(column)
+            values |= dict(zip(elements, map(_spelled, plain if elements else ()), strict=True))
         active = [each for each in self.arguments if all(name is None or name in values for _, name in each)]
         return [_joined(each, values) for each in active]
 
@@ -161,7 +163,9 @@ def _name(name: str) -> str:
 
 
 def _elements(column: Any) -> list[str]:
-    """Return the names of the elements of an array."""
+    """Return the names of the elements of an array; none for a subset of options, whose number of members may vary."""
+    if isinstance(column.variable, Subset) and column.variable.options is not None:
+        return []
     return [f"{_name(column.name)}[{i}]" for i in range(column.variable.n or 0)]
 
 

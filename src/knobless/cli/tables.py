@@ -147,8 +147,9 @@ def _points(space: Space, found: Result | Summary, certainty: Sequence[str] = ()
 def _shown(value: Any) -> str:
     """Format a value; bits without separators."""
     if isinstance(value, np.ndarray):
-        words = [_shown(each) for each in value.tolist()]
-        text, many = ("" if value.dtype == np.int8 else ", ").join(words), f" ({len(words)})"
+        bits = value.dtype in (np.int8, np.bool_)
+        words = [_shown(each) for each in (value.astype(np.int8) if bits else value).tolist()]
+        text, many = ("" if bits else ", ").join(words), f" ({len(words)})"
     else:
         text, many = f"{value:.6g}" if isinstance(value, float) else str(value), ""
     return text if len(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH - 2]} …{many}"

@@ -29,6 +29,7 @@ from .linear import LinearThompson
 from .p3 import P3
 from .portfolio import Portfolio
 from .rng import RNG, Stream
+from .subset import number_of_points
 from .types import Array, Points
 
 PER_BRANCH = 5  # evaluations of the loop per branch, and of the linear search, before the turns
@@ -246,13 +247,17 @@ class BranchSearch:
             linear = self.linear.observe(linear, x, f)
         return state._replace(linear=linear, spent=state.spent + len(f), best=tuple(best), seen=seen, elite=elite)
 
+    @cached_property
+    def _sizes(self) -> dict[Combination, float]:
+        return {}
+
     def _size(self, key: Combination) -> float:
         """Return the number of points of a combination; inf with a continuum or further conditions."""
-        family = self.part(key)[0].family
-        if family is None:
-            return 1.0
-        finite = family.counts.all() and not isinstance(family, Conditional)
-        return float(np.prod(family.counts, dtype=float)) if finite else math.inf
+        if key not in self._sizes:
+            family = self.part(key)[0].family
+            conditional = isinstance(family, Conditional)
+            self._sizes[key] = 1.0 if family is None else math.inf if conditional else number_of_points(family)
+        return self._sizes[key]
 
     def _next(self, state: BranchState) -> BranchState:
         """Return the state with the next turn: that of the branch with the fewest evaluations relative to its share."""

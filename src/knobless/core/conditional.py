@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .families import Discrete, Family, Normal
+from .families import Discrete, Family, Normal, SizeBounds
 from .rng import RNG, uniforms
 from .types import Array, Points, Words
 
-INACTIVE_NUMBER = 0.5  # code of an inactive number; that of an inactive bit or choice is 0
+INACTIVE_NUMBER = 0.5  # code of an inactive number; that of a bit or choice is 0, and a subset has its first options
 EVERYTHING = ((-math.inf, math.inf),)
 
 Intervals = tuple[tuple[float, float], ...]
@@ -151,7 +151,10 @@ class Conditional:
     @cached_property
     def inactive(self) -> Points:
         """The code of each column where it is inactive."""
-        return np.where(self.options > 0, 0, INACTIVE_NUMBER).astype(self.dtype)
+        codes = np.where(self.options > 0, 0, INACTIVE_NUMBER).astype(self.dtype)
+        for columns, low, _ in self.size_bounds:
+            codes[columns.start : columns.start + low] = 1
+        return codes
 
     @cached_property
     def _column_of(self) -> NDArray[np.intp]:
@@ -165,7 +168,11 @@ class Conditional:
     @cached_property
     def _dims(self) -> Array:
         """Number of free parameters of each column."""
-        return np.where(self.options > 0, self.options - 1.0, 2.0)
+        dims = np.where(self.options > 0, self.options - 1.0, 2.0)
+        for columns, low, high in self.size_bounds:
+            if low == high:
+                dims[columns] -= 1.0 / (columns.stop - columns.start)
+        return dims
 
     def _probabilities(self, theta: Array) -> Array:
         """Return the probability of each column to be active."""
@@ -204,6 +211,10 @@ class Conditional:
     @property
     def counts(self) -> NDArray[np.intp]:
         return self.flat.counts
+
+    @property
+    def size_bounds(self) -> tuple[SizeBounds, ...]:
+        return self.flat.size_bounds
 
     @property
     def width(self) -> int:
@@ -311,6 +322,7 @@ class Conditional:
         return self.canonical(self.flat.mode(theta)[None])[0]
 
     def entropy(self, theta: Array) -> float:
+        # As if the options of a subset were independent, which is an upper bound.
         each = [_entropy(self.flat.marginal(theta, column)) for column in range(self.variables)]
         return float(self._probabilities(theta) @ each)
 

@@ -24,6 +24,7 @@ from .algorithm import AlgorithmInfo
 from .conditional import Conditional
 from .families import Family
 from .rng import RNG, uniforms
+from .subset import resized
 from .types import Array, Points
 
 FIRST_SIZE = 16  # points of the first population
@@ -113,7 +114,9 @@ class Evolution:
         changed = n * u[:, 5 + n :]  # below 1 with probability 1/n, and then uniform
         options = self.family.options
         by = 1 + (changed * (options - 1)).astype(np.intp)
-        return np.where(changed < 1.0, (x + by) % options, x).astype(self.family.dtype)
+        x = np.where(changed < 1.0, (x + by) % options, x).astype(self.family.dtype)
+        # Subsets get their size back by other bits than those that have just changed, as far as possible.
+        return resized(x, self.family.size_bounds, np.where(changed < 1.0, 2.0 * n, changed))
 
     def tell(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
         """Return the state with the best of parents and children, or before a restart."""

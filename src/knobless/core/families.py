@@ -2,8 +2,9 @@
 
 A family draws points, computes their sufficient statistics T(x), and has the geometry of its parameters; it does not
 depend on objectives, weights or step lengths. `Bernoulli` is the family of bits, `Categorical` of choices, `Gaussian`
-(in `gaussian.py`) of numbers, and `Product` combines independent families. Parameters are flat float vectors and points
-are rows of an array with one column per variable, so the loop in `igo.py` is the same for all families.
+(in `gaussian.py`) of numbers, `ConditionalBernoulli` (in `subset.py`) of subsets, and `Product` combines independent
+families. Parameters are flat float vectors and points are rows of an array with one column per variable, so the loop in
+`igo.py` is the same for all families.
 """
 
 from __future__ import annotations
@@ -49,6 +50,22 @@ class Normal(NamedTuple):
     sigma: float
 
 
+class SizeBounds(NamedTuple):
+    """Columns of bits of which a point has a bounded number of ones.
+
+    Attributes
+    ----------
+    columns : slice
+        The columns.
+    low, high : int
+        Least and greatest number of ones.
+    """
+
+    columns: slice
+    low: int
+    high: int
+
+
 @runtime_checkable
 class Family(Protocol):
     """Protocol of families of distributions over points.
@@ -80,6 +97,10 @@ class Family(Protocol):
     @property
     def counts(self) -> NDArray[np.intp]:
         """Number of different values of each column; 0 for a continuum."""
+
+    @property
+    def size_bounds(self) -> tuple[SizeBounds, ...]:
+        """The columns that are subsets, with the bounds of their sizes."""
 
     @property
     def width(self) -> int:
@@ -400,6 +421,10 @@ class Unconditional:
     def counts(self: Family) -> NDArray[np.intp]:
         return self.options
 
+    @property
+    def size_bounds(self) -> tuple[SizeBounds, ...]:
+        return ()
+
     def indices(self, x: Points) -> Points:
         return x
 
@@ -694,6 +719,15 @@ class Product(Unconditional):
     @property
     def counts(self) -> NDArray[np.intp]:
         return np.concatenate([part.counts for part in self.parts])
+
+    @cached_property
+    def size_bounds(self) -> tuple[SizeBounds, ...]:
+        each = zip(self.parts, self.part_columns, strict=True)
+        return tuple(
+            SizeBounds(slice(at.start + columns.start, at.start + columns.stop), low, high)
+            for part, at in each
+            for columns, low, high in part.size_bounds
+        )
 
     @cached_property
     def width(self) -> int:

@@ -8,7 +8,9 @@ take longer, a third.
 
 Where variables interact, the best options depend on the others, and a point that combines the best options on average
 may be a bad one. Every second point is therefore crossed with one of the best evaluated points: it takes a random share
-of its variables from there. A point that was evaluated before is drawn again, since another one is more informative.
+of its variables from there. With few evaluations and parameters, a model with interactions (`interaction_model.py`) is
+fit as well. Its probability replaces the one half, and a draw of it chooses among several crossed points. A point that
+was evaluated before is drawn again, since another one is more informative.
 
 Under pure noise every point is uniformly distributed over bits and choices: renaming the options of a variable in all
 points renames those of the next one, and leaves values that do not depend on the points as they are.
@@ -28,14 +30,19 @@ from knobless._checks import positive_int
 from .algorithm import AlgorithmInfo
 from .conditional import Conditional
 from .families import Family
+from .interaction_model import InteractionModel
 from .linear_model import LinearModel, rank_scores, words
 from .rng import RNG, first_uniforms, uniforms
+from .subset import resized
 from .types import Array, Points, Words
 
 SMALL = 50  # parameters up to which a fit takes little time, so that it is repeated more often
 KEPT = 2**22  # numbers in the features of all evaluations, 32 MB; beyond that every second evaluation is dropped
 ROWS = 256  # rows of the features that are added to ΦᵀΦ at once
+FEWEST_FIT, MOST_FIT = 8, 300  # evaluations with which a model with interactions is fit
+POOL = 32  # points of which a draw of that model chooses one
 TRIES = 8  # further draws of a point that was evaluated before
+UNCROSSED = 2**32 - 1  # uniform of a point that is not crossed
 TIE = 1e-12  # weight of the mean features, which breaks ties in favor of the more frequent option
 
 
@@ -59,6 +66,9 @@ class LinearThompson:
     The points with which others are crossed are the ln n best of n evaluations, and those with equal values. If these
     are more than a quarter of all, there are few evaluations or few different values, and no point is crossed.
 
+    A model with interactions is used up to 50 parameters and for 8 to 300 evaluations. A fit takes O(n³) operations and
+    comes whenever their number has grown by a fifth.
+
     Eigenvectors differ between implementations of LAPACK in the last bits, and with them, rarely, the points. `exact`
     is False for this reason: a journal must repeat recorded points, not draw them again.
     """
@@ -81,23 +91,43 @@ class LinearThompson:
         return max(2 - state.n, 1, state.n // 20 if dim <= SMALL else max(state.n // 3, dim // 10), self.batch)
 
     def ask(self, state: LinearState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
-        """Return minimizers of independent draws of the model, every second one crossed with one of the best points."""
+        """Return minimizers of independent draws of the model, some of them crossed with one of the best points."""
         size = self.lam(state) if size is None else size
         model = state.model
         if model is None:
             return self.family.sample(state.first, size, rng)
-        width = self.width
+        width, known, interactions = self.width, state.known, state.interactions
         u = uniforms(rng, size, width + 2)
-        x = self.points(state, model, u[:, :width])
-        known = state.known
+        streams = np.ascontiguousarray(u[:, width:]).view(np.uint64)[:, 0]  # one per point, for further draws
+        if interactions is None:
+            x = self.points(state, model, u[:, :width])
+        else:
+            share = words(len(state.first)) + 1
+            chosen = u[:, share] < interactions.probability_of_any * 2.0**32
+            u = u.copy()
+            u[:, share] = UNCROSSED
+            x = self.points(state, model, u[:, :width])
+            for i in np.flatnonzero(chosen).tolist():
+                x[i] = self._chosen(state, model, interactions, int(streams[i]), x[i])
         again = [i for i, key in enumerate(_keys(x)) if key in known]
-        if again:  # each from a stream of its own, so that the other points do not depend on it
-            keys = np.ascontiguousarray(u[again, width:]).view(np.uint64)[:, 0].tolist()
-            tries = self.points(state, model, np.concatenate([first_uniforms(key, TRIES, width) for key in keys]))
+        if again:
+            each = [first_uniforms(key, TRIES, width) for key in streams[again].tolist()]
+            tries = self.points(state, model, np.concatenate(each))
             new = [j for j, key in enumerate(_keys(tries)) if key not in known]
             for j in reversed(new):
                 x[again[j // TRIES]] = tries[j]
         return x
+
+    def _chosen(
+        self, state: LinearState, model: LinearModel, interactions: InteractionModel, key: int, otherwise: Points
+    ) -> Points:
+        """Return the new crossed point, of several, with the lowest value of a random function with interactions."""
+        u = first_uniforms(key, POOL + 1, max(self.width, POOL + 1))
+        u[:POOL, words(len(state.first)) + 1] >>= 1  # all of them are crossed
+        pool = self.points(state, model, u[:POOL, : self.width])
+        values = interactions.draw(self.family.features(pool), u[POOL, : POOL + 1])
+        new = [i for i, each in enumerate(_keys(pool)) if each not in state.known]
+        return pool[min(new, key=values.__getitem__)] if new else otherwise
 
     @property
     def width(self) -> int:
@@ -129,11 +159,12 @@ class LinearThompson:
         elite = best[(u[:, end].astype(np.uint64) * np.uint64(len(best))) >> np.uint64(32)]
         share = 2.0 * (u[:, end + 1] + 0.5) * 2.0**-32  # every second one is above 1
         where = np.ascontiguousarray(u[:, end + 2 :]).view(np.uint8)[:, : family.variables]
-        drawn = where + 0.5 < 256.0 * share[:, None]
-        if isinstance(family, Conditional):
-            # Whatever the crossing makes active has a value in the draw, but not always in the elite.
-            return family.canonical(np.where(drawn | ~family.active(elite), family.full_minimizer(w), elite))
-        return np.where(drawn, family.minimizer(w), elite)
+        excess = where + 0.5 - 256.0 * share[:, None]
+        if not isinstance(family, Conditional):
+            return _crossed(family, family.minimizer(w), elite, excess)
+        # Whatever the crossing makes active has a value in the draw, but not always in the elite.
+        full = family.full_minimizer(w)
+        return family.canonical(_crossed(family, full, np.where(family.active(elite), elite, full), excess))
 
     def tell(self, state: LinearState, x: Points, f: Array) -> LinearState:
         """Return the state with these evaluations; the given state is modified."""
@@ -196,6 +227,7 @@ class LinearState:
         self._model: LinearModel | None = None
         self._theta: Array | None = None
         self._elites: Points | None = None
+        self._interactions: InteractionModel | None = None
         self._known: set[bytes] = set()
 
     @property
@@ -235,6 +267,21 @@ class LinearState:
             phi, gram = self._phi[: self.n], self._products() if self.n > self._phi.shape[1] else None
             self._model = LinearModel.fit(phi, rank_scores(self.f), self.family.dim, self._prior, gram)
         return self._model
+
+    @property
+    def interactions(self) -> InteractionModel | None:
+        """The model with interactions of the first evaluations; None if there are few or many, or many parameters.
+
+        It is fit anew whenever the number of evaluations has grown by a fifth.
+        """
+        if not _has_interactions(self.family, self.n):
+            return None
+        n = FEWEST_FIT
+        while n + n // 5 <= self.n:
+            n += n // 5
+        if self._interactions is None or len(self._interactions.phi) != n:
+            self._interactions = InteractionModel.fit(self._phi[:n].copy(), rank_scores(self.f[:n]), self.family.dim)
+        return self._interactions
 
     def _products(self) -> Array:
         """Return ΦᵀΦ for the features before centering."""
@@ -310,6 +357,13 @@ def _prior_mean(family: Family, theta: Array) -> Array:
     return mean
 
 
+def _crossed(family: Family, x: Points, elite: Points, excess: Array) -> Points:
+    """Return x where `excess` is negative, else the elite; the nearest to zero are swapped if a subset needs it."""
+    crossed = np.where(excess < 0.0, x, elite)
+    bounds = family.size_bounds
+    return resized(crossed, bounds, np.where(x != elite, np.abs(excess), np.inf)) if bounds else crossed
+
+
 def _minimizer(family: Family, model: LinearModel) -> Points:
     """Return the minimizer of the posterior mean."""
     return family.minimizer((model.weights - TIE * model.center)[None])[0]
@@ -350,6 +404,35 @@ def recommend(family: Family, x: Points, f: Array) -> Points:
         The point, which may be one that was not evaluated.
     """
     return _minimizer(family, LinearModel.fit(family.features(x), rank_scores(f), family.dim))
+
+
+def recommend_evaluated(family: Family, x: Points, f: Array) -> Points | None:
+    """Return the evaluated point with the lowest expected rank, by the model with interactions.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+    x : array of shape (n, variables)
+        Evaluated points, one per row.
+    f : array of shape (n,)
+        Their values; NaN for a failed evaluation.
+
+    Returns
+    -------
+    array of shape (variables,), or None
+        The point; None where the search does not use this model.
+    """
+    if not _has_interactions(family, len(f)):
+        return None
+    phi = family.features(x)
+    best: Points = x[InteractionModel.fit(phi, rank_scores(f), family.dim).mean(phi).argmin()]
+    return best
+
+
+def _has_interactions(family: Family, n: int) -> bool:
+    """Return whether a model with interactions is fit to n evaluations, which takes O(n³) operations."""
+    return family.dim <= SMALL and FEWEST_FIT <= n <= MOST_FIT
 
 
 def estimate(family: Family, x: Points, f: Array, at: Points) -> tuple[Array, Array]:

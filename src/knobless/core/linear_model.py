@@ -149,7 +149,7 @@ class LinearModel(NamedTuple):
             One draw per row, in single precision, which is faster.
         """
         at = np.searchsorted(np.cumsum(self.probability)[:-1], (u[:, 0] + 0.5) * 2.0**-32)
-        z = _normals(u[:, 1:])[:, : len(self.center)]
+        z = normals(u[:, 1:])[:, : len(self.center)]
         vectors = self.vectors.astype(np.float32)
         inside = self.shrink.astype(np.float32)[at]
         inside *= _product(z, vectors)
@@ -186,8 +186,19 @@ def words(features: int) -> int:
     return 1 + features + features % 2
 
 
-def _normals(u: Words) -> Floats:
-    """Return one normal number per uniform integer, by Box and Muller; in single precision, which is much faster."""
+def normals(u: Words) -> Floats:
+    """Return one normal number per uniform integer, by Box and Muller; in single precision, which is much faster.
+
+    Parameters
+    ----------
+    u : array of uint32 of shape (m, n)
+        Uniform 32-bit integers; n is even.
+
+    Returns
+    -------
+    array of shape (m, n)
+        The normal numbers.
+    """
     half = u.astype(np.float32)
     half += np.float32(0.5)
     half *= np.float32(2.0**-32)

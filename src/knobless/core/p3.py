@@ -9,6 +9,14 @@ The local search differs from the original, which stops where no single change i
 neighbors and continues for as many steps as led to the last improvement, at least N ln N for N neighbors (the expected
 number of draws until each has been drawn), unless all neighbors are worse. It thereby crosses plateaus.
 
+Several points can be evaluated at the same time, by as many climbers. They share the first individual: they evaluate
+different neighbors of the same point, and the better ones are combined. After that, each climber has an individual of
+its own, all in one pyramid.
+
+A change of one bit of a subset may lead out of the bounds of its size. It is then an exchange: the bit changes together
+with a random one of the other value. For a range of sizes, every second change within the bounds is an exchange too. A
+crossing changes further bits of the subset, outside of the group, first those that differ from the other point.
+
 An individual is a coroutine that yields points and is sent their values. A point that is yielded twice is answered from
 a cache, so the objective must be deterministic.
 """
@@ -16,7 +24,7 @@ a cache, so the objective must be deterministic.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -27,26 +35,28 @@ from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
 from .conditional import Conditional
-from .families import Family
+from .families import Family, SizeBounds
 from .linkage import Group, Pairs
 from .rng import RNG, Stream
+from .subset import resized
 from .types import Array, Points
 
 SKIPPED = 1000  # cached points in a row after which one is evaluated again
 
 Individual = Generator[Points, float, None]
+Batches = Generator[list[bytes], list[float], None]
 
 
 @dataclass(frozen=True)
 class P3:
-    """Parameter-less population pyramid, for bits and choices.
+    """Parameter-less population pyramid, for bits, choices and subsets.
 
     Parameters
     ----------
     family : Family
         Family of the points, without numbers.
     climbers : int
-        Individuals that are improved at the same time, which is the number of points per iteration.
+        Number of points per iteration. The first individual is improved by all climbers, later ones by one each.
 
     Raises
     ------
@@ -67,7 +77,8 @@ class P3:
         if not self.family.options.all():
             numbers = int((self.family.options == 0).sum())
             remedy = "pbil_elitist and pbil_lambda also take integers and floats"
-            raise TypeError(f"family: expected bits and choices only, got {numbers} integers or floats; {remedy}")
+            expected = "bits, choices and subsets only"
+            raise TypeError(f"family: expected {expected}, got {numbers} integers or floats; {remedy}")
         positive_int("climbers", self.climbers)
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:
@@ -160,6 +171,8 @@ class Pyramid:
         self.options = family.options
         changes = [(i, by) for i, k in enumerate(self.options.tolist()) for by in range(1, k)]
         self.changes = np.array(changes).reshape(-1, 2)
+        self.size_bounds = family.size_bounds
+        self.bounds_of = {i: each for each in self.size_bounds for i in range(each.columns.start, each.columns.stop)}
         self._type = family.dtype
         self.x0 = None if x0 is None else x0.astype(self._type)
         self.stream: Stream | None = None
@@ -168,22 +181,44 @@ class Pyramid:
         self._sum = np.zeros(len(theta))  # sum of the statistics of all members
         self.told: list[float] = []
         self.can_yield = False  # whether an individual has just finished
-        self._values: dict[bytes, float] = {}
+        self.values: dict[bytes, float] = {}
         self._individuals: list[Individual] = []
+        self._first: Batches | None = None  # the first individual, as long as all climbers work on it
         self._want([])
 
     def begin(self, key: int) -> None:
-        """Start the individuals with the key of the random numbers."""
+        """Start with the key of the random numbers: several climbers on one individual, a single one on its own."""
         self.stream = Stream(key)
-        self._individuals = [individual(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
+        if self.climbers > 1:
+            self._first = climb_together(self, self.stream)
+            self._want(next(self._first))
+        else:
+            self._start(self.x0)
+
+    def _start(self, x0: Points | None) -> None:
+        """Start one individual per climber, the first one at x0."""
+        self._individuals = [individual(self, self.stream, None if i else x0) for i in range(self.climbers)]  # type: ignore[arg-type]
         self._want([self._next(i, None) for i in range(self.climbers)])
 
     def tell(self, values: list[float]) -> None:
         """Send the values of the pending points to the individuals."""
         self.can_yield = False
         self.told += values
-        self._values.update(zip(self._wanted, values, strict=True))
-        self._want([self._next(i, value) for i, value in enumerate(values)])
+        self.values.update(zip(self._wanted, values, strict=True))
+        if self._first is None:
+            self._want([self._next(i, value) for i, value in enumerate(values)])
+            return
+        try:
+            self._want(self._first.send(values))
+        except StopIteration:
+            self._first, self.can_yield = None, True
+            self._start(None)
+
+    def random(self, stream: Stream) -> Points:
+        """Return a point of the initial distribution."""
+        words = (stream.words(self.family.words) >> np.uint64(32)).astype(np.uint32)
+        x: Points = self.family.draw(self.first, words[None])[0]
+        return x
 
     def _want(self, points: list[bytes]) -> None:
         """Set the pending points, as a read-only array."""
@@ -200,7 +235,7 @@ class Pyramid:
                 x = next(self._individuals[i])
                 self.can_yield = True
             point = x.tobytes()
-            value = self._values.get(point)
+            value = self.values.get(point)
             if value is None:
                 break
         return point
@@ -236,29 +271,91 @@ class Pyramid:
 
 def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individual:
     """Improve x0, or else a random point, by local search and by all levels of the pyramid."""
-    words = (stream.words(pyramid.family.words) >> np.uint64(32)).astype(np.uint32)
-    x = pyramid.family.draw(pyramid.first, words[None])[0] if x0 is None else x0.copy()
+    x = pyramid.random(stream) if x0 is None else x0.copy()
     f = yield x
     f = yield from climb(x, f, pyramid, stream)
     pyramid.join(0, x)
     for i, level in enumerate(pyramid.levels):  # the list may grow meanwhile
         before = f
-        f = yield from cross(x, f, level, stream)
+        f = yield from cross(x, f, level, stream, pyramid.size_bounds)
         if f < before:
             pyramid.join(i + 1, x)
 
 
+def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
+    """Improve the first individual by local search, with as many points at once as there are climbers.
+
+    All better neighbors of a point are combined to the next point, which is evaluated together with neighbors of its
+    own. If it is worse than the best of them, the search continues from that one.
+    """
+    n = len(pyramid.changes)
+    patience = n * math.log(n) if n > 1 else 1.0
+    x = best = pyramid.random(stream) if pyramid.x0 is None else pyramid.x0
+    f = math.inf  # value of the best point
+    steps = up = 0  # steps so far, and those until the last improvement
+    order: list[int] = []  # of the next changes
+    worse: set[int] = set()  # changes of x
+    while steps - up < max(patience, up):
+        if len(worse) == n:
+            if not pyramid.bounds_of:
+                break
+            worse.clear()  # of a subset, not all exchanges have been tried
+        batch = [] if x.tobytes() in pyramid.values else [x]
+        tried: dict[int, Points] = {}
+        while len(batch) < pyramid.climbers and len(worse) + len(tried) < n:
+            order = order or stream.permutation(n).tolist()
+            change = order.pop()
+            if change not in worse and change not in tried:
+                tried[change] = y = x.copy()
+                i, by = pyramid.changes[change].tolist()
+                y[i] = (int(x[i]) + by) % pyramid.options[i]
+                if i in pyramid.bounds_of:
+                    exchanged(y, i, pyramid.bounds_of[i], stream)
+                if y.tobytes() not in pyramid.values:
+                    batch.append(y)
+        if batch:
+            batch += [pyramid.random(stream) for _ in range(pyramid.climbers - len(batch))]
+            yield [y.tobytes() for y in batch]
+        steps += len(tried)
+        value = {change: pyramid.values[y.tobytes()] for change, y in tried.items()}
+        here, last = pyramid.values[x.tobytes()], f
+        if here <= f:
+            best, f = x, here
+        lowest = min(tried, key=value.__getitem__, default=None)
+        if lowest is not None and value[lowest] <= f:
+            best, f = tried[lowest], value[lowest]
+        if f < last:
+            up = steps
+        if best is x:
+            worse.update(tried)
+            continue
+        better = [change for change in tried if value[change] < here <= last]
+        if len(better) > 1:
+            combined = x.copy()
+            for change in sorted(better, key=value.__getitem__, reverse=True):  # of one variable, the best one last
+                np.copyto(combined, tried[change], where=tried[change] != x)
+            if pyramid.size_bounds:
+                cost = stream.words(len(x)).astype(float)
+                combined = resized(combined[None], pyramid.size_bounds, cost[None])[0]
+            x = combined
+        else:
+            x = best
+        worse.clear()
+    pyramid.join(0, best)
+
+
 def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, float]:
     """Local search: accept single changes in random order that are not worse, until there is no more progress."""
-    changes, options = pyramid.changes, pyramid.options
+    changes, options, bounds_of = pyramid.changes, pyramid.options, pyramid.bounds_of
     patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1.0
     steps = up = 0  # steps so far, and those until the last improvement
     moved = True
-    while moved:  # otherwise all neighbors are worse
+    while moved or bounds_of:  # otherwise all neighbors are worse; of a subset, not all exchanges have been tried
         moved = False
         for i, by in changes[stream.permutation(len(changes))].tolist():
             old = int(x[i])  # a Python integer, which does not overflow
             x[i] = (old + by) % options[i]
+            other = exchanged(x, i, bounds_of[i], stream) if i in bounds_of else None
             value = yield x
             steps += 1
             if value < f:
@@ -267,27 +364,51 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
                 f, moved = value, True
             else:
                 x[i] = old
+                if other is not None:
+                    x[other] = 1 - old
             if steps - up >= max(patience, up):
                 return f
     return f
 
 
-def cross(x: Points, f: float, level: Level, stream: Stream) -> Generator[Points, float, float]:
+def exchanged(x: Points, i: int, bounds: SizeBounds, stream: Stream) -> int | None:
+    """Change another bit of a subset after bit i, if the size needs it, or else in every second case; return which."""
+    columns, low, high = bounds
+    own = x[columns]
+    admissible = low <= int(own.sum()) <= high
+    if admissible and stream.below(2):
+        return None
+    start = columns.start
+    others = [j for j in (own == x[i]).nonzero()[0].tolist() if j != i - start]
+    if not others:
+        return None
+    other = start + others[stream.below(len(others))]
+    x[other] = 1 - x[other]
+    return other
+
+
+def cross(
+    x: Points, f: float, level: Level, stream: Stream, size_bounds: Sequence[SizeBounds]
+) -> Generator[Points, float, float]:
     """Take over linked groups, smallest first, each from a random point of the level that differs there."""
     groups = level.tree(stream)
     donors = np.array(level.points)
     sizes = np.array([len(group) for group in groups], dtype=np.intp)
     for i in np.lexsort((stream.words(len(groups)), sizes)).tolist():
         group = groups[i]
-        old = x[group]
-        theirs = donors.take(group, axis=1)
-        differ = (theirs != old).any(axis=1).nonzero()[0]
+        old = x.copy()
+        differ = (donors.take(group, axis=1) != x[group]).any(axis=1).nonzero()[0]
         if not len(differ):
             continue
-        x[group] = theirs[differ[stream.below(len(differ))]]
+        donor = donors[differ[stream.below(len(differ))]]
+        x[group] = donor[group]
+        if size_bounds:
+            cost = (x == donor) + np.ldexp(stream.words(len(x)).astype(float), -64)
+            cost[group] = math.inf
+            x[:] = resized(x[None], size_bounds, cost[None])[0]
         value = yield x
         if value <= f:
             f = value
         else:
-            x[group] = old
+            x[:] = old
     return f

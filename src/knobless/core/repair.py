@@ -1,7 +1,8 @@
 """Repair of infeasible points: change as little as needed, towards a point that is known to be feasible.
 
 The variables of an infeasible point take over the values of a feasible one, in random order, until the point is
-feasible. Of a number that makes the difference, the value between the two is halved a few times.
+feasible. Of a number that makes the difference, the value between the two is halved a few times. The options of a
+subset are exchanged in pairs, so that its size stays within its bounds.
 
 Many problems over bits have a direction: from the point without ones, or from that with ones only, every feasible
 point can be reached through feasible ones. Knapsacks are of the first kind, coverings of the second. If exactly one of
@@ -25,6 +26,14 @@ from .types import Points
 HALVINGS = 8  # of the distance between two values of a number
 
 Feasible = Callable[[Points], bool]  # of one point
+
+
+def single_bits(family: Family) -> NDArray[np.bool_]:
+    """Return which columns are bits that can be changed alone, as those of a subset cannot."""
+    bits: NDArray[np.bool_] = family.options == 2
+    for each in family.size_bounds:
+        bits[each.columns] = False
+    return bits
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class Repair:
         Repair
             The repair; its target has the values of `point` except for bits.
         """
-        bits = family.options == 2
+        bits = single_bits(family)
         bits[fixed] = False
         if isinstance(family, Conditional) or not bits.any():
             return cls(family, point)
@@ -96,15 +105,15 @@ class Repair:
         """
         family, target = self.family, self.target
         first, second = first_uniforms(key, 2, family.variables)
-        bits = family.options == 2
+        bits = single_bits(family)
         # Bits come first in a directed repair, which returns to them.
         order = np.lexsort((first, ~bits)) if self.directed else first.argsort(kind="stable")
         y = x.copy()
-        for i in order[(x != target)[order]].tolist():
-            y[i] = target[i]
+        for columns in self._steps(x, order[(x != target)[order]].tolist()):
+            y[columns] = target[columns]
             if feasible(y):
-                if not family.options[i]:
-                    y = self._halved(y, i, x[i], feasible)
+                if not family.options[columns[0]]:
+                    y = self._halved(y, columns[0], x[columns[0]], feasible)
                 break
         if self.directed:
             y = self._filled(y, second, bits, feasible)
@@ -129,9 +138,29 @@ class Repair:
         """
         if not self.directed:
             return x
-        return self._filled(
-            x.copy(), first_uniforms(key, 2, self.family.variables)[1], self.family.options == 2, feasible
-        )
+        u = first_uniforms(key, 2, self.family.variables)[1]
+        return self._filled(x.copy(), u, single_bits(self.family), feasible)
+
+    def _steps(self, x: Points, columns: list[int]) -> list[list[int]]:
+        """Return the columns that take over the value of the target together: pairs of a subset, or single ones."""
+        bounds = self.family.size_bounds
+        if not bounds:
+            return [[i] for i in columns]
+        subset_of = {i: k for k, each in enumerate(bounds) for i in range(each.columns.start, each.columns.stop)}
+        steps: list[list[int]] = []
+        waiting: dict[tuple[int, int], list[int]] = {}
+        for i in columns:
+            if i not in subset_of:
+                steps.append([i])
+                continue
+            subset, bit = subset_of[i], int(x[i])
+            partners = waiting.get((subset, 1 - bit))
+            if partners:
+                steps.append([partners.pop(), i])
+            else:
+                waiting.setdefault((subset, bit), []).append(i)
+        # The sizes of both subsets are within the bounds, and so are those between them.
+        return steps + [[i] for rest in waiting.values() for i in rest]
 
     def _halved(self, y: Points, i: int, there: float, feasible: Feasible) -> Points:
         """Move number i of a feasible point towards a value at which it is infeasible."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from knobless.core.types import Array, Points
 from knobless.space.space import Column, Space, shown_name
+from knobless.space.subset import entry_names
 from knobless.space.variables import Choice
 
 from .events import ADDED, CANCELLED, CHECKED, RETURNED_NAN, Event, unpacked
@@ -251,8 +252,9 @@ def _variable_columns(column: Column, codes: Points, active: NDArray[np.bool_]) 
         values = _objects(variable.options)[codes.astype(np.intp)]
     else:
         values = variable.values(codes)
-    for i in range(variable.n or 1):
-        yield TableColumn(name if variable.n is None else f"{name}[{i}]", values[:, i], active)
+    names = [name] if variable.n is None else [f"{name}[{entry}]" for entry in entry_names(variable)]
+    for i, each in enumerate(names):
+        yield TableColumn(each, values[:, i], active)
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:

@@ -29,6 +29,7 @@ from .joint.trials import TrialsBySetting, trials_at
 _NAME = "layers"
 WIDER = 2.0  # an inter-quartile range wider by this factor is called less stable
 _LOST = 50.0  # percent: a trial that ends above has not learned
+_TEN = "ten-plain-layers"
 TEN_LAYERS = ErrorQuartiles(1.778, 1.778, 1.778)  # a note gives this number alone
 
 LAYER_SELECTION = JointExperiment(
@@ -45,7 +46,7 @@ LAYER_SELECTION = JointExperiment(
             "cga": ErrorQuartiles(2.240, 2.130, 2.298),
             "pbil-lambda": ErrorQuartiles(1.855, 1.790, 1.932),
             "pbil-epsilon": ErrorQuartiles(1.795, 1.752, 1.838),
-            "ten-layers": TEN_LAYERS,
+            _TEN: TEN_LAYERS,
         },
         "active hidden layers",
         lambda ones: 1.0 + ones,  # the first is always there
@@ -119,22 +120,22 @@ def claims_of_layers(found: TrialsBySetting) -> list[Claim]:
 def ten_layers(found: TrialsBySetting) -> Claim:
     """Judge the number given in a note."""
     claim = "The best number of layers was ten, whose test error is 1.778."
-    criterion = "1.778 lies within the test errors of the trials with ten fixed layers (other numbers were not run)"
-    if missing := not_run(found, "ten-layers"):
+    criterion = "1.778 lies within the test errors of the trials with ten plain layers (other numbers were not run)"
+    if missing := not_run(found, _TEN):
         return Claim(claim, criterion, missing, None)
-    final = found["ten-layers"].final
+    final = found[_TEN].final
     words = f"{quartiles(final)}, from {final.min():.3f} to {final.max():.3f}"
     return Claim(claim, criterion, words, bool(final.min() <= TEN_LAYERS.median <= final.max()))
 
 
 def as_good_as_ten_layers(found: TrialsBySetting, setting: str) -> Claim:
-    """Compare the search with ten fixed layers, as the paper's numbers do."""
+    """Compare the search with ten plain layers, as the paper's numbers do."""
     paper = LAYER_SELECTION.paper[setting].median
-    claim = f"(The search comes up to ten fixed layers: {label(setting)} {paper:.3f} against {TEN_LAYERS.median:.3f}.)"
+    claim = f"(The search comes up to ten plain layers: {label(setting)} {paper:.3f} against {TEN_LAYERS.median:.3f}.)"
     criterion = f"its median is within the other's quartiles or below; not if above with p < {SIGNIFICANCE:g}"
-    if missing := not_run(found, setting, "ten-layers"):
+    if missing := not_run(found, setting, _TEN):
         return Claim(claim, criterion, missing, None)
-    search, fixed = found[setting].final, found["ten-layers"].final
+    search, fixed = found[setting].final, found[_TEN].final
     words = f"{quartiles(search)} against {quartiles(fixed)} ({chance(search, fixed)})"
     if lower(fixed, search):
         return Claim(claim, criterion, words, False)
@@ -165,7 +166,7 @@ def less_stable(found: TrialsBySetting, setting: str, claim: str) -> Claim:
 def _draw_ends(found: TrialsBySetting, path: Path) -> Path:
     """Draw the final errors with those of the paper."""
     figure, (ax,) = plotting.axes("test error at the end, here and in the paper", height=3.4)
-    draw_ends(ax, LAYER_SELECTION, found, (*LAYER_SELECTION.settings, "ten-layers"))
+    draw_ends(ax, LAYER_SELECTION, found, (*LAYER_SELECTION.settings, _TEN))
     return plotting.save_figure(figure, path)
 
 

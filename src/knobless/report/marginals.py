@@ -12,6 +12,7 @@ from knobless.core.conditional import Conditional
 from knobless.core.families import Discrete, Family, Normal
 from knobless.core.types import Array, Points
 from knobless.space.space import Space, shown_name
+from knobless.space.subset import Subset
 from knobless.space.variables import Binary, Choice, Variable
 
 HEIGHT = 256  # rows of a heat map of θ, at most
@@ -93,7 +94,7 @@ def heat_rows(each: Sequence[Marginal]) -> tuple[list[str], NDArray[np.intp]]:
     where: list[int] = []
     for marginal in each:
         parameters = marginal.family.parameters(marginal.column)
-        if marginal.labels and not isinstance(marginal.variable, Binary):
+        if marginal.labels and not isinstance(marginal.variable, (Binary, Subset)):
             names += [f"{marginal.name} = {label}" for label in marginal.labels[-len(parameters) :]]
             where += parameters
         else:
@@ -137,8 +138,9 @@ def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
             continue
         each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
         value = _value(variable, mode[where])
-        if isinstance(variable, (Binary, Choice)):
-            p = np.array([marginal.p.max() for marginal in each if isinstance(marginal, Discrete)])
+        if isinstance(variable, (Binary, Choice, Subset)):
+            codes = mode[where].astype(np.intp).tolist()
+            p = np.array([m.p[i] for m, i in zip(each, codes, strict=True) if isinstance(m, Discrete)])
             found.append(VariableSummary(name, value, p.tolist()[0] if variable.n is None else p, None, None))
         else:
             sigma = np.array([marginal.sigma for marginal in each if isinstance(marginal, Normal)])
@@ -159,7 +161,7 @@ def evenly(count: int, most: int) -> NDArray[np.intp]:
 
 def labels(variable: Variable) -> tuple[str, ...]:
     """Return the names of the options; none for a number."""
-    if isinstance(variable, Binary):
+    if isinstance(variable, (Binary, Subset)):
         return "0", "1"
     if not isinstance(variable, Choice):
         return ()

@@ -9,6 +9,7 @@ import numpy as np
 
 from knobless.core.types import Array, Points
 from knobless.space.space import Column, Space, shown_name
+from knobless.space.subset import entry_names
 from knobless.space.variables import Float, Integer
 
 from .marginals import labels
@@ -78,5 +79,5 @@ class Observed(NamedTuple):
             values, log, low, high = codes.astype(float), False, 0.0, variable.count - 1.0
         if column.conditions:
             values = np.where(self.space.active(self.codes)[:, i], values, math.nan)
-        shown = name if variable.n is None else f"{name}[{entry}]"
+        shown = name if variable.n is None else f"{name}[{entry_names(variable)[entry]}]"
         return ObservedColumn(shown, values, labels(variable), low, high, log)

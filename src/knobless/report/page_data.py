@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from knobless.core.description import algorithm_data
 from knobless.core.types import Array, Points
 from knobless.space.space import Column, shown_name
+from knobless.space.subset import Subset
 from knobless.space.variables import Binary, Variable
 from knobless.space.when import INACTIVE
 
@@ -167,7 +168,7 @@ def _marginal(each: Marginal, theta: Array) -> dict[str, Any]:
         }
     p = each.probabilities(theta)
     shown = np.sort(np.argsort(-p)[:64])  # the most probable ones, if there are more
-    bit = isinstance(each.variable, Binary)
+    bit = isinstance(each.variable, (Binary, Subset))
     return {"name": each.name, "bit": bit, "labels": [each.labels[i] for i in shown], "p": packed_array(p[shown])}
 
 
@@ -186,7 +187,7 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
         entry = {
             "name": shown_name(name),
             "count": where.stop - where.start,
-            "bits": isinstance(variable, Binary),
+            "bits": isinstance(variable, (Binary, Subset)),
             "best": [] if code is None else _texts(variable, code[shown], active[0][i]),
             "mode": [] if mode is None else _texts(variable, mode[shown], active[1][i]),
         }
@@ -256,7 +257,7 @@ def _shown(trace: Trace) -> list[tuple[int, Column]]:
         if column.is_constant:
             continue
         n = column.variable.n or 1
-        bits = isinstance(column.variable, Binary) and not column.conditions
+        bits = isinstance(column.variable, (Binary, Subset)) and not column.conditions
         width = -(-n // 8) if bits else n * (4 if labels(column.variable) else 8)
         if width <= room:
             room -= width
@@ -267,7 +268,7 @@ def _shown(trace: Trace) -> list[tuple[int, Column]]:
 def _variable(column: Column, codes: Points, active: NDArray[np.bool_]) -> dict[str, Any]:
     """Return a column of the table; cells of an inactive variable are empty."""
     name, variable, n = shown_name(column.name), column.variable, column.variable.n or 1
-    if isinstance(variable, Binary) and not column.conditions:
+    if isinstance(variable, (Binary, Subset)) and not column.conditions:
         return _column(name, np.packbits(codes.astype(np.bool_), axis=1), per=-(-n // 8), bits=n, variable=True)
     words = labels(variable)
     if words:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from knobless.core.conditional import Conditional
 from knobless.core.repair import Repair
 from knobless.core.rng import ALL, Stream, first_uniforms
+from knobless.core.subset import resized
 from knobless.core.types import Array, Points
 from knobless.recipes import pbil_elitist
 from knobless.space.fixed import FixedVariables
@@ -151,6 +152,7 @@ class Feasibility:
         family = self.space.family
         highest = np.where(family.options > 0, family.options - 1, 1)
         corners = np.array([0 * highest, highest]).astype(family.dtype)
+        corners = resized(corners, family.size_bounds, np.zeros(corners.shape))
         corners = family.canonical(corners) if isinstance(family, Conditional) else corners
         for code in self.fixed.applied(corners):
             if self.feasible(code):

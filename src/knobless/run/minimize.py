@@ -51,7 +51,7 @@ def minimize(
         points with a violation of at most 0 are feasible and rank by their values, the others after them by their
         violations. An evaluation that raises an exception (`SystemExit` included) or returns NaN is a failed
         evaluation: it ranks worst and the run continues.
-    space : Binary, Choice, Integer, Float, Space, or a list or dict of these
+    space : Binary, Choice, Integer, Float, Subset, Space, or a list or dict of these
         The search space.
     budget : int, optional
         The maximal number of evaluations. It may be left out if there is a `timeout`.

@@ -12,9 +12,11 @@ from knobless._checks import boolean
 from knobless.core.types import Points
 from knobless.core.violation import negated
 from knobless.parallel.evaluation import objective_value
+from knobless.space.space import Space
 
 from .code_digest import code_digest, same_interpreter
 from .compiled_engine import CompiledEngine
+from .feasibility import Feasibility
 from .iteration import Info
 from .loop import Loop, StoppingRules
 from .optimizer import Optimizer
@@ -42,7 +44,7 @@ def optimize(
         raise TypeError(f"callback: expected a function, got {callback!r}")
     if boolean("vectorized", objective.vectorized):
         opt.space.check_vectorized()
-    pairs = _encoded(known, opt, sign)
+    pairs = encoded_pairs(known, opt.space, sign, opt.run.feasibility)
     loop = Loop(sign, opt, rules, callback)
     with ExitStack() as resources:
         if boolean("progress", progress):
@@ -85,7 +87,9 @@ def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: f
     journal.note({"fun": fun, "code": code, "budget": budget})
 
 
-def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) -> list[tuple[Points, float]]:
+def encoded_pairs(
+    known: Iterable[tuple[Any, float]], space: Space, sign: float, feasibility: Feasibility | None = None
+) -> list[tuple[Points, float]]:
     """Return the known points encoded, with their values to be minimized."""
     if not isinstance(known, Iterable):
         raise TypeError(f"known: expected pairs (point, value), got {known!r}")
@@ -94,8 +98,8 @@ def _encoded(known: Iterable[tuple[Any, float]], opt: Optimizer, sign: float) ->
         name = f"known[{i}]"
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
-        code, value = opt.space.encode(pair[0], name), objective_value(pair[1], name)
-        if opt.run.feasibility is not None:
-            opt.run.feasibility.require(code, name)
+        code, value = space.encode(pair[0], name), objective_value(pair[1], name)
+        if feasibility is not None:
+            feasibility.require(code, name)
         pairs.append((code, value if sign > 0 else negated(value)))
     return pairs

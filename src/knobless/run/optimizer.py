@@ -61,7 +61,7 @@ class Optimizer:
     Parameters
     ----------
     space : Space or variable
-        The search space: `Binary`, `Choice`, `Integer`, `Float`, `Space`, or a list or dict of these.
+        The search space: `Binary`, `Choice`, `Integer`, `Float`, `Subset`, `Space`, or a list or dict of these.
     algorithm : Algorithm, optional
         For example `pbil_lambda(space)`, which is then used whatever the objective is like. By default the
         recommended algorithm for the space and for what is stated or found about the objective.

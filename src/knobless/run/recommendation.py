@@ -53,7 +53,8 @@ def finalists(run: RunState, log: EvaluationLog) -> Points:
     family, finite = run.space.family, np.isfinite(log.f)
     if not finite.any():
         return log.x[:0]
-    each = [run.mode, _best_average(run, log)]
+    expected = linear.recommend_evaluated(family, log.x, log.f)
+    each = [run.mode if expected is None else expected, _best_average(run, log)]
     if len(log.f) < SHORT:
         each.append(log.x[np.where(finite, log.f, math.inf).argmin()])
     if family.dim <= LINEAR_LIMIT and np.count_nonzero(finite) > 1:

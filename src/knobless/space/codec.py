@@ -14,6 +14,7 @@ from knobless.core.data import from_plain, shown, to_plain
 
 from .conditions import Conditions, is_conditional, resolve, value_at
 from .space import Space
+from .subset import Subset
 from .variables import Binary, Choice, Float, Integer
 from .when import MOST_VALUES, When
 
@@ -41,6 +42,9 @@ def _tree_data(tree: Any, conditions: Iterator[Any]) -> Any:
             return {"type": "Choice", "options": _options_data(options), "p": list(p), "n": n}
         case Binary(n=n, p=p):
             return {"type": "Binary", "n": n, "p": list(p) if isinstance(p, tuple) else p}
+        case Subset(n=n, low=low, high=high, options=options, p=p):
+            of = n if options is None else _options_data(options)
+            return {"type": "Subset", "of": of, "k": [low, high], "p": list(p) if isinstance(p, tuple) else p}
     data = {each.name: getattr(tree, each.name) for each in fields(tree)}
     return {"type": type(tree).__name__, **data, "log": bool(tree.log)}
 
@@ -126,6 +130,13 @@ def _unconditional_of(data: Any, room: list[int], depth: int, conditions: int) -
         ):
             _take(room, (len(options) + conditions) * (1 if n is None else n))
             return Choice(*map(from_plain, options), p=[_number(each) for each in p], n=n)
+        case {"type": "Subset", "of": int() | list() as of, "k": [int() as low, int() as high], "p": p, **rest} if (
+            not rest and type(p) in (float, list, type(None))
+        ):
+            n = len(of) if isinstance(of, list) else of
+            _take(room, n * (1 + conditions))
+            prior = tuple(map(_number, p)) if isinstance(p, list) else p
+            return Subset(list(map(from_plain, of)) if isinstance(of, list) else of, (low, high), p=prior)
         case {"type": "Integer", "low": int(), "high": int(), "step": int(), "log": bool(), "n": int() | None}:
             variable: Any = Integer
         case {

@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-LARGEST = 2**1000  # larger numbers are infinite
+from knobless.core.subset import LARGEST
+
 _WORK = 10**6  # variables visited, after which the number is taken for infinite
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knobless.core.conditional import Conditional
+from knobless.core.rng import first_uniforms
+from knobless.core.subset import resized
 from knobless.core.types import Array, Points
 
 from .space import Space, shown_name
+from .subset import Subset
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,10 @@ class FixedVariables:
         for given, value in values.items():
             name = f"fixed[{given!r}]"
             whole, _, entry = str(given).rpartition("[")
-            if given in each:
+            if given in each and isinstance(subset := each[given].variable, Subset):
+                column, many = each[given], range(subset.n)
+                value = subset.codes(value, name)
+            elif given in each:
                 column = each[given]
                 many = range(column.variable.n or 1)
                 if column.variable.n is not None and len(value := _listed(value, name)) != len(many):
@@ -49,7 +56,18 @@ class FixedVariables:
                 code = column.variable.code(entry_value, name)  # raises for another value, also of a constant
                 if not column.is_constant:
                     found[column.where.start + i] = code
-        return cls(space, np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=float))
+        fixed = cls(space, np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=float))
+        fixed._check_sizes()
+        return fixed
+
+    def _check_sizes(self) -> None:
+        """ValueError if subsets cannot have a size within their bounds."""
+        for columns, low, high in self.space.family.size_bounds:
+            codes = self.codes[(self.columns >= columns.start) & (self.columns < columns.stop)]
+            least, most = int(codes.sum()), columns.stop - columns.start - int((1.0 - codes).sum())
+            if least > high or most < low:
+                sizes = str(low) if low == high else f"{low} to {high}"
+                raise ValueError(f"fixed: expected entries of a subset with {sizes} members, got {least} to {most}")
 
     @classmethod
     def from_data(cls, space: Space, data: Mapping[str, Any]) -> Self:
@@ -62,6 +80,7 @@ class FixedVariables:
         is_option = (found.codes >= 0.0) & (found.codes < options) & (found.codes == np.floor(found.codes))
         if not np.where(options > 0, is_option, np.isfinite(found.codes)).all():
             raise ValueError("fixed: expected codes of the space")
+        found._check_sizes()
         return found
 
     @property
@@ -87,6 +106,12 @@ class FixedVariables:
         codes = codes.copy()
         codes[:, self.columns] = self.codes
         family = self.space.family
+        if family.size_bounds:
+            cost = np.array(
+                [first_uniforms(crc32(row.tobytes()), 1, family.variables)[0] for row in codes], dtype=float
+            )
+            cost[:, self.columns] = 2.0**33  # above all others
+            codes = resized(codes, family.size_bounds, cost)
         return family.canonical(codes) if isinstance(family, Conditional) else codes
 
 

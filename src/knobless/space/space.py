@@ -1,9 +1,9 @@
 """Search spaces: variables by name, in lists, nested; and the translation between codes and points.
 
 A `Space` groups the columns of its codes into one block per kind and number of options (bits, then choices by number of
-options, then numbers), so its family is vectorized for any number of variables. A choice of two is a bit. The family of
-conditional variables is a `Conditional`, and a point has the keys of its active variables only. Constants, which are
-variables with one value, have no columns.
+options, then each subset, then numbers), so its family is vectorized for any number of variables. A choice of two is a
+bit. The family of conditional variables is a `Conditional`, and a point has the keys of its active variables only.
+Constants, which are variables with one value, have no columns.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from knobless.core.types import Points
 from .conditions import Conditions, is_conditional, resolve, resolved_tree
 from .counting import count_points
 from .layout import Layout, filled_shape
+from .subset import Subset, entry_names
 from .variables import Binary, Choice, Float, Integer, Variable
 from .when import INACTIVE, When, shown_values, when
 
-VARIABLES = (Binary, Choice, Integer, Float)
+VARIABLES = (Binary, Choice, Integer, Float, Subset)
 NUMBERS = (Integer, Float)
 SCALARS = (bool, int, float, str, np.generic)
 
@@ -148,7 +149,14 @@ class Space:
     def _order(self) -> list[int]:
         """Indices of the variables that are not constants, in the order of their columns."""
         varying = [i for i, (_, variable) in enumerate(self._leaves) if variable.count > 1]
-        return sorted(varying, key=lambda i: _block(self._leaves[i][1]))
+        return sorted(varying, key=self._block)
+
+    def _block(self, i: int) -> tuple[int, float]:
+        """Return the sort key of the block of a variable: bits first, then choices, each subset, and numbers."""
+        variable = self._leaves[i][1]
+        if isinstance(variable, NUMBERS):
+            return 2, 0.0
+        return (1, i) if isinstance(variable, Subset) else (0, variable.count)
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
@@ -193,8 +201,8 @@ class Space:
     def family(self) -> Family:
         """Distribution over codes, initialized with the priors of the variables."""
         layout = self._layout
-        blocks = groupby((self._leaves[i][1] for i in self._order), key=_block)
-        parts = tuple(_part(count, list(variables)) for (_, count), variables in blocks)
+        blocks = groupby(self._order, key=self._block)
+        parts = tuple(_part([self._leaves[i][1] for i in own]) for _, own in blocks)
         flat = parts[0] if len(parts) == 1 else Product(parts)
         return flat if layout is None else layout.family(flat)
 
@@ -208,17 +216,17 @@ class Space:
         """Number of points; inf if there are more than 2**1000 or infinitely many."""
         variables = [variable for _, variable, *_ in self._columns]
         if self._conditions is not None:
-            return count_points([(v.count, v.n or 1) for v in variables], self._conditions.requirements)
-        if sum(math.log2(v.count) * (v.n or 1) for v in variables) > 1000:
+            return count_points(list(map(_counts, variables)), self._conditions.requirements)
+        if sum(math.log2(count) * n for count, n in map(_counts, variables)) > 1000:
             return math.inf
-        return math.prod(v.count ** (v.n or 1) for v in variables)
+        return math.prod(count**n for count, n in map(_counts, variables))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Name of each column of a code."""
         names = [""] * self.family.variables
         for name, variable, where, _ in (column for column in self._columns if not column.is_constant):
-            names[where] = [name] if variable.n is None else [f"{name}[{i}]" for i in range(variable.n)]
+            names[where] = [name] if variable.n is None else [f"{name}[{i}]" for i in entry_names(variable)]
         return tuple(names)
 
     def decode(self, code: Points) -> Any:
@@ -412,7 +420,7 @@ def _checked(tree: Any, name: str) -> Any:
             raise ValueError(f"{name}: expected at least one variable, got an empty {type(tree).__name__}")
         if not all(isinstance(value, SCALARS) for value in tree):
             return [_checked(value, f"{name}[{i}]") for i, value in enumerate(tree)]
-    expected = "Binary, Choice, Integer, Float, Space, or a list or dict of these"
+    expected = "Binary, Choice, Integer, Float, Subset, Space, or a list or dict of these"
     raise TypeError(f"{name}: expected {expected}, got {tree!r} of type {type(tree).__name__}{_hint(tree, name)}")
 
 
@@ -489,6 +497,8 @@ def _taken(tree: Any, x: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _codes(variable: Variable, value: Any, name: str) -> float | list[float]:
+    if isinstance(variable, Subset):
+        return variable.codes(value, name)
     if variable.n is None:
         return variable.code(value, name)
     if not isinstance(value, Sequence | np.ndarray) or isinstance(value, (str, bytes)) or len(value) != variable.n:
@@ -498,6 +508,8 @@ def _codes(variable: Variable, value: Any, name: str) -> float | list[float]:
 
 def _listed(variable: Variable, codes: Points) -> list[Any]:
     """Return the values of one variable: arrays that share no memory, or built-in scalars."""
+    if isinstance(variable, Subset):
+        return variable.points(codes)
     if variable.n is not None:
         return list(variable.values(codes))
     if isinstance(variable, Choice):  # the option itself, of any type
@@ -505,17 +517,20 @@ def _listed(variable: Variable, codes: Points) -> list[Any]:
     return variable.values(codes)[:, 0].tolist()
 
 
-def _block(variable: Variable) -> tuple[bool, float]:
-    """Return the sort key of the block of a variable: bits first, then choices, then numbers."""
-    return (True, 0.0) if isinstance(variable, NUMBERS) else (False, variable.count)
+def _counts(variable: Variable) -> tuple[float, int]:
+    """Return the number of values of an entry and the number of independent entries of a variable."""
+    return (variable.cardinality, 1) if isinstance(variable, Subset) else (variable.count, variable.n or 1)
 
 
-def _part(count: float, variables: list[Any]) -> Family:
+def _part(variables: list[Any]) -> Family:
     """Return the family of one block."""
+    if isinstance(variables[0], Subset):
+        return variables[0].family
     if isinstance(variables[0], NUMBERS):
         return Gaussian(tuple(v.axis for v in variables for _ in range(v.n or 1)))
     prior = np.concatenate([v.prior for v in variables])
     flat = (prior == prior[0, 0]).all()
+    count = int(variables[0].count)
     if count == 2:
         return Bernoulli(len(prior), p=0.5 if flat else tuple(prior[:, 1].tolist()))
-    return Categorical(len(prior), int(count), p=None if flat else tuple(map(tuple, prior.tolist())))
+    return Categorical(len(prior), count, p=None if flat else tuple(map(tuple, prior.tolist())))

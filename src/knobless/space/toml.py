@@ -3,14 +3,15 @@
     layers     = { binary = 8 }                                  # array of 8 bits
     activation = { choice = ["relu", "tanh", "gelu"] }
     width      = { integer = [8, 256], log = true }              # low, high
+    features   = { subset = ["age", "bmi", "bp", "s1"], k = 2 }  # or subset = 4; k = [1, 3] for a range
 
     [optimizer]                                                  # a nested space
     rate       = { float = [1e-5, 1e-1], log = true }
     momentum   = { float = [0, 0.99], step = 0.01 }
 
-A variable is a table with one of these four keys and the options of the class of that name: `p`, `n`, `step`, `log`.
-Any other table is a group of variables, and an array is a list of them. A file that is a single variable, such as
-`binary = 100`, is the space of that variable. Nothing in a file is executed.
+A variable is a table with one of these five keys and the options of the class of that name: `k`, `p`, `n`, `step`,
+`log`. Any other table is a group of variables, and an array is a list of them. A file that is a single variable, such
+as `binary = 100`, is the space of that variable. Nothing in a file is executed.
 
 A variable or a group with the key `when` is conditional; an array is a set of values:
 
@@ -30,6 +31,7 @@ from typing import Any
 from knobless._checks import boolean
 
 from .space import Space
+from .subset import Subset
 from .variables import Binary, Choice, Float, Integer
 from .when import When, conditions_of
 
@@ -38,6 +40,7 @@ OPTIONS = {
     "choice": ("p", "n"),
     "integer": ("step", "log", "n"),
     "float": ("step", "log", "n"),
+    "subset": ("k", "p"),
 }
 EXAMPLE = "a variable, such as { integer = [1, 64] }"
 
@@ -115,6 +118,10 @@ def _variable(kind: str, table: dict[str, Any], where: str) -> Any:
         boolean("log", options.get("log", False))
         if kind == "binary":
             return Binary(of, **options)
+        if kind == "subset":
+            if "k" not in options:
+                raise ValueError("expected k, the number of members, beside it, got none")
+            return Subset(of, **options)
         if kind == "choice":
             if not isinstance(of, list):
                 raise ValueError(f"expected an array of options, got {of!r}")

@@ -1,4 +1,7 @@
-"""Joint training of weights and architecture in PyTorch.
+"""Optimization in PyTorch: of objectives in tensors, and of weights and architecture together.
+
+`minimize` and `maximize` run the whole loop on the device of the points, for objectives that evaluate many points at
+once; `Separable` and `weighted_sum` are objectives of up to millions of bits.
 
 `Search` samples architectures and learns from their losses, on the device of the weights; `train_epsilon` and
 `train_lambda` are the two training loops of the paper; `Residual`, `Activations`, `Mixed` and `Architecture` build
@@ -8,6 +11,8 @@ searchable networks, and `freeze` turns them into plain ones. `data` has MNIST a
 from .layers import Activations, Architecture, Mixed, Residual, Searchable
 from .loops import train_epsilon, train_lambda
 from .search import Search
+from .separable import Separable, weighted_sum
+from .tensor_run import maximize, minimize
 
 __all__ = [
     "Activations",
@@ -16,6 +21,10 @@ __all__ = [
     "Residual",
     "Search",
     "Searchable",
+    "Separable",
+    "maximize",
+    "minimize",
     "train_epsilon",
     "train_lambda",
+    "weighted_sum",
 ]

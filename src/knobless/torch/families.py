@@ -33,6 +33,9 @@ class TensorFamily(Protocol):
     def mode(self, theta: Tensor) -> Tensor:
         """Return the most probable point of each trial."""
 
+    def entropy(self, theta: Tensor) -> Tensor:
+        """Return the entropy of each trial in nats."""
+
 
 class TensorBits:
     """`knobless.core.families.Bernoulli` in tensors."""
@@ -54,6 +57,9 @@ class TensorBits:
 
     def mode(self, theta: Tensor) -> Tensor:
         return (theta >= 0.5).to(torch.int8)
+
+    def entropy(self, theta: Tensor) -> Tensor:
+        return -(theta * theta.log() + (1.0 - theta) * (-theta).log1p()).sum(-1)
 
 
 class Choices:
@@ -90,6 +96,9 @@ class Choices:
     def mode(self, theta: Tensor) -> Tensor:
         return (self.k - 1 - self._each(theta).flip(-1).argmax(-1)).to(self._dtype)
 
+    def entropy(self, theta: Tensor) -> Tensor:
+        return -(theta * theta.log()).sum(-1)
+
     def _each(self, theta: Tensor) -> Tensor:
         return theta.view(-1, self.n, self.k)
 
@@ -118,6 +127,10 @@ class SideBySide:
 
     def mode(self, theta: Tensor) -> Tensor:
         return self._join([part.mode(theta[:, p]) for part, p in zip(self.parts, self._parameters, strict=True)])
+
+    def entropy(self, theta: Tensor) -> Tensor:
+        each = zip(self.parts, self._parameters, strict=True)
+        return torch.stack([part.entropy(theta[:, p]) for part, p in each]).sum(0)
 
     @staticmethod
     def _join(parts: Sequence[Tensor]) -> Tensor:

@@ -7,6 +7,7 @@ trials may have different lengths: each trial closes its own when it has λ loss
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
 from knobless.core.data import difference
 from knobless.core.description import algorithm_data
 from knobless.core.elitism import NO_ELITISM
+from knobless.core.families import Family
 from knobless.core.igo import IGO
 from knobless.core.preferences import Preference, Quartiles, Truncation
 from knobless.core.rng import keys
@@ -26,7 +28,8 @@ from knobless.recipes import pbil_epsilon
 from knobless.space.codec import space_data
 from knobless.space.space import Space
 
-from .families import in_tensors
+from .families import TensorFamily, in_tensors
+from .uniforms import tensor_uniforms
 
 
 class SearchState(NamedTuple):
@@ -84,21 +87,12 @@ class Search(nn.Module):
         self.space = Space.of(space)
         family = self.space.family
         self._family = in_tensors(family)
-        self.algorithm = pbil_epsilon(family) if algorithm is None else algorithm
-        if not isinstance(self.algorithm, IGO):
-            raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
-        if self.algorithm.family != family:
-            raise ValueError("algorithm: expected one made for this space, such as pbil_lambda(space)")
-        if not isinstance(self.algorithm.preference, (Quartiles, Truncation)):
-            raise TypeError(f"algorithm: expected a preference by rank, got {self.algorithm.preference!r}")
-        if self.algorithm.elitism != NO_ELITISM:
-            raise TypeError(f"algorithm: expected one without elitism, got {self.algorithm.elitism!r}")
+        self.algorithm = tensor_algorithm(pbil_epsilon(family) if algorithm is None else algorithm, family)
         rows = 1 if trials is None else positive_int("trials", trials)
         self._lead = () if trials is None else (rows,)
         self._words = family.words  # evaluated here: torch.compile does not support the lock of a cached property
         state = self.algorithm.init()
         capacity = most_samples(self.algorithm.adaptation)
-        spend(self.algorithm.adaptation, torch.ones(1))  # raises a TypeError now if the adaptation is not supported
         key = np.array(keys(rng, rows), dtype=np.uint64).view(np.int64)
         kind = torch.get_default_dtype()
         for name, value in (("theta", state.theta), ("s", state.signal.s)):
@@ -199,7 +193,8 @@ class Search(nn.Module):
             # In whole blocks, so that the order of summation does not depend on the other trials.
             needed = -(-int(lam.max()) // 64) * 64
             x, f = x[:, :needed], f[:, :needed]
-        for old, new in zip(self.state, learn(self.algorithm, self._family, self.state, x, f, lam), strict=True):
+        after = learn(self.algorithm, self._family, self.state, lambda share: self._family.average(share, x), f, lam)
+        for old, new in zip(self.state, after, strict=True):
             old.copy_(torch.where(closing if new.dim() == 1 else closing[:, None], new, old))
         self.told.masked_fill_(closing, 0)
 
@@ -250,14 +245,39 @@ class Search(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-def learn(algorithm: IGO, family: Any, state: SearchState, x: Tensor, f: Tensor, lam: Tensor) -> SearchState:
-    """Return the next state: lines 4 to 15 of Algorithm 1, as `IGO.tell`, for the first λ points of each trial."""
+def tensor_algorithm(algorithm: Any, family: Family) -> IGO:
+    """Return an algorithm over this family that is supported in tensors; TypeError or ValueError for any other."""
+    if not isinstance(algorithm, IGO):
+        raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
+    if algorithm.family != family:
+        raise ValueError("algorithm: expected one made for this space, such as pbil_lambda(space)")
+    if not isinstance(algorithm.preference, (Quartiles, Truncation)):
+        raise TypeError(f"algorithm: expected a preference by rank, got {algorithm.preference!r}")
+    if algorithm.elitism != NO_ELITISM:
+        raise TypeError(f"algorithm: expected one without elitism, got {algorithm.elitism!r}")
+    spend(algorithm.adaptation, torch.ones(1))
+    most_samples(algorithm.adaptation)
+    return algorithm
+
+
+def learn(
+    algorithm: IGO,
+    family: TensorFamily,
+    state: SearchState,
+    average: Callable[[Tensor], Tensor],
+    f: Tensor,
+    lam: Tensor,
+) -> SearchState:
+    """Return the next state: lines 4 to 15 of Algorithm 1, as `IGO.tell`, for the first λ points of each trial.
+
+    `average(share)` returns Σ share_i T(x_i) over the points of each trial.
+    """
     theta, s, gamma, lam_r = state
     w = weights(algorithm.preference, f, lam)  # lines 4-6
     inside = torch.arange(w.shape[1], device=w.device) < lam[:, None]
     told = ((w != w[:, :1]) & inside).any(1)  # lines 7-9
     share = w / lam[:, None]
-    gradient = family.average(share, x) - share.sum(1, keepdim=True) * theta  # line 10
+    gradient = average(share) - share.sum(1, keepdim=True) * theta  # line 10
     noise = (algorithm.family.dim * (share * share).sum(1)).sqrt()  # its length for uninformative values
     _, eps = spend(algorithm.adaptation, lam_r)
     moved = family.move(theta, eps[:, None] * gradient)  # line 11
@@ -317,25 +337,6 @@ def most_samples(adaptation: Adaptation) -> int:
     if isinstance(adaptation, SNR) and adaptation.lam_max < 2**31:
         return round(adaptation.lam_max)
     raise TypeError(f"algorithm: expected one with a bound on λ, got {adaptation!r}")
-
-
-def tensor_uniforms(key: Tensor, drawn: Tensor, k: int, words: int) -> Tensor:
-    """Return the rows of `Stream.uniforms` that follow the `drawn` ones, [trials, k, words].
-
-    64-bit integers wrap around in torch, as required; only a logical right shift is missing.
-    """
-    half = (words + 1) // 2
-    row = drawn[:, None] + torch.arange(k, device=drawn.device)
-    place = row[..., None] * half + torch.arange(1, half + 1, device=drawn.device)
-    z = key[:, None, None] + place * -0x61C8864680B583EB
-    z = (z ^ _shifted(z, 30)) * -0x40A7B892E31B1A47
-    z = (z ^ _shifted(z, 27)) * -0x6B2FB644ECCEEE15
-    z = z ^ _shifted(z, 31)
-    return torch.stack((z & 0xFFFFFFFF, _shifted(z, 32)), dim=-1).flatten(-2)[..., :words]
-
-
-def _shifted(z: Tensor, bits: int) -> Tensor:
-    return (z >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _named(value: Any) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from knobless.torch.data import Data
-from knobless.torch.search import tensor_uniforms
+from knobless.torch.uniforms import tensor_uniforms
 
 from .training import Setting, Training, move_weights
 

@@ -14,7 +14,7 @@ from knobless.paper.claims import Claim, Report
 from knobless.paper.table import write_csv
 
 from .comparisons import quartiles
-from .settings import ErrorQuartiles, JointExperiment, label
+from .settings import MEAN, ErrorQuartiles, JointExperiment, label
 from .trials import TrialsBySetting
 
 
@@ -53,7 +53,8 @@ def _training_note(experiment: JointExperiment, out: Path) -> str:
 
 def _present(experiment: JointExperiment, found: TrialsBySetting) -> list[str]:
     """Return the settings that were run, in the order of the experiment."""
-    return [setting for setting in experiment.known if setting in found]
+    named = (name for setting in experiment.known for name in (setting, setting + MEAN))
+    return [name for name in named if name in found]
 
 
 def summary_rows(experiment: JointExperiment, found: TrialsBySetting, updates: int) -> list[dict[str, Any]]:

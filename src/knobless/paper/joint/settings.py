@@ -17,6 +17,7 @@ END = (1.0,)
 SIGNIFICANCE = 0.01  # p of a rank-sum test below which a difference is not called chance
 DYNAMIC = 2.0  # λ_r that changes by this factor is called dynamic
 RATE = "-rate-0.03"
+MEAN = "-mean"  # ends the name of the mean test error of several networks of a trial
 VARIATIONS = {
     RATE: "learning rate 0.03",
     "-he": "weights N(0, 2/inputs)",
@@ -70,6 +71,8 @@ SETTING_COLORS = {
 
 def label(setting: str) -> str:
     """Return the label of a setting."""
+    if setting.endswith(MEAN):
+        return f"{label(setting.removesuffix(MEAN))}, mean of 10 networks"
     plain, variation = _apart(setting)
     return LABELS[plain] + (f", {VARIATIONS[variation]}" if variation else "")
 

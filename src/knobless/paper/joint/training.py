@@ -20,11 +20,12 @@ from torch import Tensor
 from knobless.core.igo import IGO
 from knobless.space.variables import Binary
 from knobless.torch.data import Data
-from knobless.torch.search import Search, most_samples, tensor_uniforms
+from knobless.torch.search import Search, most_samples
+from knobless.torch.uniforms import tensor_uniforms
 
 from .networks import Factors, Network, Weights
 
-Told = Literal["losses", "random numbers", "nothing"]
+ToldToAlgorithm = Literal["losses", "random numbers", "nothing"]
 Momentum = Literal["pytorch", "chainer"]
 
 DRAWS = 10  # networks that are drawn to compute the test error where θ is not learned
@@ -52,7 +53,7 @@ class Setting:
     clip: float = math.inf
     patient: bool = False
     learning_rate: float = LEARNING_RATE
-    told: Told = "losses"
+    told: ToldToAlgorithm = "losses"
     initial: Literal["lecun", "he"] | float = "lecun"
     step: Momentum = "pytorch"
     estimator: str = ""

@@ -11,7 +11,7 @@ import numpy as np
 from knobless.core.types import Array
 from knobless.paper.table import read_csv
 
-from .settings import JointExperiment
+from .settings import MEAN, JointExperiment
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def read_trials(path: Path) -> dict[int, dict[str, Trials]]:
     for number, row in enumerate(read_csv(path) if path.exists() else (), 2):
         try:
             updates, trial, update = (int(row[name]) for name in ("updates", "trial", "update"))
-            values = [float(row[name] or "nan") for name in ("error", "lam_r", "eps", "ones")]
+            values = [float(row.get(name) or "nan") for name in ("error", "lam_r", "eps", "ones", "mean_error")]
         except (KeyError, ValueError):
             raise ValueError(f"{path}, line {number}: expected a row of a trial, got {row}") from None
         curves.setdefault((updates, row["setting"]), {}).setdefault(trial, {})[update] = values
@@ -54,9 +54,12 @@ def read_trials(path: Path) -> dict[int, dict[str, Trials]]:
         if ended:
             at = sorted(set.intersection(*map(set, ended.values())))
             values_of = np.array([[curve[update] for update in at] for curve in ended.values()])
-            found.setdefault(updates, {})[setting] = Trials(
-                tuple(ended), np.array(at, dtype=float), *np.moveaxis(values_of, 2, 0)
-            )
+            *columns, mean_error = np.moveaxis(values_of, 2, 0)
+            here = found.setdefault(updates, {})
+            here[setting] = Trials(tuple(ended), np.array(at, dtype=float), *columns)
+            if not np.isnan(mean_error[:, -1]).any():
+                last = [values[:, -1:] for values in (mean_error, *columns[1:])]
+                here[setting + MEAN] = Trials(tuple(ended), np.array(at[-1:], dtype=float), *last)
     return found
 
 

@@ -1,0 +1,154 @@
+"""Gaussian processes with interactions of variables, which compete with a linear model by their evidence.
+
+With the features φ of two points, the covariance of their values is proportional to φ·φ′ for a linear function. For the
+order s it is proportional to exp(s φ·φ′/dim) − 1, whose expansion has products of any number of features, s of them on
+average; for bits and choices it decreases exponentially with the number of variables that differ. The posterior
+probabilities of the orders show whether there are interactions, from evaluations alone.
+
+A fit takes O(n³) operations for n evaluations, so these models are for the first hundreds of a run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from .linear_model import LEAST, RATIOS, normals
+from .types import Array, Words
+
+ORDERS = (0.0, 2.0, 5.0)  # 0 is linear
+DIAGONAL = 1e-6  # share of the variance that is added for the factorization of a covariance, which may be singular
+
+
+class InteractionModel(NamedTuple):
+    """Posterior distribution of a function, as a mixture over orders, sets of values and ratios of noise to signal.
+
+    Attributes
+    ----------
+    phi : array of shape (n, features)
+        Features of the evaluations.
+    dim : int
+        Number of free parameters.
+    means : array of shape (orders, n)
+        For each evaluation, the mean of its covariances with all of them.
+    values, vectors : arrays of shape (orders, n) and (orders, n, n)
+        Eigenvalues and eigenvectors of the centered covariances.
+    b : array of shape (orders, sets, n)
+        Sets of values along the eigenvectors.
+    variance : array of shape (orders, sets, ratios)
+        Variance of the noise.
+    probability : array of shape (orders, sets, ratios)
+        Posterior probabilities. A priori, the probability of the linear model is one half.
+    """
+
+    phi: Array
+    dim: int
+    means: Array
+    values: Array
+    vectors: Array
+    b: Array
+    variance: Array
+    probability: Array
+
+    @classmethod
+    def fit(cls, phi: Array, y: Array, dim: int) -> Self:
+        """Return the posterior distribution after n values.
+
+        Parameters
+        ----------
+        phi : array of shape (n, features)
+            Features of the points, one row per value; at least two.
+        y : array of shape (sets, n)
+            Sets of values, such as different scores of their ranks.
+        dim : int
+            Number of free parameters.
+
+        Returns
+        -------
+        InteractionModel
+            The posterior distribution.
+        """
+        n = len(phi)
+        products = phi @ phi.T
+        covariance = np.array([_covariance(products, order, dim) for order in ORDERS])
+        means = covariance.mean(axis=1)
+        centered = covariance - means[:, None] - means[:, :, None] + means.mean(axis=1)[:, None, None]
+        d, vectors = np.linalg.eigh(centered)
+        d = np.maximum(d, 0.0)
+        y = y - y.mean(axis=1, keepdims=True)
+        b = y @ vectors
+        total = (y * y).sum(axis=1)[:, None] / (n - 1)
+        unit = np.where(total > 0.0, total, 1.0)
+        ratios = RATIOS[:, None]
+        share = ratios / (d[:, None] + ratios)  # of the noise, along each vector
+        variance = np.maximum((b * b) @ share.transpose(0, 2, 1) / (n - 1), LEAST * unit)
+        evidence = -0.5 * ((n - 1) * np.log(variance / unit) - np.log(share).sum(axis=2)[:, None])
+        evidence[1:] -= math.log(len(ORDERS) - 1)
+        probability = np.exp(evidence - evidence.max())
+        return cls(phi, dim, means, d, vectors, b, variance, probability / probability.sum())
+
+    @property
+    def probability_of_any(self) -> float:
+        """Posterior probability that there are interactions."""
+        return float(self.probability[1:].sum())
+
+    def mean(self, phi: Array) -> Array:
+        """Return the posterior means at points, up to a constant.
+
+        Parameters
+        ----------
+        phi : array of shape (m, features)
+            Features of the points.
+
+        Returns
+        -------
+        array of shape (m,)
+            The means.
+        """
+        total = np.zeros(len(phi))
+        for k in range(len(ORDERS)):
+            weights = self.probability[k][:, :, None] / (self.values[k] + RATIOS[:, None])
+            total += self._with_data(phi, k)[0] @ (self.vectors[k] @ (self.b[k] * weights.sum(axis=1)).sum(axis=0))
+        return total
+
+    def draw(self, phi: Array, u: Words) -> Array:
+        """Return the values of a random function with interactions at points, up to a constant.
+
+        Parameters
+        ----------
+        phi : array of shape (m, features)
+            Features of the points, an even number of them.
+        u : array of uint32 of shape (1 + m,)
+            Uniform 32-bit integers.
+
+        Returns
+        -------
+        array of shape (m,)
+            The values.
+        """
+        cumulative = np.cumsum(self.probability[1:])
+        at = int(np.searchsorted(cumulative[:-1], (int(u[0]) + 0.5) * 2.0**-32 * cumulative[-1]))
+        k, j, i = map(int, np.unravel_index(at, self.probability[1:].shape))
+        k, ratio = k + 1, RATIOS[i]
+        rows, levels = self._with_data(phi, k)
+        along = rows @ self.vectors[k]
+        shrunk = along / (self.values[k] + ratio)
+        prior = _covariance(phi @ phi.T, ORDERS[k], self.dim) - levels - levels.T + self.means[k].mean()
+        covariance = (self.variance[k, j, i] / ratio) * (prior - shrunk @ along.T)
+        covariance.flat[:: len(phi) + 1] += DIAGONAL * covariance.trace() / len(phi)
+        normal = normals(u[None, 1:])[0].astype(float)
+        values: Array = shrunk @ self.b[k, j] + np.linalg.cholesky(covariance) @ normal
+        return values
+
+    def _with_data(self, phi: Array, k: int) -> tuple[Array, Array]:
+        """Return the centered covariances of points with the evaluations, and the means before centering."""
+        rows = _covariance(phi @ self.phi.T, ORDERS[k], self.dim)
+        levels = rows.mean(axis=1, keepdims=True)
+        return rows - levels - (self.means[k] - self.means[k].mean()), levels
+
+
+def _covariance(products: Array, order: float, dim: int) -> Array:
+    """Return the covariances of an order for scalar products of features; one on average on the diagonal."""
+    return np.expm1((order / dim) * products) / math.expm1(order) if order else products / dim
