@@ -26,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -291,7 +292,8 @@ def main() -> None:
         tasks = [task for task in each if runs.get((task[1], task[2], str(task[3]))) is None]
         for error in carry_out(tasks, measured, runs.add, arguments.jobs):
             print(error)
-        meta = {"command": "python benchmarks/constraints.py run", "commit": commit()} | machine()
+        meta = {"command": "python benchmarks/constraints.py run --data FOLDER", "commit": commit()} | machine()
+        meta["pymoo"] = version("pymoo")
         (arguments.out / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
     (arguments.out / "table.md").write_text(table(read_csv(arguments.out / "runs.csv")), encoding="utf-8")
 

@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import knobless as kl
+from constraints import BUDGETS, METHODS, SEEN, medians
 from knobless.cli.app import app
 from knobless.core.repair import Repair
 from knobless.core.violation import Infeasible, is_feasible, negated, ranked
+from knobless.paper.table import read_csv
 
 BITS = kl.Binary(8)
 WEIGHTS = np.array([5, 3, 8, 2, 7, 4, 6, 1])
@@ -439,6 +442,27 @@ def test_bad_fixed_values(fixed, error, message):
 def test_x0_must_have_the_fixed_values():
     with pytest.raises(ValueError, match="x0: expected a point with the values of fixed"):
         kl.minimize(score, BITS, budget=10, x0=[0] * 8, fixed={"x[2]": 1})
+
+
+# The benchmark.
+
+
+def test_the_recorded_gaps_are_those_of_the_page():
+    root = Path(__file__).resolve().parent.parent
+    rows = read_csv(root / "docs/peers/constraints/runs.csv")
+    gap = medians(rows)
+    names = sorted({name for name, _, _ in gap} - set(SEEN))
+    mean = {
+        (method, budget): sum(gap[name, method, budget] for name in names) / len(names)
+        for method in METHODS
+        for budget in BUDGETS
+    }
+    page = (root / "docs/constraints.md").read_text(encoding="utf-8")
+    for method, (title, _) in METHODS.items():
+        assert f"| {title} | " + " | ".join(f"{mean[method, budget]:.3f}" for budget in BUDGETS) + " |" in page
+    for budget in BUDGETS:
+        assert mean["constraints", budget] <= mean["ga-repair", budget]
+        assert mean["pair", budget] <= min(mean["penalty", budget], mean["ga-penalty", budget])
 
 
 # The command line.
