@@ -67,6 +67,7 @@ PROBLEMS = {
     "two sides": (BITS, [between, roomy]),
     "choices": (kl.Choice(0, 1, 2, n=5), [lambda x: int(np.sum(x)) - 4]),
     "mixed": (MIXED, [thin, paired]),
+    "subset": (kl.Subset(8, 3), [roomy]),
     "conditional": (TREE, [low_degree]),
 }
 ALGORITHMS = {
