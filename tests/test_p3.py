@@ -119,8 +119,9 @@ def key_of(seed):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_it_is_its_plain_transcription(family, options, f, seed):
     rounds = 4 if len(options) == 1 else 900
-    seen, state = asked(kl.P3(family), seed, f, rounds)
-    assert [x for (x,) in seen] == oracle_p3.alone(options, key_of(seed), f, rounds)
+    x0 = tuple(k - 1 for k in options) if seed else None
+    seen, state = asked(kl.P3(family), seed, f, rounds, None if x0 is None else np.array(x0))
+    assert [x for (x,) in seen] == oracle_p3.alone(options, key_of(seed), f, rounds, x0)
     assert len(state.levels) > 1 or f not in (rugged, trapped) or len(options) == 1  # so crossing is compared as well
 
 

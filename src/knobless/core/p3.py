@@ -271,7 +271,8 @@ class Pyramid:
 
 def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individual:
     """Improve x0, or else a random point, by local search and by all levels of the pyramid."""
-    x = pyramid.random(stream) if x0 is None else x0.copy()
+    x = pyramid.random(stream)  # in any case, so that the other random numbers do not depend on x0
+    x = x if x0 is None else x0.copy()
     f = yield x
     f = yield from climb(x, f, pyramid, stream)
     pyramid.join(0, x)
