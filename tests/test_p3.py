@@ -122,7 +122,7 @@ def test_it_is_its_plain_transcription(family, options, f, seed):
     x0 = tuple(k - 1 for k in options) if seed else None
     seen, state = asked(kl.P3(family), seed, f, rounds, None if x0 is None else np.array(x0))
     assert [x for (x,) in seen] == oracle_p3.alone(options, key_of(seed), f, rounds, x0)
-    assert x0 or len(state.levels) > 1 or f not in (rugged, trapped) or len(options) == 1  # so crossing is compared as well
+    assert x0 or len(state.levels) > 1 or f not in (rugged, trapped) or len(options) == 1  # so crossing is compared
 
 
 @pytest.mark.slow
