@@ -500,3 +500,53 @@ def test_programs_can_print_a_violation():
     assert last_violation('{"value": 1, "violation": -2e1}') == -20.0
     assert last_violation("violations 3") is None
     assert last_number("3 4") == 4.0
+
+
+@pytest.mark.parametrize(
+    ("space", "fixed", "points"),
+    [
+        (kl.Subset(5, 2), {"x": [1, 1, 0, 0, 0]}, 1),
+        (kl.Binary(3), {"x[0]": 1}, 4),
+        (kl.Subset(8, 3), {"x[0]": 1}, 21),
+        (kl.Subset(6, (1, 3)), {"x[0]": 1, "x[5]": 0}, 11),
+        (kl.Space(a=kl.Choice("p", "q", "r"), b=kl.Binary(2)), {"a": "q"}, 4),
+    ],
+)
+@pytest.mark.parametrize("deterministic", [None, True])
+def test_a_run_ends_when_all_points_with_the_fixed_values_are_evaluated(space, fixed, points, deterministic):
+    seen = set()
+    result = kl.minimize(
+        lambda x: seen.add(repr(x)) or 1.0, space, budget=200, rng=0, fixed=fixed, deterministic=deterministic
+    )
+    assert result.status == "exhausted"
+    assert len(seen) == points
+
+
+def test_a_scalar_array_of_a_bool_is_a_bool_and_a_violation_is_not():
+    for made in (bool, np.bool_, np.array):
+        result = kl.minimize(
+            lambda x: float(x.sum()),
+            kl.Binary(6),
+            budget=40,
+            rng=0,
+            constraints=lambda x, made=made: made(x.sum() >= 3),
+        )
+        assert result.fun == 3
+    with pytest.raises(TypeError, match="violation: expected a number, at most 0 if feasible, got True"):
+        kl.minimize(lambda x: (float(x.sum()), bool(x[0])), kl.Binary(6), budget=40, x0=[1] * 6, rng=0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_recommended_point_was_never_infeasible_if_there_is_such_a_point(seed):
+    noise, infeasible = np.random.default_rng(seed), {}
+
+    def loss(x):
+        value = float(x @ np.arange(10))
+        violation = value - 6 + 0.1 * noise.normal()
+        infeasible.setdefault(x.tobytes(), []).append(violation > 0)
+        return value + 0.5 * noise.normal(), violation
+
+    result = kl.maximize(loss, kl.Subset(10, 3), budget=90, rng=seed, deterministic=False)
+    assert any(not any(each) for each in infeasible.values())
+    assert result.success
+    assert not any(infeasible.get(result.x.tobytes(), ()))

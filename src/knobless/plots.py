@@ -525,7 +525,7 @@ def _journal(run: Any) -> Trace:
 
 def _folded(trace: Trace) -> Trace:
     if trace.theta is None:
-        raise ValueError(f"{trace.name}: θ is not known, because the algorithm has custom components")
+        raise ValueError(f"{trace.name}: θ is not known, because the run has constraints or a custom algorithm")
     return trace
 
 

@@ -90,6 +90,8 @@ def objective_value(value: Any, name: str = "objective") -> float:
     if type(value) is float:  # the usual case
         return value
     if type(value) is tuple and len(value) == 2:
+        if isinstance(value[1], (bool, np.bool_)):  # True could mean either
+            raise TypeError(f"{name}: violation: expected a number, at most 0 if feasible, got {value[1]!r}")
         return ranked(_number(value[0], f"{name}: value"), _number(value[1], f"{name}: violation"))
     return _number(value, name)
 

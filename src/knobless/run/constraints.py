@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
-
 from knobless.parallel.evaluation import objective_value
 
 EXPECTED_VALUE = "a number, feasible if at most 0, or a bool, feasible if True"
@@ -38,6 +36,10 @@ class Constraints:
         """The names of the functions."""
         return [function_name(function) for function in self.functions]
 
+    def shown(self, i: int) -> str:
+        """Return the number and the name of a function for people to read."""
+        return f"constraints[{i}], {function_name(self.functions[i])}"
+
     def violations(self, x: Any) -> list[float]:
         """Return by how much a point violates each constraint; 0 where it does not."""
         found = []
@@ -45,12 +47,13 @@ class Constraints:
             try:
                 value = function(x)
             except (Exception, SystemExit) as error:
-                raise RuntimeError(f"{self._shown(i)}: raised {error!r} at {x!r:.{SHOWN_POINT}}") from error
+                raise RuntimeError(f"{self.shown(i)}: raised {error!r} at {x!r:.{SHOWN_POINT}}") from error
             found.append(self._violation(i, value, x))
         return found
 
     def _violation(self, i: int, value: Any, x: Any) -> float:
-        if isinstance(value, (bool, np.bool_)):
+        is_array_of_bool = getattr(getattr(value, "dtype", None), "kind", "") == "b"
+        if isinstance(value, bool) or (is_array_of_bool and not getattr(value, "ndim", 0)):
             return 0.0 if value else 1.0
         try:
             number = math.nan if isinstance(value, tuple) else objective_value(value)
@@ -58,11 +61,8 @@ class Constraints:
             number = math.nan
         if math.isnan(number):
             shown = f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r:.{SHOWN_POINT}}"
-            raise TypeError(f"{self._shown(i)}: expected {EXPECTED_VALUE}, got {shown} at {x!r:.{SHOWN_POINT}}")
+            raise TypeError(f"{self.shown(i)}: expected {EXPECTED_VALUE}, got {shown} at {x!r:.{SHOWN_POINT}}")
         return max(number, 0.0)
-
-    def _shown(self, i: int) -> str:
-        return f"constraints[{i}], {function_name(self.functions[i])}"
 
 
 NO_CONSTRAINTS = Constraints(())

@@ -20,7 +20,7 @@ from knobless.core.subset import resized
 from knobless.core.types import Array, Points
 from knobless.recipes import pbil_elitist
 from knobless.space.fixed import FixedVariables
-from knobless.space.space import Space
+from knobless.space.space import Space, shown_name
 
 from .constraints import Constraints
 
@@ -72,10 +72,13 @@ class Feasibility:
     def require(self, code: Points, name: str) -> None:
         """ValueError if a point that the user gave is infeasible."""
         if not self._keeps_fixed(code):
-            raise ValueError(f"{name}: expected a point with the values of fixed, got another one")
+            names = ", ".join(
+                shown_name(self.space.names[i]) for i in np.flatnonzero(self.fixed.applied(code[None])[0] != code)
+            )
+            raise ValueError(f"{name}: expected a point with the values of fixed, got another one for {names}")
         violated = [i for i, violation in enumerate(self.violations(code)) if violation]
         if violated:
-            shown = ", ".join(self.constraints.names[i] for i in violated)
+            shown = "; ".join(map(self.constraints.shown, violated))
             raise ValueError(f"{name}: expected a feasible point, got one that violates {shown}")
 
     def start(self, code: Points, name: str) -> None:
@@ -173,7 +176,7 @@ class Feasibility:
             if f.min() < least:
                 least, violated = float(f.min()), np.flatnonzero(each[f.argmin()]).tolist()
             state = algorithm.tell(state, codes, f)
-        names = ", ".join(self.constraints.names[i] for i in violated)
+        names = "; ".join(map(self.constraints.shown, violated))
         where = "with the values of fixed " if len(self.fixed) else ""
         raise ValueError(
             f"constraints: expected feasible points {where}in the space, got none among {MOST_CHECKS:,} points; the "

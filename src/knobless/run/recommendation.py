@@ -9,6 +9,7 @@ evaluations of a run compare them.
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from typing import NamedTuple
 
 import numpy as np
@@ -82,9 +83,22 @@ def recommended_point(run: RunState) -> Recommended | None:
 
 def winner(run: RunState, log: EvaluationLog, codes: Points, values: list[Array]) -> Recommended | None:
     """Return the finalist with the best mean of fresh values; None if none has a finite one."""
+    if run.infeasible:
+        values = [_with_violations(_values_of(run, log, code), f) for code, f in zip(codes, values, strict=True)]
     means = [math.inf if math.isnan(mean) else mean for mean, _ in map(mean_and_error, values)]
     i = int(np.argmin(means))
+    if run.infeasible and FEASIBLE_LIMIT <= means[i] < math.inf:  # another point may have been feasible each time
+        code = _best_average(run, log, set(row_bytes(run.space.visible(codes))))
+        earlier = _values_of(run, log, code)
+        if is_feasible(earlier[np.isfinite(earlier)]).all():
+            return Recommended(code, *_estimate(run, log, code, earlier))
     return None if means[i] == math.inf else Recommended(codes[i], *_estimate(run, log, codes[i], values[i]))
+
+
+def _with_violations(before: Array, fresh: Array) -> Array:
+    """Return fresh values, or all of them if one shows that the point is infeasible."""
+    every = np.concatenate([before, fresh])
+    return fresh if is_feasible(every[np.isfinite(every)]).all() else every
 
 
 def _estimate(run: RunState, log: EvaluationLog, code: Points, values: Array) -> tuple[float, float, float]:
@@ -122,15 +136,20 @@ def _thinned(family: Family, x: Points, f: Array) -> tuple[Points, Array]:
     return x[::step], f[::step]
 
 
-def _best_average(run: RunState, log: EvaluationLog) -> Points:
-    """Return the point with the best average, each with one more value: the mean of all."""
-    kept = np.isfinite(log.f)
-    if run.infeasible and (kept & is_feasible(log.f)).any():
-        kept &= is_feasible(log.f)
-    rows = np.flatnonzero(kept)
+def _best_average(run: RunState, log: EvaluationLog, excluded: Set[bytes] = frozenset()) -> Points:
+    """Return the point with the best average, each with one more value: the mean of all.
+
+    Points that were infeasible, and those that are excluded, are returned only if there is no other.
+    """
+    rows = np.flatnonzero(np.isfinite(log.f))
     f = log.f[rows]
     first: dict[bytes, int] = {}  # for each point the number of its first evaluation
-    same = [first.setdefault(key, i) for i, key in enumerate(row_bytes(run.space.visible(log.x[rows])))]
+    each = [first.setdefault(key, i) for i, key in enumerate(row_bytes(run.space.visible(log.x[rows])))]
+    same = np.array(each, dtype=np.intp)
+    if run.infeasible:
+        feasible = np.bincount(same, ~is_feasible(f))[same] == 0.0  # in all evaluations of the point
+        feasible &= ~np.isin(same, [i for key, i in first.items() if key in excluded])
+        same, f = (same[feasible], f[feasible]) if feasible.any() else (same, f)
     counts = np.bincount(same)
     with np.errstate(over="ignore", invalid="ignore"):
         average = (np.bincount(same, f) + f.mean()) / (counts + 1.0)

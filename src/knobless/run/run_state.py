@@ -78,6 +78,8 @@ class RunState:
     failures: int = 0
     infeasible: int = 0  # evaluations with a violation
     feasibility: Feasibility | None = None  # None without constraints
+    n_points: float = math.inf  # different points that can be drawn; not part of the state
+    most_stale: int = MAX_STALE  # draws after which sampling is taken to yield no more; neither
     on_iteration: Callable[[], object] | None = None  # called after each iteration; not part of the state
 
     @classmethod
@@ -118,6 +120,7 @@ class RunState:
             noise_test=NoiseTest() if undecided else None,
             log=EvaluationLog(family) if deterministic is False or undecided else None,
             feasibility=feasibility,
+            n_points=space.cardinality if feasibility is None else feasibility.fixed.cardinality,
         )
 
     @classmethod
@@ -176,11 +179,11 @@ class RunState:
     @property
     def exhausted(self) -> bool:
         """Whether sampling yields no new points."""
-        return (self.stale >= MAX_STALE or self._covered) and not self._unsure
+        return (self.stale >= self.most_stale or self._covered) and not self._unsure
 
     @property
     def _covered(self) -> bool:
-        return self.cache is not None and len(self.cache) >= self.space.cardinality
+        return self.cache is not None and len(self.cache) >= self.n_points
 
     @property
     def _unsure(self) -> bool:
@@ -358,7 +361,8 @@ class RunState:
         near = not is_exact(self.algorithm) or np.allclose(recorded, codes, rtol=0.0, atol=1e-6)
         if recorded.shape != codes.shape or not near:
             shown = ", ".join(map(str, list(ids)[:5]))
-            raise ValueError(f"the points recorded for the candidates {shown} are not those drawn now")
+            hint = "" if self.feasibility is None else "; the constraints must return what they returned then"
+            raise ValueError(f"the points recorded for the candidates {shown} are not those drawn now{hint}")
         for id, code in zip(ids, recorded, strict=True):
             if id >= self.iteration.first:
                 self.iteration.codes[id - self.iteration.first] = code
@@ -511,7 +515,7 @@ class RunState:
         test, log = self.noise_test, self.log
         tests = 0
         if test is not None and log is not None and test.points:
-            at_end = test.unsure and (self.stale >= MAX_STALE or self._covered)
+            at_end = test.unsure and (self.stale >= self.most_stale or self._covered)
             if log.count >= test.due or at_end:
                 self.initial_points, tests = test.begin()[None], 1
         self.iteration = Iteration(first, tests + self.lam, n_initial_points=tests)

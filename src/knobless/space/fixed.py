@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 from zlib import crc32
 
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from knobless.core.conditional import Conditional
 from knobless.core.rng import first_uniforms
-from knobless.core.subset import resized
+from knobless.core.subset import number_of_subsets, resized
 from knobless.core.types import Array, Points
 
 from .space import Space, shown_name
@@ -98,6 +100,24 @@ class FixedVariables:
 
     def __len__(self) -> int:
         return len(self.columns)
+
+    @cached_property
+    def cardinality(self) -> float:
+        """Number of different points with these values; with conditional variables a bound, that of the space."""
+        family = self.space.family
+        if not len(self) or isinstance(family, Conditional):
+            return self.space.cardinality
+        counts = family.counts.astype(float)
+        counts[counts == 0.0] = math.inf
+        counts[self.columns] = 1.0
+        subsets = 1.0
+        for columns, low, high in family.size_bounds:
+            counts[columns] = 1.0
+            codes = self.codes[(self.columns >= columns.start) & (self.columns < columns.stop)]
+            free, ones = columns.stop - columns.start - len(codes), int(codes.sum())
+            subsets *= number_of_subsets(free, max(low - ones, 0), min(high - ones, free))
+        with np.errstate(over="ignore"):
+            return float(counts.prod() * subsets)
 
     def applied(self, codes: Points) -> Points:
         """Return codes with the fixed values."""
