@@ -3,8 +3,8 @@
 It prints:
 
     possible:         7.9
-    recommended:      estimated 7.5 ± 0.7, in truth 7.7
-    luckiest:         measured 34.4, in truth 7.0
+    recommended:      estimated 8.0 ± 0.5, in truth 7.8
+    luckiest:         measured 35.4, in truth 6.8
 """
 
 import numpy as np

@@ -737,7 +737,7 @@ def test_a_file_says_all_that_python_can():
         ("a = { binary = 2, p = { x = 1 } }", "here: a: p: expected an option of binary, got a table"),
         (
             "a = { binary = 2, float = 3 }",
-            "here: a: expected one of binary, choice, integer, float, got binary and float",
+            "here: a: expected one of binary, choice, integer, float, subset, got binary and float",
         ),
         ("a = { choice = 'x' }", "here: a: choice: expected an array of options, got 'x'"),
         ("a = { choice = [] }", "here: a: choice: expected at least one option, got none"),

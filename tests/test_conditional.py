@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conftest import frozen
+from conftest import examples, frozen
 from knobless import (
     Axis,
     Bernoulli,
@@ -252,6 +252,7 @@ def test_a_state_is_a_value_without_p3(family, seed):
         assert (again.n, again.best, again.turn) == (after.n, after.best, after.turn)
 
 
+@examples(10)
 @given(trees(several=True), st.integers(0, 9))
 def test_a_state_is_restored_from_its_data(family, seed):
     for algorithm, state, x, f in searched(family, value, 20, seed, deterministic=True):

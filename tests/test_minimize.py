@@ -130,7 +130,7 @@ def test_the_budget_is_met_exactly(budget, vectorized):
     # λ = 7: what is left is often less than an iteration.
     result = kl.minimize(fun, BITS, budget=budget, batch=7, vectorized=vectorized, rng=0)
     assert sum(rows) == result.nfev == budget
-    assert result.nit == budget // 7
+    assert result.nit >= budget // 7  # an iteration may have points that are known
     assert result.status == "budget"
 
 
