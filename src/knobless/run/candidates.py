@@ -139,14 +139,16 @@ def values_of(values: Any, count: int, sign: float = 1.0) -> ToldValues:
     if len(values) != count:
         raise ValueError(f"values: expected {count}, one for each candidate, got {len(values)}")
     if array and values.dtype.kind in "fiub" and values.ndim == 1:
-        return ToldValues(sign * values.astype(float), {}, {})
+        f = values.astype(float)
+        return ToldValues(-f if sign < 0.0 else f, {}, {})
     if all(type(v) is float for v in values):
-        return ToldValues(sign * np.array(values, dtype=float), {}, {})
+        f = np.array(values, dtype=float)
+        return ToldValues(-f if sign < 0.0 else f, {}, {})
     failures = {i: traceback_of(v) for i, v in enumerate(values) if isinstance(v, BaseException)}
-    f = [math.nan if i in failures else _value(v) for i, v in enumerate(values)]
+    each = [math.nan if i in failures else _value(v) for i, v in enumerate(values)]
     if sign < 0.0:
-        f = list(map(negated, f))
-    return ToldValues(np.array(f), failures, {i: v for i, v in enumerate(f) if isinstance(v, Infeasible)})
+        each = list(map(negated, each))
+    return ToldValues(np.array(each), failures, {i: v for i, v in enumerate(each) if isinstance(v, Infeasible)})
 
 
 def _value(value: Any) -> float:
