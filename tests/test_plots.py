@@ -422,7 +422,7 @@ def test_an_algorithm_of_the_users_own_has_values_but_no_theta(tmp_path):
     assert xy(plots.best(path).lines[0])[1][-1] == result.fun
     assert len(plots.panel(path).axes) == 1
     for draw in (plots.theta, plots.marginals, plots.lam):
-        with pytest.raises(ValueError, match="custom components"):
+        with pytest.raises(ValueError, match="custom algorithm"):
             draw(path)
 
 
