@@ -33,7 +33,7 @@ from .feasibility import Feasibility
 from .iteration import Info
 from .recommendation import recommended_point
 from .recording import Recording, recorded_batch, replay
-from .run_state import MAX_STALE, RunState
+from .run_state import RunState
 from .streams import Streams
 
 MOST_STALE_FIXED = 100  # draws in a row without a new point after which `ask(fixed=)` returns fewer
@@ -394,11 +394,11 @@ class Optimizer:
             raise ValueError("fixed: expected none in ask() with a journal; Optimizer(fixed=) is recorded")
         run, usual = self.run, self.run.feasibility
         run.feasibility = Feasibility(self.space, self._constraints, self._fixed | fixed)
-        run.most_stale = MOST_STALE_FIXED
+        most_stale, run.most_stale = run.most_stale, MOST_STALE_FIXED
         try:
             return run.ask(k)
         finally:
-            run.most_stale = MAX_STALE
+            run.most_stale = most_stale
             if usual is not None:
                 usual.checks += run.feasibility.checks
             run.feasibility = usual

@@ -121,6 +121,7 @@ class RunState:
             log=EvaluationLog(family) if deterministic is False or undecided else None,
             feasibility=feasibility,
             n_points=space.cardinality if feasibility is None else feasibility.fixed.cardinality,
+            most_stale=MAX_STALE,
         )
 
     @classmethod
