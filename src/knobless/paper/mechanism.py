@@ -40,6 +40,7 @@ BETAS = {"1": 1.0, "ε": _N**-0.5, "ε/10": _N**-0.5 / 10.0}
 FULL_STEP_SIZES = (2, 4, 16, 64, 256, 1024)  # λ with ε = 1
 TRADED = (4, 8, 16, 32)  # λ with ε = λ/(4n)
 FINITE_SIZES = (4, 16, 64, 256)  # λ of the steps of Theorem 1
+_CAPTION = "‖s‖²/γ over the run where λ_r is at neither bound, median of the trials, and its target α (dotted)."
 DISTANCES = (0.1, 0.01, 0.001)  # of θ from the optimal vertex
 
 _Rows = dict[tuple[str, str, str], list[TableRow]]
@@ -201,7 +202,7 @@ def reproduce(options: Options) -> Report:
             "The mechanism",
             f"PBIL-λ and fixed settings, n = {_N}, {options.trials} trials of at most {_BUDGET} evaluations; means are"
             " those of the second half of the iterations, because λ and s settle first. Equations by enumeration.",
-            ((_draw(rows, out / f"{_NAME}.png"), "‖s‖²/γ over the run, median of the trials, and its target α."),),
+            ((_draw(rows, out / f"{_NAME}.png"), _CAPTION),),
             (*_claims_of_runs(rows), *_claims_of_equations(rows)),
         )
         report.write(out)

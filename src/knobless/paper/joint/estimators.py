@@ -159,6 +159,13 @@ class EstimatorTraining(Training):
             to.copy_(source)
 
 
+def training_of(
+    setting: Setting, data: Data, trials: Sequence[int], updates: int, device: str | torch.device = "cpu"
+) -> Training:
+    """Return the training of a setting, whichever way its bits are found."""
+    return (EstimatorTraining if setting.estimator else Training)(setting, data, trials, updates, device)
+
+
 def adam(w: Tensor, first: Tensor, second: Tensor, g: Tensor, t: Tensor) -> None:
     """Do one step of Adam in place; `t` is its number, from 1 on."""
     (a, b), steps = ADAM_DECAYS, t.to(w.dtype)

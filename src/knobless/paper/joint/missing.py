@@ -72,14 +72,11 @@ def device_of(name: str | None) -> str:
 
 def cpu_estimate(settings: Sequence[Setting], data: Data, missing: Mapping[str, Sequence[int]], updates: int) -> str:
     """Estimate the duration from a few updates of each setting."""
-    from .estimators import EstimatorTraining
-    from .training import Training
+    from .estimators import training_of
 
     seconds = {}
     for setting in settings:
-        training = (EstimatorTraining if setting.estimator else Training)(
-            setting, data, missing[setting.name], updates=3
-        )
+        training = training_of(setting, data, missing[setting.name], updates=3)
         training.run(1)
         started = time.perf_counter()
         training.run(3)

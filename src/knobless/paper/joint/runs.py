@@ -26,9 +26,9 @@ from knobless.recipes import cga, pbil_epsilon, pbil_lambda
 from knobless.space.variables import Binary
 from knobless.torch.data import Data
 
-from .estimators import ESTIMATORS, EstimatorTraining
+from .estimators import ESTIMATORS, training_of
 from .networks import ActivationNetwork, LayerNetwork
-from .training import Setting, Training, curve_marks
+from .training import Setting, curve_marks
 
 CURVE_COLUMNS = ("setting", "updates", "trial", "update", "error", "lam_r", "eps", "ones", "mean_error")
 CHECKPOINT = 300.0  # seconds between two of them
@@ -151,7 +151,7 @@ def train_setting(
     log: Callable[[str], object],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Train all trials of a setting; return rows for the CSV, and the timing."""
-    training = (EstimatorTraining if setting.estimator else Training)(setting, data, trials, updates, device)
+    training = training_of(setting, data, trials, updates, device)
     path = checkpoint_of(out, setting, updates)
     rows: list[dict[str, Any]] = []
     if path.exists():

@@ -61,7 +61,7 @@ SETTING_COLORS = {
     "hard-concrete": "#637939",
     "reinforce": "#843c39",
     "ten-layers": "#17becf",
-    "ten-plain-layers": "#9edae5",
+    "ten-plain-layers": "#1f6f8b",
     "pbil-epsilon-no-skip": "#8c564b",
     "pbil-epsilon-no-clip": "#7f7f7f",
     "pbil-lambda-batch-128": "#e377c2",
