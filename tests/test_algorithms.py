@@ -146,7 +146,9 @@ ALGORITHMS = {
 }
 OWN = ("own", "portfolio with an own")
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
-either = pytest.mark.parametrize("deterministic", [False, True], ids=["noisy", "deterministic"])
+either = pytest.mark.parametrize(
+    "deterministic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["noisy", "deterministic"]
+)
 
 
 def made(name, **options):

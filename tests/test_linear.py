@@ -228,6 +228,7 @@ def test_equal_values_leave_the_draws_symmetric(value):
 # Symmetries
 
 
+@pytest.mark.slow
 def test_under_pure_noise_every_point_is_uniform():
     """Chi-square test of the 12th to 24th evaluations at the level 0.001, with one point of each run."""
     space = kl.Space(bits=kl.Binary(2), kind=kl.Choice("a", "b", "c"))

@@ -664,6 +664,7 @@ def test_constants_in_reports(tmp_path):
     assert re.search(r"mode .* fast .* 1 ", shown.output)
 
 
+@pytest.mark.slow
 def test_notebooks_display_results_and_optimizers(browser, tmp_path):
     space = kl.Space(
         bits=kl.Binary(60), act=kl.Choice(EVIL), **{"<b>k</b>": kl.Choice("a", "b")}, inner={"f": kl.Float(0, 1)}
