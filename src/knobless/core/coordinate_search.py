@@ -1,0 +1,398 @@
+"""Coordinate search, for deterministic objectives over numbers, alone or beside bits, choices and subsets.
+
+A local search from a random point, in sweeps. A sweep visits the variables in random order. Each other option of a bit
+or a choice is tried, and kept if it is not worse. Along a number, the search goes a step forward or back as long as the
+value improves, with steps that double; when the values on both sides are worse, it tries the vertex of the parabola
+through the three points, and the next sweep begins with a shorter step. The first line of a sweep continues in the
+direction in which the last sweep has moved the numbers, which follows valleys that no variable is parallel to.
+
+A variable whose visit has changed nothing is left out of the next sweep, then of three, seven and so on, so that many
+bits that are right do not delay a few numbers. When a sweep over all variables improves nothing and no step can be
+shortened, the point is a local optimum. The next start is drawn from the mean of the statistics of all local optima.
+
+Several points can be evaluated at the same time, by as many climbers, which visit different variables of one point. A
+change that has improved a point that was left meanwhile is tried again at the new one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from knobless._checks import positive_int
+
+from .algorithm import AlgorithmInfo
+from .conditional import Conditional
+from .families import Family, Product
+from .gaussian import RESOLUTION, Axis, Gaussian, bounded, cell_widths
+from .p3 import exchanged
+from .rng import RNG, Stream
+from .types import Array, Points
+
+FIRST_STEP = 0.25  # of a number, relative to its range
+
+Climber = Generator[Points, float, None]
+Move = tuple[int, int]  # a column and what is added to its option, or the index of a number and 0
+ALONG: Move = (-1, 0)  # the direction of the last sweep
+
+
+class Injected(NamedTuple):
+    """A point of another algorithm.
+
+    Attributes
+    ----------
+    at : int
+        Number of values told before; −1 before the start.
+    x : array of shape (variables,)
+        The point.
+    f : float
+        Its value.
+    """
+
+    at: int
+    x: Points
+    f: float
+
+
+@dataclass(frozen=True)
+class CoordinateSearch:
+    """Local search along the variables, with steps of numbers that adapt, restarted at every local optimum.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+    climbers : int
+        Number of points per iteration.
+
+    Raises
+    ------
+    TypeError
+        If the family contains conditional variables.
+    """
+
+    family: Family
+    climbers: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.family, Conditional):
+            raise TypeError("family: expected no conditional variables; pbil_elitist and pbil_lambda also take these")
+        if self.family.options.all():
+            raise TypeError("family: expected integers or floats among the variables, got none")
+        positive_int("climbers", self.climbers)
+
+    def init(self, theta: Array | None = None, x0: Points | None = None) -> Descent:
+        """Return the state before the first iteration."""
+        initial = self.family.initial()
+        theta = initial if theta is None else self.family.move(theta, np.zeros(len(initial)))
+        return Descent(self.family, theta, x0, self.climbers)
+
+    def lam(self, state: Descent) -> int:
+        """Return the number of climbers."""
+        return self.climbers
+
+    def ask(self, state: Descent, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+        """Return the pending points of the climbers from `start` on, then random points up to `size`."""
+        rng = Stream.of(rng)
+        if state.stream is None:
+            state.begin(rng.word())
+        size = self.climbers if size is None else size
+        own = state.pending[start : start + size]
+        more = size - len(own)
+        return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own.copy()
+
+    def tell(self, state: Descent, x: Points, f: Array) -> Descent:
+        """Return the state after an iteration; the given state is modified.
+
+        A pending point without a value, which was cancelled or replaced, counts as a failure. The best of the points
+        that were not asked for is injected.
+        """
+        if state.stream is None:
+            return state
+        values, others = [], np.where(f == f, f, math.inf)
+        row = 0
+        for i, wanted in enumerate(state.pending):
+            equal = row < len(f) and bool((np.abs(x[row] - wanted) <= RESOLUTION).all())  # up to rounding
+            values.append(float(others[row]) if equal else math.inf)
+            if equal:
+                others[row] = math.inf
+            row += equal or len(f) - row >= self.climbers - i
+        state.tell(values)
+        if others.min(initial=math.inf) < math.inf:
+            row = int(others.argmin())
+            state.inject(x[row], float(others[row]))
+        return state
+
+    def inject(self, state: Descent, x: Points, f: float) -> Descent:
+        """Return the state at a point of another algorithm, if it is better than all before; the given is modified."""
+        state.inject(x, f)
+        return state
+
+    def observe(self, state: Descent, x: Points, f: Array) -> Descent:
+        """Return the same state: a portfolio injects the best point."""
+        return state
+
+    def can_yield(self, state: Descent) -> bool:
+        """Return whether a sweep has just ended."""
+        return state.can_yield
+
+    def info(self, state: Descent) -> AlgorithmInfo:
+        """Return θ and the number of climbers; ε and the signal-to-noise ratio are NaN."""
+        return AlgorithmInfo(state.theta, self.climbers, math.nan, float(self.climbers), math.nan)
+
+    def at_least(self, lam: int) -> Self:
+        """Return the same algorithm with at least `lam` climbers."""
+        return replace(self, climbers=max(self.climbers, lam))
+
+
+class Descent:
+    """State of the coordinate search; modified in place by `tell` and `inject`.
+
+    Notes
+    -----
+    Coroutines cannot be copied. A copy is rebuilt from the key of the random numbers, all values told so far and all
+    points injected.
+    """
+
+    def __init__(self, family: Family, theta: Array, x0: Points | None, climbers: int) -> None:
+        self.family, self.first, self.climbers = family, theta, climbers
+        self.x0 = None if x0 is None else x0.astype(family.dtype)
+        self.options = family.options
+        self.columns = np.flatnonzero(self.options == 0)  # of the numbers
+        self.numbers = Gaussian(axes_of(family))
+        self.low, self.high, self.cell, self.rate = (
+            np.array([getattr(axis, name) for axis in self.numbers.axes]) for name in ("low", "high", "cell", "rate")
+        )
+        self.bounds_of = {i: each for each in family.size_bounds for i in range(each.columns.start, each.columns.stop)}
+        self.stream: Stream | None = None
+        self.told: list[float] = []
+        self.injected: list[Injected] = []
+        self.pending: Points = np.empty((0, family.variables), family.dtype)
+        self.can_yield = False  # whether a sweep has just ended
+        self.best = math.inf  # lowest value so far, also of other algorithms
+        self._optima: set[bytes] = set()
+        self._sum = np.zeros(len(theta))  # of the statistics of the local optima
+        self._restart()
+
+    def _restart(self) -> None:
+        """Forget the current point."""
+        n = len(self.options)
+        self.x: Points | None = None
+        self.f = math.inf
+        self.steps = np.full(len(self.columns), FIRST_STEP)  # signed
+        self.sweep = 0
+        self.due, self.waits = np.zeros((2, n), dtype=np.intp)  # next sweep of each variable, and sweeps left out
+        self.queue: list[Move] = []
+        self.origin: Points | None = None  # the point at which the sweep began
+        self.direction = self.steps
+        self.improved = self.whole = True  # whether the sweep has improved the point, and has all variables
+
+    def begin(self, key: int) -> None:
+        """Start all climbers, with the key of the random numbers."""
+        self.stream = Stream(key)
+        self._climbers = [climber(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
+        self.pending = np.array([next(each) for each in self._climbers])
+
+    def tell(self, values: list[float]) -> None:
+        """Send the values of the pending points to the climbers."""
+        self.can_yield = False
+        self.told += values
+        self.pending = np.array([each.send(value) for each, value in zip(self._climbers, values, strict=True)])
+
+    def inject(self, x: Points, f: float) -> None:
+        """Continue at a point of another algorithm if it is better than all before."""
+        if not f < self.best:
+            return
+        self.injected.append(Injected(-1 if self.stream is None else len(self.told), x.copy(), f))
+        before, self.x, self.f, self.best = self.x, self.within(x), f, f
+        if before is not None:
+            away = np.abs(self.x - before)[self.columns]
+            np.copyto(self.steps, away, where=away > np.abs(self.steps))
+        self.queue, self.origin, self.improved = [], None, True
+        self.due[:] = self.waits[:] = 0
+
+    def within(self, x: Points) -> Points:
+        """Return a point with its numbers in their ranges."""
+        x = x.copy()
+        x[self.columns] = bounded(x[self.columns], self.low, self.high)
+        return x
+
+    def random(self, stream: Stream) -> Points:
+        """Return a point from θ."""
+        words = (stream.words(self.family.words) >> np.uint64(32)).astype(np.uint32)
+        return self.within(self.family.draw(self.theta, words[None])[0])
+
+    def next_move(self, stream: Stream) -> Move | None:
+        """Return the next visit; None if there is no current point."""
+        while self.x is not None and not self.queue:
+            self._begin_sweep(self.x, stream)
+        return self.queue.pop() if self.queue else None
+
+    def _begin_sweep(self, x: Points, stream: Stream) -> None:
+        """Fill the queue, or end at a local optimum."""
+        self.can_yield = self.sweep > 0
+        idle = not self.improved and not (np.abs(self.steps) > self.widths(x)).any()
+        if idle and self.whole:
+            self._join(x)
+            self._restart()
+            return
+        self.sweep = max(self.sweep + 1, int(self.due.min()))
+        visited = np.arange(len(x)) if idle else np.flatnonzero(self.due <= self.sweep)
+        changes = [(i, by) for i in visited.tolist() for by in range(1, self.options[i])]
+        moves = changes + [(int(i), 0) for i in np.flatnonzero(np.isin(self.columns, visited))]
+        self.queue = [moves[j] for j in stream.permutation(len(moves)).tolist()]
+        if self.origin is not None:
+            self.direction = (x - self.origin)[self.columns]
+            if np.count_nonzero(self.direction) > 1:
+                self.queue.append(ALONG)
+        self.due[visited] = self.sweep + 1 + self.waits[visited]
+        self.waits[visited] = 1 + 2 * self.waits[visited]
+        self.origin, self.improved, self.whole = x, False, len(visited) == len(x)
+
+    def widths(self, x: Points) -> Array:
+        """Return the least step of each number."""
+        return cell_widths(self.cell, self.rate, x[self.columns])
+
+    def _join(self, x: Points) -> None:
+        """Add a local optimum."""
+        key = self.family.indices(x[None])[0].tobytes()
+        if key not in self._optima:
+            self._optima.add(key)
+            self._sum = self._sum + self.family.statistics(x[None])[0]
+
+    def go(self, x: Points, f: float, i: int = -1) -> None:
+        """Continue at a point that is not worse, found by a visit of variable i."""
+        if f < self.f:
+            self.improved, self.best = True, min(self.best, f)
+            if i >= 0:
+                self.revisit(i)
+        self.x, self.f = x, f
+
+    def revisit(self, i: int) -> None:
+        """Visit variable i in the next sweep."""
+        self.waits[i], self.due[i] = 0, self.sweep + 1
+
+    @property
+    def theta(self) -> Array:
+        """Mean of the statistics of all local optima, with the initial θ as one more."""
+        mean = (self.first + self._sum) / (1 + len(self._optima))
+        return self.family.move(self.first, mean - self.first)
+
+    def copy(self) -> Descent:
+        """Return a copy that does not change with this state."""
+        return self.again(None if self.stream is None else self.stream.key, self.told, self.injected)
+
+    def again(self, key: int | None, told: list[float], injected: Sequence[Injected]) -> Descent:
+        """Return a state with the same start, after these values were told and these points injected."""
+        other = Descent(self.family, self.first, self.x0, self.climbers)
+        each = groupby(injected, key=lambda event: event.at)
+        events = {at: list(group) for at, group in each}
+        for at in (-1, *range(0, len(told) + 1, self.climbers)):
+            if at == 0 and key is not None:
+                other.begin(key)
+            if at > 0:
+                other.tell(told[at - self.climbers : at])
+            for event in events.get(at, ()):
+                other.inject(event.x, event.f)
+        return other
+
+
+def climber(search: Descent, stream: Stream, x0: Points | None) -> Climber:
+    """Visit one variable after another, and start at a random point where there is none."""
+    while True:
+        move, x = search.next_move(stream), search.x
+        if move is None or x is None:
+            start, x0 = search.random(stream) if x0 is None else search.within(x0), None
+            f = yield start
+            if f < search.f:
+                search.go(start, f)
+        elif move[1]:
+            yield from change(search, stream, x, *move)
+        else:
+            yield from line(search, x, move[0])
+
+
+def change(search: Descent, stream: Stream, x: Points, i: int, by: int) -> Climber:
+    """Try another option of variable i."""
+    before, y = search.f, x.copy()
+    y[i] = (int(x[i]) + by) % search.options[i]
+    if i in search.bounds_of:
+        exchanged(y, i, search.bounds_of[i], stream)
+    f = yield y
+    if f < search.f or f == search.f < math.inf:
+        search.go(y, f, i)
+    elif f < before:
+        search.queue.append((i, by))
+
+
+def line(search: Descent, x: Points, j: int) -> Climber:
+    """Go along number j, or along the direction of the last sweep, as long as the value improves."""
+    i = int(search.columns[j]) if j >= 0 else -1
+    d, t = (np.eye(len(search.columns))[j], float(search.steps[j])) if j >= 0 else (search.direction, 1.0)
+    f = search.f
+    worse: list[tuple[float, float]] = []  # distances from x and values, at most one on each side
+    while len(worse) < 2:
+        y, t = stepped(search, x, d, t)
+        value = math.inf if y is None else (yield y)
+        left = search.x is not x  # by another climber, or for an injected point
+        if y is not None and value < search.f:
+            search.go(y, value, i)
+            worse, x, f, t = [(-t, f)], y, value, 2.0 * t
+        elif left and value < f:
+            search.queue.append((j, 0))
+        elif j < 0 and not worse:
+            return
+        else:
+            worse.append((t, value))
+            t = -t
+        if left:
+            return
+    v = vertex(worse[0], worse[1], f)
+    y, v = stepped(search, x, d, v)
+    if y is not None:
+        value = yield y
+        if value < search.f:
+            search.go(y, value, i)
+    if j >= 0:
+        least = float(search.widths(x)[j])
+        new = 0.5 * min(abs(worse[0][0]), abs(worse[1][0]))
+        search.steps[j] = math.copysign(max(new, least), v or t)
+        if new > least:
+            search.revisit(i)
+
+
+def stepped(search: Descent, x: Points, d: Array, t: float) -> tuple[Points | None, float]:
+    """Return x with its numbers moved by t·d within their ranges, None if that is the same point, and the distance."""
+    z = x[search.columns]
+    moved = bounded(z + t * d, search.low, search.high)
+    cells = search.numbers.indices(np.array([z, moved]))
+    if (np.abs(cells[1] - cells[0]) < 0.1 * RESOLUTION).all():
+        return None, t
+    y = x.copy()
+    y[search.columns] = moved
+    return y, float((moved - z) @ d / (d @ d))
+
+
+def vertex(one: tuple[float, float], other: tuple[float, float], f: float) -> float:
+    """Return where the parabola through two points and (0, f) between them is lowest; 0 without one."""
+    (a, fa), (b, fb) = one, other
+    if not math.isfinite(fa + fb):
+        return 0.0
+    p, q = (fa - f) / a, (fb - f) / b
+    curvature = (q - p) / (b - a)
+    return 0.5 * (a - p / curvature) if curvature > 0.0 else 0.0
+
+
+def axes_of(family: Family) -> tuple[Axis, ...]:
+    """Return the axes of all numbers, in the order of their columns."""
+    match family:
+        case Gaussian(axes=axes):
+            return axes
+        case Product(parts=parts):
+            return tuple(axis for part in parts for axis in axes_of(part))
+    return ()
