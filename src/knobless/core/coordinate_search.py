@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import groupby
 from typing import NamedTuple, Self
 
@@ -35,6 +35,7 @@ from .rng import RNG, Stream
 from .types import Array, Points
 
 FIRST_STEP = 0.25  # of a number, relative to its range
+LONGEST_WAIT = 2**20  # sweeps between two visits of a variable, at most
 
 Climber = Generator[Points, float, None]
 Move = tuple[int, int]  # a column and what is added to its option, or the index of a number and 0
@@ -114,18 +115,17 @@ class CoordinateSearch:
         """
         if state.stream is None:
             return state
-        values, others = [], np.where(f == f, f, math.inf)
-        row = 0
+        told = [value if value == value else math.inf for value in f.tolist()]
+        values, row = [], 0
         for i, wanted in enumerate(state.pending):
-            equal = row < len(f) and bool((np.abs(x[row] - wanted) <= RESOLUTION).all())  # up to rounding
-            values.append(float(others[row]) if equal else math.inf)
+            equal = row < len(told) and bool((np.abs(x[row] - wanted) <= RESOLUTION).all())  # up to rounding
+            values.append(told[row] if equal else math.inf)
             if equal:
-                others[row] = math.inf
-            row += equal or len(f) - row >= self.climbers - i
+                told[row] = math.inf
+            row += equal or len(told) - row >= self.climbers - i
         state.tell(values)
-        if others.min(initial=math.inf) < math.inf:
-            row = int(others.argmin())
-            state.inject(x[row], float(others[row]))
+        if told and (lowest := min(told)) < math.inf:
+            state.inject(x[told.index(lowest)], lowest)
         return state
 
     def inject(self, state: Descent, x: Points, f: float) -> Descent:
@@ -138,8 +138,8 @@ class CoordinateSearch:
         return state
 
     def can_yield(self, state: Descent) -> bool:
-        """Return whether a sweep has just ended."""
-        return state.can_yield
+        """Return True: the search continues where it was."""
+        return True
 
     def info(self, state: Descent) -> AlgorithmInfo:
         """Return θ and the number of climbers; ε and the signal-to-noise ratio are NaN."""
@@ -164,16 +164,13 @@ class Descent:
         self.x0 = None if x0 is None else x0.astype(family.dtype)
         self.options = family.options
         self.columns = np.flatnonzero(self.options == 0)  # of the numbers
-        self.numbers = Gaussian(axes_of(family))
-        self.low, self.high, self.cell, self.rate = (
-            np.array([getattr(axis, name) for axis in self.numbers.axes]) for name in ("low", "high", "cell", "rate")
-        )
+        self.low, self.high, self.cell, self.rate = np.array([astuple(axis)[:4] for axis in axes_of(family)]).T
+        self._logarithmic = bool(self.rate.any())
         self.bounds_of = {i: each for each in family.size_bounds for i in range(each.columns.start, each.columns.stop)}
         self.stream: Stream | None = None
         self.told: list[float] = []
         self.injected: list[Injected] = []
         self.pending: Points = np.empty((0, family.variables), family.dtype)
-        self.can_yield = False  # whether a sweep has just ended
         self.best = math.inf  # lowest value so far, also of other algorithms
         self._optima: set[bytes] = set()
         self._sum = np.zeros(len(theta))  # of the statistics of the local optima
@@ -200,7 +197,6 @@ class Descent:
 
     def tell(self, values: list[float]) -> None:
         """Send the values of the pending points to the climbers."""
-        self.can_yield = False
         self.told += values
         self.pending = np.array([each.send(value) for each, value in zip(self._climbers, values, strict=True)])
 
@@ -235,7 +231,6 @@ class Descent:
 
     def _begin_sweep(self, x: Points, stream: Stream) -> None:
         """Fill the queue, or end at a local optimum."""
-        self.can_yield = self.sweep > 0
         idle = not self.improved and not (np.abs(self.steps) > self.widths(x)).any()
         if idle and self.whole:
             self._join(x)
@@ -247,16 +242,17 @@ class Descent:
         moves = changes + [(int(i), 0) for i in np.flatnonzero(np.isin(self.columns, visited))]
         self.queue = [moves[j] for j in stream.permutation(len(moves)).tolist()]
         if self.origin is not None:
-            self.direction = (x - self.origin)[self.columns]
-            if np.count_nonzero(self.direction) > 1:
+            direction = (x - self.origin)[self.columns]
+            if np.count_nonzero(direction) > 1:
+                self.direction = direction
                 self.queue.append(ALONG)
         self.due[visited] = self.sweep + 1 + self.waits[visited]
-        self.waits[visited] = 1 + 2 * self.waits[visited]
+        self.waits[visited] = np.minimum(1 + 2 * self.waits[visited], LONGEST_WAIT)
         self.origin, self.improved, self.whole = x, False, len(visited) == len(x)
 
     def widths(self, x: Points) -> Array:
-        """Return the least step of each number."""
-        return cell_widths(self.cell, self.rate, x[self.columns])
+        """Return the width of the cell of each number, which is its least step."""
+        return cell_widths(self.cell, self.rate, x[self.columns]) if self._logarithmic else self.cell
 
     def _join(self, x: Points) -> None:
         """Add a local optimum."""
@@ -269,7 +265,7 @@ class Descent:
         """Continue at a point that is not worse, found by a visit of variable i."""
         if f < self.f:
             self.improved, self.best = True, min(self.best, f)
-            if i >= 0:
+            if i >= 0 and not self.options[i]:
                 self.revisit(i)
         self.x, self.f = x, f
 
@@ -333,49 +329,49 @@ def change(search: Descent, stream: Stream, x: Points, i: int, by: int) -> Climb
 def line(search: Descent, x: Points, j: int) -> Climber:
     """Go along number j, or along the direction of the last sweep, as long as the value improves."""
     i = int(search.columns[j]) if j >= 0 else -1
-    d, t = (np.eye(len(search.columns))[j], float(search.steps[j])) if j >= 0 else (search.direction, 1.0)
-    f = search.f
+    t, f, least = (float(search.steps[j]) if j >= 0 else 1.0), search.f, search.widths(x)
     worse: list[tuple[float, float]] = []  # distances from x and values, at most one on each side
     while len(worse) < 2:
-        y, t = stepped(search, x, d, t)
+        y, t = stepped(search, x, j, t, least)
         value = math.inf if y is None else (yield y)
         left = search.x is not x  # by another climber, or for an injected point
         if y is not None and value < search.f:
             search.go(y, value, i)
             worse, x, f, t = [(-t, f)], y, value, 2.0 * t
-        elif left and value < f:
-            search.queue.append((j, 0))
-        elif j < 0 and not worse:
-            return
         else:
             worse.append((t, value))
             t = -t
         if left:
+            if value < f:
+                search.queue.append((j, 0))
+            elif j >= 0:
+                search.revisit(i)
             return
     v = vertex(worse[0], worse[1], f)
-    y, v = stepped(search, x, d, v)
+    y, v = stepped(search, x, j, v, least)
     if y is not None:
         value = yield y
         if value < search.f:
             search.go(y, value, i)
     if j >= 0:
-        least = float(search.widths(x)[j])
-        new = 0.5 * min(abs(worse[0][0]), abs(worse[1][0]))
-        search.steps[j] = math.copysign(max(new, least), v or t)
-        if new > least:
+        step = 0.5 * min(abs(worse[0][0]), abs(worse[1][0]))
+        search.steps[j] = math.copysign(max(step, least[j]), v or t)
+        if step > least[j]:
             search.revisit(i)
 
 
-def stepped(search: Descent, x: Points, d: Array, t: float) -> tuple[Points | None, float]:
-    """Return x with its numbers moved by t·d within their ranges, None if that is the same point, and the distance."""
-    z = x[search.columns]
-    moved = bounded(z + t * d, search.low, search.high)
-    cells = search.numbers.indices(np.array([z, moved]))
-    if (np.abs(cells[1] - cells[0]) < 0.1 * RESOLUTION).all():
-        return None, t
+def stepped(search: Descent, x: Points, j: int, t: float, least: Array) -> tuple[Points | None, float]:
+    """Return x with its numbers moved by t, None if that is less than half of a cell, and the distance in the range."""
     y = x.copy()
-    y[search.columns] = moved
-    return y, float((moved - z) @ d / (d @ d))
+    if j >= 0:  # in plain numbers, which are faster for a single one
+        i = search.columns[j]
+        y[i] = min(max(x[i] + t, search.low[j]), search.high[j])
+        moved = float(y[i] - x[i])
+        return (y, moved) if abs(moved) >= 0.5 * least[j] else (None, t)
+    z, d = x[search.columns], search.direction
+    away = bounded(z + t * d, search.low, search.high) - z
+    y[search.columns] = z + away
+    return (y, float(away @ d / (d @ d))) if (np.abs(away) >= 0.5 * least).any() else (None, t)
 
 
 def vertex(one: tuple[float, float], other: tuple[float, float], f: float) -> float:
