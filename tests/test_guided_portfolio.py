@@ -1,0 +1,136 @@
+"""The guided climb before the portfolio: which points it evaluates, when it ends, and where it is used."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import knobless as kl
+from knobless.core.guided_portfolio import LENGTH
+from knobless.core.linear import FEWEST_FIT
+from knobless.core.rng import Stream
+
+SPACE = kl.Space(a=kl.Choice(*range(5), n=5), b=kl.Binary(3))
+FAMILY = SPACE.family
+
+
+def cost(x):
+    """Sums of products, so that variables interact; few values are equal."""
+    weights = np.sqrt(np.arange(2.0, 2.0 + x.shape[1]))
+    return (x * weights).sum(axis=1) % 3.0 + (x[:, 0] * x[:, 1] - 3.0) ** 2
+
+
+def steps(algorithm, cost=cost, state=None, rng=None):
+    """Yield the state before an iteration, and its points."""
+    rng, state = Stream(1) if rng is None else rng, algorithm.init() if state is None else state
+    while True:
+        x = algorithm.ask(state, rng)
+        yield state, x
+        state = algorithm.tell(state, x, cost(x))
+
+
+def test_a_climb_evaluates_all_neighbors_of_the_best_point_before_anything_else():
+    algorithm, evaluated, best = kl.portfolio(SPACE), {}, math.inf
+    for state, x in steps(algorithm):
+        if state.rest is not None:
+            break
+        n = len(evaluated)
+        assert len(x) == 1
+        assert state.linear.n == n
+        if n >= FEWEST_FIT:
+            near = min(evaluated, key=evaluated.get)
+            left = {key for key in neighbors(near) if key not in evaluated}
+            assert not left or x[0].tobytes() in left
+        evaluated[x[0].tobytes()] = float(cost(x)[0])
+    assert len(evaluated) == LENGTH
+    best = min(evaluated, key=evaluated.get)
+    assert state.x0.tobytes() == best
+    assert x[0].tobytes() == best  # where P3 starts
+
+
+def neighbors(key):
+    x = np.frombuffer(key, FAMILY.dtype)
+    for i, options in enumerate(FAMILY.options.tolist()):
+        for option in set(range(options)) - {int(x[i])}:
+            y = x.copy()
+            y[i] = option
+            yield y.tobytes()
+
+
+def test_several_points_of_an_iteration_are_different_neighbors():
+    algorithm = kl.portfolio(SPACE).at_least(6)
+    for state, x in steps(algorithm):
+        if state.linear.n >= 2 * FEWEST_FIT:
+            break
+    near = state.linear.best.tobytes()
+    assert len(np.unique(x, axis=0)) == 6
+    assert {row.tobytes() for row in x} <= set(neighbors(near))
+    apart = [algorithm.ask(state, Stream(7), size, start) for start, size in ((0, 1), (1, 3), (4, 2))]
+    assert (np.concatenate(apart) == x).all()
+
+
+def test_it_starts_at_x0():
+    x0 = np.array([1, 0, 1, 4, 3, 2, 1, 0], FAMILY.dtype)
+    algorithm = kl.portfolio(SPACE)
+    _, x = next(steps(algorithm, state=algorithm.init(None, x0)))
+    assert (x == x0).all()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1.0])
+def test_values_without_order_do_not_end_the_search(value):
+    algorithm, seen = kl.portfolio(SPACE), set()
+    for state, x in steps(algorithm, lambda x: np.full(len(x), value)):
+        if state.rest is not None:
+            break
+        seen.add(x[0].tobytes())
+    assert len(seen) == LENGTH
+
+
+def test_small_spaces_are_exhausted():
+    space = kl.Space(a=kl.Choice(*"abc"), b=kl.Choice(*"abcd"), c=kl.Binary(2))
+    seen = []
+    result = kl.minimize(lambda x: seen.append(str(x)) or len(set(str(x))), space, budget=500, rng=0, deterministic=True)
+    assert result.status == kl.Status.EXHAUSTED
+    assert len(seen) == len(set(seen)) == 48
+
+
+def test_fixed_variables_keep_their_values():
+    opt = kl.Optimizer(SPACE, rng=0, deterministic=True, fixed={"b": [1, 0, 1]})
+    seen = []
+    for _ in range(40):
+        batch = opt.ask()
+        seen += [str(each) for each in batch.x]
+        opt.tell(batch, [float(sum(each["a"])) for each in batch.x])
+    assert all("[1" in each for each in seen)
+    assert len(set(seen)) == len(seen)
+
+
+def test_additive_choices_need_fewer_evaluations_than_a_climb():
+    def evaluations(algorithm, seed):
+        target = np.random.default_rng(seed).integers(6, size=8)
+        space = kl.Choice(*range(6), n=8)
+        fun = lambda x: float((x != target).sum())  # noqa: E731
+        options = {"target": 0, "rng": seed, "deterministic": True}
+        return kl.minimize(fun, space, budget=300, algorithm=algorithm, **options).nfev
+
+    guided = kl.portfolio(kl.Choice(*range(6), n=8))
+    both = [[evaluations(each, seed) for seed in range(5)] for each in (guided, guided.rest)]
+    assert np.median(both[0]) <= 0.75 * np.median(both[1])
+
+
+@pytest.mark.parametrize(
+    "space", [kl.Binary(20), kl.Choice(*range(3), n=26), kl.Space(a=kl.Choice(*"abc"), b=kl.Subset(5, 2))]
+)
+def test_the_portfolio_starts_at_once_with_bits_alone_subsets_or_many_parameters(space):
+    assert isinstance(kl.portfolio(space), kl.Portfolio)
+
+
+def test_what_is_refused():
+    portfolio, other = kl.portfolio(SPACE), kl.portfolio(kl.Choice(*"abc", n=3))
+    with pytest.raises(ValueError, match=r"^rest: expected a portfolio for the family of the linear search"):
+        kl.GuidedPortfolio(portfolio.linear, other.rest)
+    subset = kl.Subset(5, 2)
+    with pytest.raises(TypeError, match=r"^linear: expected a family of bits and choices only"):
+        kl.GuidedPortfolio(kl.linear_thompson(subset), kl.portfolio(subset))
