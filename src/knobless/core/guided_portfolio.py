@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .algorithm import AlgorithmInfo
 from .families import Family
-from .linear import LinearState, LinearThompson, keys
+from .linear import LinearState, LinearThompson, point_keys
 from .portfolio import Portfolio, PortfolioState
 from .rng import RNG, first_uniforms
 from .types import Array, Points
@@ -118,9 +118,9 @@ class GuidedPortfolio:
         own = self._own(state)[: self.linear.batch][start : start + size]
         if len(own) == size:
             return own
-        more = size - len(own)
-        begun = state.linear.interactions is not None
-        others = self.linear.ask(state.linear, rng, more) if begun else self.family.sample(state.linear.first, more, rng)
+        linear, more = state.linear, size - len(own)
+        random = linear.interactions is None
+        others = self.family.sample(linear.first, more, rng) if random else self.linear.ask(linear, rng, more)
         return np.concatenate([own, others])
 
     def _own(self, state: GuidedState) -> Points:
@@ -134,7 +134,7 @@ class GuidedPortfolio:
         i, by = self._changes.T
         around = np.tile(best, (len(i), 1))
         around[np.arange(len(i)), i] = (best[i].astype(np.intp) + by) % self.family.options[i]
-        around = around[[key not in linear.known for key in keys(around)]]
+        around = around[[key not in linear.known for key in point_keys(around)]]
         if not len(around):
             return around
         m = len(around)
@@ -156,7 +156,7 @@ class GuidedPortfolio:
         """Return the state with further evaluations."""
         if state.rest is not None:
             return state._replace(rest=self.rest.observe(state.rest, x, f))
-        first = {key: i for i, key in reversed([*enumerate(keys(x))]) if key not in state.linear.known}
+        first = {key: i for i, key in reversed([*enumerate(point_keys(x))]) if key not in state.linear.known}
         new = sorted(first.values())
         state = state._replace(linear=self.linear.observe(state.linear, x[new], f[new]))
         return self._started(state) if state.linear.n >= LENGTH else state
@@ -168,7 +168,7 @@ class GuidedPortfolio:
         return GuidedState(self.linear.init(linear.first), self.rest.init(linear.first, x0), x0)
 
     def inject(self, state: GuidedState, x: Points, f: float) -> GuidedState:
-        """Return the state with a point of another algorithm; until the portfolio has started, it is observed anyway."""
+        """Return the state with a point of another algorithm; until the portfolio has started, it is observed."""
         return state if state.rest is None else state._replace(rest=self.rest.inject(state.rest, x, f))
 
     def can_yield(self, state: GuidedState) -> bool:

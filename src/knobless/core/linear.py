@@ -109,11 +109,11 @@ class LinearThompson:
             x = self.points(state, model, u[:, :width])
             for i in np.flatnonzero(chosen).tolist():
                 x[i] = self._chosen(state, model, interactions, int(streams[i]), x[i])
-        again = [i for i, key in enumerate(keys(x)) if key in known]
+        again = [i for i, key in enumerate(point_keys(x)) if key in known]
         if again:
             each = [first_uniforms(key, TRIES, width) for key in streams[again].tolist()]
             tries = self.points(state, model, np.concatenate(each))
-            new = [j for j, key in enumerate(keys(tries)) if key not in known]
+            new = [j for j, key in enumerate(point_keys(tries)) if key not in known]
             for j in reversed(new):
                 x[again[j // TRIES]] = tries[j]
         return x
@@ -126,7 +126,7 @@ class LinearThompson:
         u[:POOL, words(len(state.first)) + 1] >>= 1  # all of them are crossed
         pool = self.points(state, model, u[:POOL, : self.width])
         values = interactions.draw(self.family.features(pool), u[POOL, : POOL + 1])
-        new = [i for i, each in enumerate(keys(pool)) if each not in state.known]
+        new = [i for i, each in enumerate(point_keys(pool)) if each not in state.known]
         return pool[min(new, key=values.__getitem__)] if new else otherwise
 
     @property
@@ -251,14 +251,14 @@ class LinearState:
         self._x[self.n : end], self._f[self.n : end] = x, f
         self._phi[self.n : end] = self.family.features(x)
         self.n = end
-        self._known.update(keys(self._x[end - len(f) : end]))
+        self._known.update(point_keys(self._x[end - len(f) : end]))
         self._model = self._theta = self._elites = None
         while self.n > self.most:
             # Every second one, not the older half: late points hardly vary, and the model depends on early ones.
             half = slice((self.n - 1) % 2, self.n, 2)
             self._x, self._f, self._phi = self._x[half].copy(), self._f[half].copy(), self._phi[half].copy()
             self.n, self._blocks, self._gram = len(self._f), 0, None
-            self._known = set(keys(self._x))
+            self._known = set(point_keys(self._x))
 
     @property
     def model(self) -> LinearModel | None:
@@ -343,8 +343,19 @@ def _grown(rows: Points, n: int, size: int) -> Points:
     return grown
 
 
-def keys(x: Points) -> list[bytes]:
-    """Return the bytes of each point."""
+def point_keys(x: Points) -> list[bytes]:
+    """Return the bytes of each point, by which points are compared.
+
+    Parameters
+    ----------
+    x : array of shape (m, variables)
+        Points, one per row.
+
+    Returns
+    -------
+    list of bytes
+        One entry per point.
+    """
     rows = np.ascontiguousarray(x)
     keys: list[bytes] = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0].tolist()
     return keys
