@@ -76,14 +76,15 @@ def test_it_starts_at_x0():
     assert (x == x0).all()
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, 1.0])
+@pytest.mark.parametrize("value", [math.nan, 1.0])
 def test_values_without_order_do_not_end_the_search(value):
     algorithm, seen = kl.portfolio(SPACE), set()
     for state, x in steps(algorithm, lambda x: np.full(len(x), value)):
-        if state.rest is not None:
+        if state.linear.n == 40:
             break
         seen.add(x[0].tobytes())
-    assert len(seen) == LENGTH
+    assert state.rest is None
+    assert len(seen) == 40
 
 
 def test_small_spaces_are_exhausted():

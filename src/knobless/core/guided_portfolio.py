@@ -3,7 +3,7 @@
 A climb over choices evaluates all options of all variables in random order before it ends. With the interaction model
 (`interaction_model.py`) the better ones come first: of the neighbors of the best point, which differ from it in one
 variable, the next one evaluated has the lowest value in a draw of the model. The first eight points are random. Where
-all neighbors were evaluated, the linear search (`linear.py`) proposes points. After 100 evaluations the portfolio
+all neighbors were evaluated, the linear search (`linear.py`) proposes points. After 200 evaluations the portfolio
 starts from the best point.
 """
 
@@ -24,7 +24,7 @@ from .portfolio import Portfolio, PortfolioState
 from .rng import RNG, first_uniforms
 from .types import Array, Points
 
-LENGTH = 100  # evaluations before the portfolio
+LENGTH = 200  # evaluations before the portfolio
 
 
 class GuidedState(NamedTuple):
@@ -56,14 +56,14 @@ class GuidedState(NamedTuple):
 
 @dataclass(frozen=True)
 class GuidedPortfolio:
-    """A climb guided by a model of the first 100 evaluations, then a portfolio, for deterministic objectives.
+    """A climb guided by a model of the first 200 evaluations, then a portfolio, for deterministic objectives.
 
     Parameters
     ----------
     linear : LinearThompson
         The search that begins, and that continues where a climb has ended.
     rest : Portfolio
-        The algorithm that starts from the best point after 100 evaluations.
+        The algorithm that starts from the best point after 200 evaluations.
 
     Raises
     ------
