@@ -84,7 +84,7 @@ def claim_of_readings(experiment: JointExperiment, results: Sequence[ReadingResu
         f" updates: {sum(d <= CLOSE for d in distances.values())} of {len(distances)} medians are within {CLOSE:g},"
         f" {label(far)} is {distances[far]:.3f} away"
     )
-    return Claim(claim, criterion, words, distances[far] <= CLOSE)
+    return Claim(claim, criterion, words, bool(distances[far] <= CLOSE))
 
 
 def read_readings(experiment: JointExperiment, out: Path) -> list[ReadingResult]:
