@@ -20,7 +20,7 @@ _FIXED = ("relu", "tanh")
 
 
 @dataclass(frozen=True)
-class Reading:
+class PaperReading:
     """One way to read the paper: for each setting whose test error it gives, what was trained."""
 
     name: str
@@ -32,7 +32,7 @@ class Reading:
 class ReadingResult:
     """The trials of a reading, by the paper's name of the setting."""
 
-    reading: Reading
+    reading: PaperReading
     trials: TrialsBySetting
 
     @property
@@ -46,7 +46,7 @@ class ReadingResult:
         return {s: round(abs(median - experiment.paper[s].median), 4) for s, median in medians.items()}
 
 
-def readings_of(experiment: JointExperiment, lengths: Sequence[int]) -> list[Reading]:
+def readings_of(experiment: JointExperiment, lengths: Sequence[int]) -> list[PaperReading]:
     """Return all readings: each variation of all settings, then those of some settings alone."""
     named = experiment.paper
     varied = {_AS_HERE: {s: s for s in named}, **{words: {s: s + v for s in named} for v, words in VARIATIONS.items()}}
@@ -56,7 +56,7 @@ def readings_of(experiment: JointExperiment, lengths: Sequence[int]) -> list[Rea
         }
         del varied[VARIATIONS["-batch-128"]]
         varied["ε = 1/(2n) for cGA"] = {s: "cga-half-step" if s == "cga" else s for s in named}
-    return [Reading(words, updates, settings) for updates in lengths for words, settings in varied.items()]
+    return [PaperReading(words, updates, settings) for updates in lengths for words, settings in varied.items()]
 
 
 def results_of(experiment: JointExperiment, found: Mapping[int, TrialsBySetting]) -> list[ReadingResult]:
