@@ -53,8 +53,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             return {"linear": {"batch": batch}}
         case NoisyPortfolio(linear=linear, loop=loop):
             return {"noisy_portfolio": {"linear": algorithm_data(linear), "loop": algorithm_data(loop)}}
-        case GuidedPortfolio(linear=linear, rest=rest):
-            return {"guided_portfolio": {"linear": algorithm_data(linear), "rest": algorithm_data(rest)}}
+        case GuidedPortfolio(linear=linear, rest=later):
+            return {"guided_portfolio": {"linear": algorithm_data(linear), "rest": algorithm_data(later)}}
         case BranchSearch(loop=loop, linear=linear, deterministic=deterministic, batch=batch):
             parts = {"loop": algorithm_data(loop), "linear": None if linear is None else algorithm_data(linear)}
             return {"branches": parts | {"deterministic": deterministic, "batch": batch}}
@@ -111,8 +111,8 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             if not isinstance(first, LinearThompson) or not isinstance(second, IGO | None):
                 raise ValueError(f"expected a linear search and a loop, got {shown(data)}")
             return None if second is None else NoisyPortfolio(first, second)
-        case {"guided_portfolio": {"linear": linear, "rest": rest, **more}} if not more and depth:
-            start, portfolio = algorithm_of(linear, family, 0), algorithm_of(rest, family, depth)
+        case {"guided_portfolio": {"linear": linear, "rest": later, **rest}} if not rest and depth:
+            start, portfolio = algorithm_of(linear, family, 0), algorithm_of(later, family, depth - 1)
             if not isinstance(start, LinearThompson) or not isinstance(portfolio, Portfolio | None):
                 raise ValueError(f"expected a linear search and a portfolio, got {shown(data)}")
             return None if portfolio is None else GuidedPortfolio(start, portfolio)
