@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 
 import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.guided_portfolio import LENGTH
 from knobless.core.linear import FEWEST_FIT
 from knobless.core.rng import Stream
+from knobless.core.states import state_data, state_of
 
 SPACE = kl.Space(a=kl.Choice(*range(5), n=5), b=kl.Binary(3))
 FAMILY = SPACE.family
@@ -55,6 +59,23 @@ def neighbors(key):
             y = x.copy()
             y[i] = option
             yield y.tobytes()
+
+
+@pytest.mark.parametrize("n", [5, 20, LENGTH + 20])
+def test_copies_and_saved_states_continue_as_the_original(n):
+    algorithm, rng = kl.portfolio(SPACE), Stream(1)
+    state, _ = next(itertools.islice(steps(algorithm, rng=rng), n, None))
+    assert (state.rest is None) == (n < LENGTH)
+    assert algorithm_of(json.loads(json.dumps(algorithm_data(algorithm))), FAMILY) == algorithm
+    saved = state_of(algorithm, json.loads(json.dumps(state_data(algorithm, state))), None)
+    streams = Stream(3), Stream(3), Stream(3)
+    runs = [
+        steps(algorithm, state=each, rng=rng) for each, rng in zip((state.copy(), saved, state), streams, strict=True)
+    ]
+    for _ in range(10):
+        one, two, three = (next(run)[1] for run in runs)
+        assert (one == two).all()
+        assert (one == three).all()
 
 
 def test_several_points_of_an_iteration_are_different_neighbors():
