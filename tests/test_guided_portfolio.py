@@ -153,6 +153,9 @@ def test_what_is_refused():
     portfolio, other = kl.portfolio(SPACE), kl.portfolio(kl.Choice(*"abc", n=3))
     with pytest.raises(ValueError, match=r"^rest: expected a portfolio for the family of the linear search"):
         kl.GuidedPortfolio(portfolio.linear, other.rest)
+    large = kl.Choice(*"abc", n=26)
+    with pytest.raises(ValueError, match=r"^linear: expected at most 50 free parameters, got 52"):
+        kl.GuidedPortfolio(kl.linear_thompson(large), kl.portfolio(large))
     subset = kl.Subset(5, 2)
     with pytest.raises(TypeError, match=r"^linear: expected a family of bits and choices only"):
         kl.GuidedPortfolio(kl.linear_thompson(subset), kl.portfolio(subset))

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .algorithm import AlgorithmInfo
+from .conditional import Conditional
 from .families import Family
-from .linear import LinearState, LinearThompson, point_keys
+from .linear import SMALL, LinearState, LinearThompson, point_keys
 from .portfolio import Portfolio, PortfolioState
 from .rng import RNG, first_uniforms
 from .types import Array, Points
@@ -68,9 +69,9 @@ class GuidedPortfolio:
     Raises
     ------
     TypeError
-        If the family contains numbers or subsets.
+        If the family contains numbers, subsets or conditional variables.
     ValueError
-        If the two are for different families.
+        If the two are for different families, or the family has more than 50 free parameters.
 
     Notes
     -----
@@ -88,8 +89,11 @@ class GuidedPortfolio:
     def __post_init__(self) -> None:
         if self.linear.family != self.rest.family:
             raise ValueError("rest: expected a portfolio for the family of the linear search")
-        if not self.family.options.all() or self.family.size_bounds:
+        family = self.family
+        if isinstance(family, Conditional) or not family.options.all() or family.size_bounds:
             raise TypeError("linear: expected a family of bits and choices only")
+        if family.dim > SMALL:
+            raise ValueError(f"linear: expected at most {SMALL} free parameters, got {family.dim}")
 
     @property
     def family(self) -> Family:
