@@ -15,17 +15,17 @@ ROW = [3, 1, 2, 4, 0, 3]
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """Forty images of noise."""
+    """Images of noise."""
     folder = tmp_path_factory.mktemp("images")
     rng = np.random.default_rng(0)
-    x = rng.integers(256, size=(40, 32, 32, 3), dtype=np.uint8)
-    np.savez(folder / "some.npz", x=np.diff(x, axis=2, prepend=np.uint8(0)), y=rng.integers(10, size=40))
+    x = rng.integers(256, size=(16, 32, 32, 3), dtype=np.uint8)
+    np.savez(folder / "some.npz", x=np.diff(x, axis=2, prepend=np.uint8(0)), y=rng.integers(10, size=16))
     return folder / "some.npz"
 
 
 def test_an_architecture_is_a_mixture_of_weights_zero_and_one_and_has_straight_through_gradients():
     torch.manual_seed(0)
-    network, x = Supernet(1, 4).double(), torch.randn(8, 3, 32, 32, dtype=torch.float64)
+    network, x = Supernet(1, 2).double(), torch.randn(2, 3, 32, 32, dtype=torch.float64)
     expected = network(x, path(ROW))
     one = torch.nn.functional.one_hot(torch.tensor(ROW), 5).double().requires_grad_()
     torch.testing.assert_close(network(x, mixture(one)), expected)
@@ -39,7 +39,7 @@ def test_an_architecture_is_a_mixture_of_weights_zero_and_one_and_has_straight_t
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_finds_an_architecture(method, file):
-    row = search(method, 0, Settings(file, "cpu", steps=4, batch=10, cells=1, width=2, warmup=0.5))
+    row = search(method, 0, Settings(file, "cpu", steps=2, batch=4, cells=1, width=2, warmup=0.5))
     assert (row["method"], row["seed"], len(row["row"])) == (method, 0, 6)
     assert set(row["row"]) <= set("01234")
 
