@@ -18,6 +18,7 @@ the benchmark's authors. As there, normalization uses the statistics of the mini
 
 - PBIL-ε, PBIL-λ: weights are trained with architectures drawn from the distribution, which is updated by the losses of
   two architectures on the same mini-batch, or of one architecture per mini-batch. Nothing is set.
+- PBIL-ε by error, PBIL-λ by error: the same, but the distribution is updated by the share of wrong answers.
 - uniform: weights are trained with uniform architectures for 80 % of the time. Then random architectures are evaluated
   on all images for the architecture; the one with the highest accuracy is the result.
 - Gumbel: straight-through gradients of the operation that was drawn, as GDAS.
@@ -133,6 +134,10 @@ def loss_of(network: Supernet, x: Tensor, y: Tensor, apply: Apply) -> Tensor:
     return cross_entropy(output_of(network, x, apply).float(), y)
 
 
+def error_of(network: Supernet, x: Tensor, y: Tensor, apply: Apply) -> Tensor:
+    return (output_of(network, x, apply).argmax(1) != y).float().mean()
+
+
 def normalization(width: int, affine: bool) -> nn.Module:
     return nn.BatchNorm2d(width, affine=affine, track_running_stats=False)
 
@@ -223,6 +228,9 @@ def read_images(file: Path, device: str) -> tuple[Images, Images]:
 # of the time for updates of the weights.
 
 
+Value = Callable[[Supernet, Tensor, Tensor, Apply], Tensor]
+
+
 class Settings(NamedTuple):
     """Everything a run depends on, apart from method and seed."""
 
@@ -236,13 +244,13 @@ class Settings(NamedTuple):
 
 
 class Pbil:
-    """The distribution is updated by losses, of `together` architectures on the same mini-batch."""
+    """The distribution is updated by values of `together` architectures on the same mini-batch."""
 
     batch, training = 256, 1.0
 
-    def __init__(self, algorithm: Any, together: int, seed: int) -> None:
+    def __init__(self, algorithm: Any, together: int, seed: int, value: Value) -> None:
         self.search = Search(SPACE, algorithm, rng=seed)  # on the CPU: rows are needed on the host
-        self.together = together
+        self.together, self.value = together, value
 
     def draw(self) -> Apply:
         return path(self.search.ask()[0].tolist())
@@ -252,8 +260,8 @@ class Pbil:
         for _ in range(2 // self.together):
             x, y = next(batches)
             rows = self.search.ask(self.together)
-            losses = torch.stack([loss_of(network, x, y, path(row)) for row in rows.tolist()])
-            self.search.tell(rows, losses.cpu())
+            values = torch.stack([self.value(network, x, y, path(row)) for row in rows.tolist()])
+            self.search.tell(rows, values.cpu())
 
     def result(self, network: Supernet, data: Batches, end: float) -> list[int]:
         return self.search.mode.tolist()
@@ -278,9 +286,9 @@ class Uniform:
         found, batches = [], [*data]
         while not found or time.perf_counter() < end:
             row = self._row()
-            right = sum((output_of(network, x, path(row)).argmax(1) == y).sum() for x, y in batches)
-            found.append((int(right), row))
-        return max(found)[1]
+            wrong = sum(len(y) * error_of(network, x, y, path(row)) for x, y in batches)
+            found.append((float(wrong), row))
+        return min(found)[1]
 
     def _row(self) -> list[int]:
         return self.rng.integers(len(OPTIONS), size=len(EDGES)).tolist()
@@ -336,8 +344,10 @@ class Darts(Gradients):
 
 
 METHODS: dict[str, Callable[[int, str], Any]] = {
-    "PBIL-ε": lambda seed, device: Pbil(kl.pbil_epsilon(SPACE), 2, seed),
-    "PBIL-λ": lambda seed, device: Pbil(kl.pbil_lambda(SPACE), 1, seed),
+    "PBIL-ε": lambda seed, device: Pbil(kl.pbil_epsilon(SPACE), 2, seed, loss_of),
+    "PBIL-λ": lambda seed, device: Pbil(kl.pbil_lambda(SPACE), 1, seed, loss_of),
+    "PBIL-ε by error": lambda seed, device: Pbil(kl.pbil_epsilon(SPACE), 2, seed, error_of),
+    "PBIL-λ by error": lambda seed, device: Pbil(kl.pbil_lambda(SPACE), 1, seed, error_of),
     "uniform": lambda seed, device: Uniform(seed),
     "Gumbel": lambda seed, device: Gumbel(device),
     "DARTS": lambda seed, device: Darts(device),
