@@ -435,7 +435,7 @@ class Unconditional:
         return self.statistics(x) - theta
 
     def gradient(self: Family, theta: Array, x: Points, w: Array) -> Array:
-        gradient: Array = w @ self.statistics(x)
+        gradient: Array = w.dot(self.statistics(x))  # takes half the time of @
         if total := np.add.reduce(w):  # zero for centered weights
             gradient -= total * theta
         return gradient
@@ -514,8 +514,7 @@ class Bernoulli(Unconditional):
 
     def move(self, theta: Array, step: Array) -> Array:
         moved = theta + step
-        np.maximum(moved, self.margin, out=moved)
-        return np.minimum(moved, 1.0 - self.margin, out=moved)
+        return moved.clip(self.margin, 1.0 - self.margin, out=moved)
 
     def mode(self, theta: Array) -> Points:
         return (theta >= 0.5).view(np.int8)

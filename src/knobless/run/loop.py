@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from .progress import Bar
 from .recommendation import FINALISTS_SHARE, Recommended, finalists, recommended_point, reserved, winner
 from .recording import Recording, Value
 from .result import MESSAGES, History, Result, Status
+from .run_state import info_of
 from .sources import Source, ValueStream
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class Loop:
         self.rules = rules
         self.callback = callback
         self.history = History()
+        self.info_of = partial(info_of, sign=sign)
         self.deferred_size = 16 * len(opt.run.search.theta)  # bytes of θ and of the signal of an iteration
         self.source: Source
         self.bar: Bar | None = None
@@ -387,10 +390,9 @@ class Loop:
         run = self.opt.run
         if self.callback is None:
             if self.history.keeps(run.nit):
-                row = run.deferred_info(self.sign)
-                self.history.append_deferred(run.nit, row, self.deferred_size)
+                self.history.append_deferred(run.nit, self.info_of, run.seen, self.deferred_size)
             return
-        info = run.deferred_info(self.sign)()
+        info = self.info_of(*run.seen)
         self.history.append(info)
         try:
             self.callback(info)
@@ -411,7 +413,7 @@ class Loop:
         """Return the result of the run."""
         opt = self.opt
         if self.history.last_iteration < opt.nit:
-            self.history.append(opt.run.deferred_info(self.sign)())
+            self.history.append(self.info_of(*opt.run.seen))
         best, chosen = opt.best, None
         if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED):
             try:
