@@ -123,7 +123,7 @@ class History(Sequence[Info]):
         bool
             Whether its number is a multiple of `stride`.
         """
-        return self._rows.keeps(iteration)
+        return iteration % self._rows.stride == 0
 
     def append(self, info: Info) -> None:
         """Add an iteration.
