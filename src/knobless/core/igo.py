@@ -133,7 +133,7 @@ class IGO:
         weights = w.tolist()
         if min(weights) == max(weights):  # lines 7-9
             return State(theta, signal, kept)
-        w = w / len(w)
+        w = w / float(len(w))
         drawn = w[: len(f)]
         gradient = self.family.gradient(theta, x, drawn)  # line 10
         noise = math.sqrt(self.family.active_dim(theta) * drawn.dot(drawn))  # its length if f is uninformative
