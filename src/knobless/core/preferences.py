@@ -21,7 +21,7 @@ from knobless._checks import positive_int
 
 from .types import Array
 
-FEW = 10  # values up to which plain Python takes less time than calls of NumPy
+FEW_VALUES = 10  # values up to which plain Python takes less time than calls of NumPy
 
 
 class Preference(Protocol):
@@ -132,7 +132,7 @@ def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
     unit : float
         Unit of the weights.
     """
-    if len(f) <= FEW:
+    if len(f) <= FEW_VALUES:
         return _by_rank_of_few(f.tolist(), counts.tolist(), unit)
     ranked = f.copy()
     ranked.sort()

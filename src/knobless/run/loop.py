@@ -392,9 +392,9 @@ class Loop:
         run = self.opt.run
         if self.callback is None:
             if self.history.keeps(run.nit):
-                self.history.append_deferred(run.nit, self.info_of, run.seen, self.deferred_size)
+                self.history.append_deferred(run.nit, self.info_of, run.info_arguments, self.deferred_size)
             return
-        info = self.info_of(*run.seen)
+        info = self.info_of(*run.info_arguments)
         self.history.append(info)
         try:
             self.callback(info)
@@ -415,7 +415,7 @@ class Loop:
         """Return the result of the run."""
         opt = self.opt
         if self.history.last_iteration < opt.nit:
-            self.history.append(self.info_of(*opt.run.seen))
+            self.history.append(self.info_of(*opt.run.info_arguments))
         best, chosen = opt.best, None
         if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED):
             try:

@@ -137,7 +137,7 @@ class History(Sequence[Info]):
         self._last = None if self.keeps(info.iteration) else row
         self._rows.take(info.iteration, lambda: row)
 
-    def append_deferred(self, iteration: int, compute: Callable[..., Info], seen: tuple[Any, ...], size: int) -> None:
+    def append_deferred(self, iteration: int, compute: Callable[..., Info], args: tuple[Any, ...], size: int) -> None:
         """Add an iteration that is kept, but compute its row only when the history is read, or too much is deferred.
 
         In most runs that is never, and a row takes a good part of the time of a short iteration.
@@ -148,13 +148,13 @@ class History(Sequence[Info]):
             Number of the iteration.
         compute : callable
             Computes the state of the run after the iteration.
-        seen : tuple
+        args : tuple
             Its arguments.
         size : int
             Bytes that are kept until then.
         """
         self._last = None
-        self._rows.add(iteration, (compute, seen))
+        self._rows.add(iteration, (compute, args))
         self._deferred += size
         if self._deferred > self.DEFERRED_BYTES:
             self._complete()

@@ -45,7 +45,7 @@ RECENT = 512  # evaluations kept to look up those of the most probable point
 MOST_WORDS = 2**28  # random words of all pending candidates that a file may ask for
 MOST_PENDING = 2**20  # pending candidates that a file may ask for
 
-Seen = tuple[Algorithm, Any, int, int, Best | None]  # a plain tuple, which takes the least time to create
+InfoArguments = tuple[Algorithm, Any, int, int, Best | None]  # a plain tuple, which takes the least time to create
 
 
 @dataclass(slots=True)
@@ -233,10 +233,10 @@ class RunState:
     @property
     def info(self) -> Info:
         """The record of the last iteration."""
-        return info_of(*self.seen)
+        return info_of(*self.info_arguments)
 
     @property
-    def seen(self) -> Seen:
+    def info_arguments(self) -> InfoArguments:
         """What `info_of` computes the record of the last iteration from, now or later.
 
         A state that is a value is all that is needed; of another one, θ is computed now.
