@@ -133,25 +133,28 @@ class Loop:
         self.watched = self.bar is not None or not math.isnan(self.rules.target) or self.rules.stall < math.inf
         status = Status.TARGET if self.reached else None
         try:
-            while status is None:
-                if not has_budget and run.deterministic is False:
-                    self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
-                if engine is None and self.compiled is not None and self._can_be_compiled:
-                    engine = self._change(self.compiled)
-                if engine is None:
-                    status = self._iterate()
-                else:
-                    status = self._iterate_compiled(engine)
-                    if run.algorithm is not engine.algorithm:  # the objective was found to be noisy
-                        engine = self.compiled = None
-                if status is not None and status is Status.TARGET and not self._confirmed():
-                    status = Status.BUDGET if self.left <= 0 else None
-                if run.failures and run.failures == run.nfev >= MAX_FAILURES:
-                    status = Status.FAILED
-                if self.stopped:
-                    status = Status.TARGET if self.reached else Status.CALLBACK
-                if self.bar is not None:
-                    self._show(self.nfev)
+            with interrupts.noted_interrupts() as interrupted:
+                while status is None:
+                    if interrupted:  # and the exception was lost
+                        raise KeyboardInterrupt
+                    if not has_budget and run.deterministic is False:
+                        self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
+                    if engine is None and self.compiled is not None and self._can_be_compiled:
+                        engine = self._change(self.compiled)
+                    if engine is None:
+                        status = self._iterate()
+                    else:
+                        status = self._iterate_compiled(engine)
+                        if run.algorithm is not engine.algorithm:  # the objective was found to be noisy
+                            engine = self.compiled = None
+                    if status is not None and status is Status.TARGET and not self._confirmed():
+                        status = Status.BUDGET if self.left <= 0 else None
+                    if run.failures and run.failures == run.nfev >= MAX_FAILURES:
+                        status = Status.FAILED
+                    if self.stopped:
+                        status = Status.TARGET if self.reached else Status.CALLBACK
+                    if self.bar is not None:
+                        self._show(self.nfev)
         except KeyboardInterrupt as error:
             interrupts.end_of_run(error)
             status = Status.INTERRUPTED
