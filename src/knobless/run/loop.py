@@ -186,7 +186,7 @@ class Loop:
         opt, left = self.opt, self.left
         if left <= 0:
             return Status.BUDGET
-        candidates, self.rest = self.rest or opt.ask(), None
+        candidates, self.rest = self.rest or Batch(opt.space, *opt.run.ask(None)), None
         if len(candidates.ids) > left:
             candidates = candidates[: int(left)]
         if not candidates.ids:
