@@ -13,7 +13,7 @@ from conftest import examples
 from knobless import Status
 from knobless.fast.gains import GainState, exact, flip, reset
 from knobless.fast.structured import StructuredRun
-from knobless.problems import incremental
+from knobless.problems import incremental, instances
 from knobless.problems.instances import Format, Instance, solve_instance
 from knobless.problems.quadratic import MaxCut, Qubo
 from knobless.problems.sat import MaxSat
@@ -107,12 +107,14 @@ def test_an_answer_is_that_of_the_problem_and_states_both_counts():
     assert (answer.data()["incremental"], answer.data()["flips"]) == (answer.result.incremental, answer.result.flips)
 
 
-def test_a_cut_that_the_first_evaluations_do_not_find_is_found_by_flips():
-    side = 9  # each vertex of an odd torus with its right and lower neighbors: 9 edges of each direction stay uncut
-    edges = [(i, j) for i in range(81) for j in (i // 9 * 9 + (i + 1) % 9, (i + side) % 81)]
-    answer = solved(MaxCut(edges), Format.MC, budget=100_000, target=144)
-    assert (answer.value, answer.result.status) == (144, Status.TARGET)
-    assert answer.result.nfev - answer.result.incremental > 4096
+def test_flips_continue_from_the_first_evaluations_and_are_never_worse(monkeypatch):
+    monkeypatch.setattr(instances, "FIRST_EVALUATIONS", 200)
+    problem = graph(np.random.default_rng(1), 60, np.ones(180))
+    first, both = (solved(problem, Format.MC, budget=budget) for budget in (200, 5000))
+    assert (first.result.nfev, first.result.incremental) == (200, 0)
+    assert (both.result.nfev, both.result.status) == (5000, Status.BUDGET)
+    assert both.result.nfev - both.result.incremental > 200
+    assert both.value > first.value
 
 
 def test_a_timeout_and_an_interrupt_end_the_search_with_its_best_point(monkeypatch):
