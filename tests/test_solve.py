@@ -117,7 +117,7 @@ def drawn():
 
 
 @given(drawn(), st.sampled_from(list(PACKED)), st.randoms())
-@examples(100)
+@examples(50)
 def test_what_is_written_is_read(written, packing, random):
     kind, text, n, worth = written
     data = PACKED[packing](text.encode())
@@ -169,7 +169,7 @@ def test_contents_that_do_not_tell(text, what):
 @given(
     st.sampled_from([*Format, None]), st.one_of(st.binary(max_size=80), st.text("0123 -\nphcnfwqubo%.e", max_size=80))
 )
-@examples(300)
+@examples(50)
 def test_any_bytes_are_read_or_refused(format, data):
     data = data.encode() if isinstance(data, str) else data
     for pack in PACKED.values():
