@@ -378,7 +378,7 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path):
 def test_ctrl_c_prints_the_best_so_far(tmp_path):
     ring = [f"{i + 1} {(i + 1) % 500 + 1}" for i in range(500)]
     (tmp_path / "G0").write_text("\n".join(["500 500", *ring]))
-    command = [BIN, "solve", "G0", "--budget", str(10**12)]
+    command = [BIN, "solve", "G0", "--budget", str(10**12), "--quiet"]
     output, wait = "", 0.5
     while "\nv " not in output and wait < 60.0:  # it may come before the first evaluation
         with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, cwd=tmp_path, text=True) as process:

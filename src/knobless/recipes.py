@@ -14,7 +14,8 @@ from knobless.core.coordinate_search import CoordinateSearch
 from knobless.core.elitism import LastBest
 from knobless.core.evolution import Evolution
 from knobless.core.families import Family
-from knobless.core.linear import LinearThompson
+from knobless.core.guided_portfolio import GuidedPortfolio
+from knobless.core.linear import SMALL, LinearThompson
 from knobless.core.noisy_portfolio import NoisyPortfolio
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
@@ -231,10 +232,11 @@ def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
     return NoisyPortfolio(linear_thompson(family), loop) if family.dim <= LINEAR_LIMIT else loop
 
 
-def portfolio(space: Any) -> Portfolio:
+def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
     """Portfolio of P3, which learns dependencies between variables, and elitist PBIL-λ, for rugged objectives.
 
-    With numbers among the variables, which P3 does not support, the coordinate search takes its place.
+    Choices are searched by a climb that is guided by a model at first. With numbers among the variables, which P3 does
+    not support, the coordinate search takes its place.
 
     Parameters
     ----------
@@ -243,7 +245,9 @@ def portfolio(space: Any) -> Portfolio:
 
     Returns
     -------
-    Portfolio
+    Portfolio or GuidedPortfolio
+        With a guided climb if a variable has more than two options, up to 50 free parameters and without subsets or
+        numbers.
 
     Raises
     ------
@@ -251,8 +255,12 @@ def portfolio(space: Any) -> Portfolio:
         If the space contains conditional variables.
     """
     family = family_of(space)
-    first = P3(family) if family.options.all() else CoordinateSearch(family)
-    return Portfolio((first, pbil_elitist(family)))
+    loop = pbil_elitist(family)
+    if not family.options.all():
+        return Portfolio((CoordinateSearch(family), loop))
+    both = Portfolio((P3(family), loop))
+    guided = family.dim <= SMALL and family.options.max() > 2 and not family.size_bounds
+    return GuidedPortfolio(LinearThompson(family), both) if guided else both
 
 
 def branch_search(space: Any) -> BranchSearch:
