@@ -6,9 +6,10 @@ value improves, with steps that double; when the values on both sides are worse,
 through the three points, and the next sweep begins with a shorter step. The first line of a sweep continues in the
 direction in which the last sweep has moved the numbers, which follows valleys that no variable is parallel to.
 
-A variable whose visit has changed nothing is left out of the next sweep, then of three, seven and so on, so that many
-bits that are right do not delay a few numbers. When a sweep over all variables improves nothing and no step can be
-shortened, the point is a local optimum. The next start is drawn from the mean of the statistics of all local optima.
+After the second visit of a bit or a choice, it is left out of one sweep, then of three, seven and so on, and so is a
+number whose steps cannot be shortened. Thus many bits that are right do not delay a few numbers. When a sweep over all
+variables improves nothing and no step can be shortened, the point is a local optimum. The next start is drawn from the
+mean of the statistics of all local optima and the initial distribution.
 
 Several points can be evaluated at the same time, by as many climbers, which visit different variables of one point. A
 change that has improved a point that was left meanwhile is tried again at the new one.
@@ -74,7 +75,12 @@ class CoordinateSearch:
     Raises
     ------
     TypeError
-        If the family contains conditional variables.
+        If the family contains conditional variables, or no numbers.
+
+    References
+    ----------
+    Hooke, R. and Jeeves, T. A. (1961). "Direct search" solution of numerical and statistical problems. Journal of the
+    ACM 8.
     """
 
     family: Family
