@@ -5,8 +5,8 @@
 
 100 bits. The functions with Gaussian noise have 10⁶ evaluations, three functions of ioh's PBO suite 10⁷. A run ends at
 the first evaluation of the optimum, which the objective recognizes and the search does not. Each run is one row of
-`runs.csv`; rows that exist are not run again, except with `--anew`. At the end the tables of `docs/published.md` are made
-from all rows. Seconds are processor time and include the objective; runs are made in the order of the seeds.
+`runs.csv`; rows that exist are not run again, except with `--anew`. At the end the tables of `docs/published.md` are
+made from all rows. Seconds are processor time and include the objective; runs are made in the order of the seeds.
 
 `--check` compares the compiled functions with those of ioh, which must be installed, on 1,000 random points.
 """
@@ -20,6 +20,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,10 +65,8 @@ def ours(fun: fast.Objective, budget: int, number: int, **facts: Any) -> None:
             raise Done
         return value
 
-    try:
+    with suppress(Done):
         kl.minimize(observed, kl.Binary(fun.n), budget=budget, rng=number)
-    except Done:
-        pass
 
 
 SEARCHES: dict[str, Callable[[fast.Objective, int, int], None]] = {
@@ -148,7 +147,7 @@ def complete(options: argparse.Namespace) -> list[dict[str, str]]:
 
 
 def expected(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return the evaluations of all runs divided by the number that met the optimum, with that number if not all did."""
+    """Return all evaluations divided by the number of runs that met the optimum, with that number if not all did."""
     met = [row for row in rows if row["first"] != "0"]
     spent = sum(int(row["first"]) or int(row["nfev"]) for row in rows)
     share = f"{len(met)}/{len(rows)}"

@@ -5,7 +5,8 @@
 - Parallel-run cGA (Doerr, Algorithmica 2021): processes with K = 1, 2, 4, …; in round i = 1, 2, … a new one starts, and
   afterwards each of the i processes has made 2^i - 1 iterations.
 - Sig-cGA (Doerr and Krejca, IEEE TEVC 2020): frequencies in {1/n, 1/2, 1 - 1/n}, which change only if the number of
-  ones in the last 2^m winners, for some m, differs significantly from its expectation. ε = 12; the theorems require more.
+  ones in the last 2^m winners, for some m, differs significantly from its expectation. ε = 12, which the theorems
+  require to be exceeded.
 
 Each minimizes a compiled objective as `parameterless_problems.py` makes it, which counts its evaluations, and ends when
 that has recorded the optimum or the budget is exhausted. Ties are broken at random: the first of two samples wins. All

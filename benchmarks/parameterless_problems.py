@@ -1,8 +1,8 @@
 """Compiled objectives that count their evaluations, with or without noise, for parameterless.py.
 
-All are costs of bits with the minimum 0, by the kernels of `knobless.fast` and two more. `ints` begins with the number of
-evaluations, the first of them at the optimum (0 for none) and the state of the generator of the noise; `reals` begins
-with the deviation of the noise.
+All are costs of bits with the minimum 0, by the kernels of `knobless.fast` and two more. `ints` begins with the number
+of evaluations, the first of them at the optimum (0 for none) and the state of the generator of the noise; `reals`
+begins with the standard deviation of the noise.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python benchmarks/published.py [--problems contamination …] [--searches default …] [--anew] [--jobs 2] [--data data]
 
-`published_problems.py` has the problems and the published values. Each run is one row of `runs.csv`; rows that exist are
-not run again, except with `--anew`. At the end the tables of `docs/published.md` are made from all rows. `--data` is
-the folder with `maxsat_combo`; all runs take some minutes.
+`published_problems.py` has the problems and the published values. Each run is one row of `runs.csv`; rows that exist
+are not run again, except with `--anew`. At the end the tables of `docs/published.md` are made from all rows. `--data`
+is the folder with `maxsat_combo`; all runs take some minutes.
 
 `default` is `kl.minimize(fun, space, budget=…, rng=seed)`; `deterministic` also has `deterministic=True`. A run ends
 early where the maximum is known and met. `value` is the best value seen; for a noisy objective, `true` is the noiseless

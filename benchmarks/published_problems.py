@@ -38,7 +38,7 @@ class Problem(NamedTuple):
     make : callable
         The number of a run, a generator and the folder of the data to the instance.
     published : dict
-        Value by method; a tuple if it refers to another number of evaluations.
+        Value by method.
     evaluations : tuple of int
         Budgets; the published values are for the first.
     optimum : float, optional
