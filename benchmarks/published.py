@@ -130,7 +130,9 @@ class Cell(NamedTuple):
 
     @property
     def seconds(self) -> str:
-        return f"{np.median(self.values('seconds')):.2g}"
+        """Return the median, of the runs for which it was measured."""
+        measured = [float(row["seconds"]) for row in self.rows if row["seconds"]]
+        return f"{np.median(measured):.2g}" if measured else "–"
 
 
 def cells_of(rows: Iterable[Mapping[str, str]]) -> dict[tuple[str, int], dict[str, Cell]]:
@@ -154,7 +156,8 @@ def table(group: Mapping[str, Problem], cells: Mapping[tuple[str, int], Mapping[
             ours = cells.get((name, evaluations), {})
             published = problem.published if evaluations == problem.evaluations[0] else {}
             scores = {method: value for method, value in published.items() if method != "best known"}
-            scores |= {search: cell.score for search, cell in ours.items()}
+            if scores:  # nothing is compared without them
+                scores |= {search: cell.score for search, cell in ours.items()}
             better = max if problem.maximized else min
             best = better(scores.values(), default=None)
 

@@ -1,4 +1,4 @@
-"""The benchmarks beside published results: their functions by the authors' formulas, and the baselines by their laws."""
+"""The benchmarks beside published results: functions by their formulas, and baselines by their laws."""
 
 from __future__ import annotations
 
