@@ -143,5 +143,5 @@ def frequency(winners, n, epsilon):
 def test_expected_evaluations():
     rows = [{"nfev": "100", "first": "0"}, {"nfev": "30", "first": "20"}]
     assert expected(rows) == "120 (1/2)"
-    assert expected(rows[1:]) == "20"
+    assert expected(rows[1:]) == "20 (1/1)"
     assert expected(rows[:1]) == "0/1"
