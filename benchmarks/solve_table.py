@@ -1,11 +1,12 @@
 """Run `knobless solve` on instances with known best values: SATLIB, Biq Mac and G-set.
 
-    python benchmarks/solve_table.py --data FOLDER [--budget 100000] [--seeds 5] [--fresh] [--out docs/peers/solve]
+    python benchmarks/solve_table.py --data FOLDER [--sets satlib gset] [--budget 100000] [--timeout 60] [--seeds 5]
+        [--fresh] [--out docs/peers/solve]
 
 FOLDER contains the files and BEST_KNOWN.json, with the best known `value` of each file name, as defined by the format.
-Finished runs are added to runs.csv at once, and the same command resumes from there; `--fresh` starts again, which is
-needed after a change of the algorithm. At the end, table.csv, with one row per instance, table.md and meta.json are
-written.
+A run ends when it reaches that value. Finished runs are added to runs.csv at once, and the same command resumes from
+there; `--fresh` starts again, which is needed after a change of the algorithm. At the end, table.csv, with one row per
+instance, table.md and meta.json are written.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ from tqdm import tqdm
 from knobless.paper.experiment import commit, machine
 from knobless.paper.table import Table, write_csv
 from knobless.problems.instances import SUFFIXES, Format, Instance, load_instance, solve_instance
+from knobless.problems.sat import MaxSat
 
 SETS = ("satlib", "biqmac", "gset")
 HEAD = """# Results of `knobless solve` and best known values
 
-At most {budget:,} evaluations per run, {seeds} runs per instance (seeds 0 to {last}), each on one core; a SAT run ends
-when all clauses are satisfied. For SAT, the gap is the number of unsatisfied clauses, otherwise the distance from the
-best known value, in percent of it. Seconds are those of a run without the start of the command, on a machine with
-other load: an order of magnitude.
+At most {limits} per run, {seeds} runs per instance (seeds 0 to {last}), each on one core; a run ends when it reaches
+the best known value. For SAT, the gap is the number of unsatisfied clauses, otherwise the distance from the best known
+value, in percent of it. An evaluation counts as one, whether it is complete or incremental. Seconds are those of a run
+without the start of the command, on a machine with other load: an order of magnitude.
 """
 
 
-def instances(data: Path) -> dict[str, tuple[Path, float]]:
+def instances(data: Path, sets: tuple[str, ...]) -> dict[str, tuple[Path, float]]:
     """Return the file and the best known value by name."""
     known = json.loads((data / "BEST_KNOWN.json").read_text(encoding="utf-8"))
     found = {}
-    for name in sorted(name for name in known if name.startswith(SETS)):
+    for name in sorted(name for name in known if name.startswith(sets)):
         where = data / name
         where = where if where.exists() else next(data.rglob(where.name))  # those of SATLIB are in folders by size
         found[str(where.relative_to(data))] = where, known[name]["value"]
@@ -55,20 +57,21 @@ def gap(format: str, value: float, best: float) -> float:
     return worse if format == Format.CNF else 100.0 * worse / abs(best)
 
 
-def measure(found: dict[str, tuple[Path, float]], table: Table, budget: int, seeds: int) -> None:
+def measure(found: dict[str, tuple[Path, float]], table: Table, budget: int, timeout: float | None, seeds: int) -> None:
     todo = [
         (name, seed) for name in found for seed in range(seeds) if table.get((name, str(budget), str(seed))) is None
     ]
     if todo:
-        solve_instance(read(found[todo[0][0]][0]), 100, 0)  # load the compiled engine outside the timed runs
+        solve_instance(Instance("", Format.CNF, "", MaxSat.random(200, 900, 0)), 100, 0)  # compile outside timed runs
     for name, seed in tqdm(todo, unit="run"):
         path, best = found[name]
         instance = read(path)
-        answer = solve_instance(instance, budget, seed)
+        answer = solve_instance(instance, budget, seed, best, timeout)
         table.add(
             {"instance": name, "budget": budget, "seed": seed, "format": instance.format, "n": instance.problem.n}
             | {"value": answer.value, "best_known": best, "gap": gap(instance.format, answer.value or 0, best)}
-            | {"nfev": answer.result.nfev, "seconds": f"{answer.seconds:.3f}"}
+            | {"nfev": answer.result.nfev, "incremental": answer.result.incremental, "flips": answer.result.flips}
+            | {"seconds": f"{answer.seconds:.3f}"}
         )
 
 
@@ -81,6 +84,7 @@ def summed(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "gap_least": f"{min(gaps):.3g}",
         "gap_median": f"{statistics.median(gaps):.3g}",
         "gap_greatest": f"{max(gaps):.3g}",
+        "nfev_median": round(statistics.median(int(run["nfev"]) for run in runs)),
         "seconds_median": f"{statistics.median(float(run['seconds']) for run in runs):.2f}",
     }
 
@@ -99,7 +103,7 @@ def markdown(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def report(runs: list[dict[str, Any]], out: Path, budget: int, seeds: int) -> None:
+def report(runs: list[dict[str, Any]], out: Path, budget: int, timeout: float | None, seeds: int) -> None:
     by_name, by_set = defaultdict(list), defaultdict(list)
     for run in runs:
         by_name[run["instance"]].append(run)
@@ -111,21 +115,37 @@ def report(runs: list[dict[str, Any]], out: Path, budget: int, seeds: int) -> No
         s, sizes = summed(each), sorted({int(run["n"]) for run in each})
         n = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else sizes[0]
         gaps = " / ".join(s[f"gap_{which}"] for which in ("least", "median", "greatest"))
-        sets.append((name, each[0]["format"], n, f"{s['met']} of {s['runs']}", gaps, s["seconds_median"]))
-    columns = ("instance", "n", "best known", "best run", "median run", "met", "median gap", "seconds")
+        sets.append(
+            (
+                name,
+                each[0]["format"],
+                n,
+                f"{s['met']} of {s['runs']}",
+                gaps,
+                f"{s['nfev_median']:,}",
+                s["seconds_median"],
+            )
+        )
+    columns = ("instance", "n", "best known", "best run", "median run", "met", "median gap", "evaluations", "seconds")
     each = [
         (
             *(r[key] for key in ("instance", "n", "best_known", "value_best", "value_median")),
             f"{r['met']} of {r['runs']}",
-            *(r[key] for key in ("gap_median", "seconds_median")),
+            *(r[key] for key in ("gap_median", "nfev_median", "seconds_median")),
         )
         for r in rows
     ]
-    head = ("set", "format", "n", "runs that met the best known", "gap: minimum / median / maximum", "seconds, median")
-    text = HEAD.format(budget=budget, seeds=seeds, last=seeds - 1)
+    head = ("set", "format", "n", "runs that met the best known", "gap: minimum / median / maximum")
+    head += ("evaluations, median", "seconds, median")
+    most = f"{budget:,} evaluations" + (f" and {timeout:g} seconds" if timeout else "")
+    text = HEAD.format(limits=most, seeds=seeds, last=seeds - 1)
     text += "\n" + markdown(head, sets) + "\n## Each instance\n\n" + markdown(columns, each)
     (out / "table.md").write_text(text, encoding="utf-8")
-    meta = machine() | {"commit": commit()} | {"budget": budget, "seeds": seeds, "instances": len(rows)}
+    meta = (
+        machine()
+        | {"commit": commit()}
+        | {"budget": budget, "timeout": timeout, "seeds": seeds, "instances": len(rows)}
+    )
     (out / "meta.json").write_text(json.dumps(meta, indent=2) + "\n", encoding="utf-8")
 
 
@@ -133,23 +153,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--budget", type=int, default=100_000)
+    parser.add_argument("--timeout", type=float)
+    parser.add_argument("--sets", nargs="+", default=SETS, help="beginnings of the names of instances")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("docs/peers/solve"))
     options = parser.parse_args()
     if options.fresh:
         (options.out / "runs.csv").unlink(missing_ok=True)
-    found = instances(options.data)
-    results = ("format", "n", "value", "best_known", "gap", "nfev", "seconds")
+    found = instances(options.data, tuple(options.sets))
+    results = ("format", "n", "value", "best_known", "gap", "nfev", "incremental", "flips", "seconds")
     table = Table(options.out / "runs.csv", ("instance", "budget", "seed"), results)
-    measure(found, table, options.budget, options.seeds)
+    measure(found, table, options.budget, options.timeout, options.seeds)
     runs = [
         dict(run)
         for name in found
         for seed in range(options.seeds)
         if (run := table.get((name, str(options.budget), str(seed)))) is not None
     ]
-    report(runs, options.out, options.budget, options.seeds)
+    report(runs, options.out, options.budget, options.timeout, options.seeds)
     print((options.out / "table.md").read_text(encoding="utf-8").split("\n## ")[0])
 
 

@@ -15,7 +15,7 @@ from knobless import Axis, Bernoulli, Categorical, Gaussian, Product
 from knobless.core.adaptation import Signal
 from knobless.run import compiled_engine
 
-settings.register_profile("knobless", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("knobless", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile(
     "thousands", deadline=None, max_examples=1000, database=None
 )  # for the tests of hostile files

@@ -87,7 +87,7 @@ NUMBERS = kl.Space(bits=kl.Binary(3), kind=kl.Choice("a", "b", "c"), below=[kl.I
 SUBSETS = kl.Space(some=kl.Subset(7, 3), any=kl.Subset(["a", "b", "c", "d"], (1, 3)), kind=kl.Choice(1, 2, 3))
 BRANCHES = kl.Space(
     kind=kl.Choice("a", "b", "c"),
-    bits=kl.Binary(6).when(kind=("a", "b")),
+    bits=kl.Binary(12).when(kind=("a", "b")),
     flag=kl.Binary(1),
     one=kl.Choice(1, 2, 3, 4, n=3).when(flag=1, kind=("b", "c")),
 )
@@ -137,7 +137,8 @@ ALGORITHMS = {
     "branch_search on numbers": (kl.branch_search, NUMBERED_BRANCHES),
     "branch_search without a linear model": (lambda space: kl.BranchSearch(kl.pbil_lambda(space)), NUMBERED_BRANCHES),
     "portfolio": (kl.portfolio, BITS),
-    "portfolio on choices": (kl.portfolio, CHOICES),
+    "portfolio on choices": (lambda space: kl.portfolio(space).rest, CHOICES),
+    "guided portfolio": (kl.portfolio, CHOICES),
     "portfolio on subsets": (kl.portfolio, SUBSETS),
     "portfolio of three": (of_three, CHOICES),
     "portfolio with a linear model": (with_a_linear_model, CHOICES),
@@ -146,7 +147,9 @@ ALGORITHMS = {
 }
 OWN = ("own", "portfolio with an own")
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
-either = pytest.mark.parametrize("deterministic", [False, True], ids=["noisy", "deterministic"])
+either = pytest.mark.parametrize(
+    "deterministic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["noisy", "deterministic"]
+)
 
 
 def made(name, **options):

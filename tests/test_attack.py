@@ -16,7 +16,7 @@ from attack import ask_tell, compiled, differential, hostile
 
 COMMAND = Path(__file__).parents[1] / "benchmarks" / "attack"
 
-DIFFERENTIAL, COMPILED, FUZZER, HOSTILE = 60, 12, 100, 150  # cases of each attack
+DIFFERENTIAL, COMPILED, FUZZER, HOSTILE = 24, 8, 40, 60  # cases of each attack
 
 
 def cases(count, size):
@@ -40,17 +40,17 @@ def wrong(attack, seeds, tmp_path):
     return found
 
 
-@cases(DIFFERENTIAL, 10)
+@cases(DIFFERENTIAL, 6)
 def test_a_result_does_not_depend_on_how_it_is_evaluated_recorded_or_resumed(seeds, tmp_path):
     assert wrong(differential.attack, seeds, tmp_path) == {}
 
 
-@cases(COMPILED, 4)
+@cases(COMPILED, 2)
 def test_a_compiled_run_is_the_same_in_python(seeds, tmp_path):
     assert wrong(compiled.attack, seeds, tmp_path) == {}
 
 
-@cases(FUZZER, 25)
+@cases(FUZZER, 10)
 def test_the_order_and_form_of_calls_do_not_matter(seeds, tmp_path):
     assert wrong(ask_tell.attack, seeds, tmp_path) == {}
 

@@ -164,7 +164,7 @@ def codes_of(family, seed, size=30):
     return np.where(family.options == 0, codes + beyond, codes).astype(family.dtype)
 
 
-@examples(150)
+@examples(50)
 @given(spaces(), st.integers(0, 99))
 def test_points_are_the_active_part_of_what_the_flat_space_has(space, seed):
     flat = kl.Space.of(bare(space.tree))
@@ -175,7 +175,7 @@ def test_points_are_the_active_part_of_what_the_flat_space_has(space, seed):
     assert [[v is not INACTIVE for v in space.flatten(x)] for x in expected] == active.tolist()
 
 
-@examples(150)
+@examples(50)
 @given(spaces(), st.integers(0, 99))
 def test_encode_and_decode_are_inverse_and_visible_rows_are_the_points(space, seed):
     codes = codes_of(space.family, seed)
@@ -189,7 +189,7 @@ def test_encode_and_decode_are_inverse_and_visible_rows_are_the_points(space, se
     assert [shown(x) for x in space.decode_each(packed)] == [shown(x) for x in points]
 
 
-@examples(100)
+@examples(50)
 @given(spaces(depth=1))
 def test_cardinality_by_brute_force(space):
     flat = kl.Space.of(bare(space.tree))
@@ -215,7 +215,7 @@ def all_points(flat):
     return flat.decode_each(grid.astype(flat.family.dtype))
 
 
-@examples(100)
+@examples(50)
 @given(spaces())
 def test_json_and_pickle_round_trips(space):
     data = space_data(space)
@@ -255,7 +255,7 @@ def listed(values):
     return f"[{', '.join(json.dumps(value) for value in values)}]"
 
 
-@examples(100)
+@examples(50)
 @given(spaces())
 def test_toml_round_trip(space):
     conditional_list = "Space.of([" in repr(space)  # which TOML cannot express

@@ -1,7 +1,9 @@
 """Conveniences of the interface, and warnings about what a user would otherwise not notice."""
 
+import itertools
 import math
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -269,6 +271,26 @@ def test_an_interrupt_while_another_one_is_handled_is_raised(monkeypatch):
     count = iter(range(9))
     with pytest.raises(KeyboardInterrupt):
         kl.minimize(lambda x: 0.0 if next(count) < 1 else interrupt(x), kl.Binary(9), budget=20, batch=4)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the signal would end the process")
+def test_an_interrupt_that_is_lost_in_a_finalizer_ends_the_run(monkeypatch):
+    class Closed:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def fun(x):
+        if next(count) == 7:
+            Closed()  # Python reports an exception in its finalizer, and continues
+        return float(x.sum())
+
+    ignored, count = [], itertools.count()
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    before = signal.getsignal(signal.SIGINT)
+    result = kl.minimize(fun, kl.Binary(9), budget=100, batch=4)
+    assert [each.exc_type for each in ignored] == [KeyboardInterrupt]
+    assert (result.status, result.nfev) == (kl.Status.INTERRUPTED, 8)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_an_interrupted_run_with_values_is_no_success():

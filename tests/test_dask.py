@@ -20,17 +20,24 @@ PATIENCE = 300  # seconds after which something that must happen is taken not to
 ALLOWED = 3  # deaths that Dask forgives a task, by its own default
 
 
-@pytest.fixture  # a new one for each test: Dask does not always replace a worker that was killed
-def cluster():
+@contextlib.contextmanager
+def three_workers():
     quiet = {"silence_logs": logging.CRITICAL, "dashboard_address": ":0"}
     with LocalCluster(n_workers=3, threads_per_worker=1, processes=True, **quiet) as cluster, Client(cluster) as client:
+        client.wait_for_workers(3, timeout=PATIENCE)
         yield client
 
 
-@pytest.fixture
-def client(cluster):
-    cluster.wait_for_workers(3, timeout=PATIENCE)
-    return cluster
+@pytest.fixture(scope="module")
+def client():
+    with three_workers() as client:
+        yield client
+
+
+@pytest.fixture  # a new one for each test: Dask does not always replace a worker that was killed
+def mortal():
+    with three_workers() as client:
+        yield client
 
 
 def until(condition):
@@ -114,8 +121,8 @@ def test_failures_come_back_with_their_tracebacks(client):
 
 
 @pytest.mark.slow
-def test_a_worker_killed_during_an_evaluation_costs_a_retry(client, tmp_path):
-    with pool_of(client.get_executor(), blocked) as pool:
+def test_a_worker_killed_during_an_evaluation_costs_a_retry(mortal, tmp_path):
+    with pool_of(mortal.get_executor(), blocked) as pool:
         for id in range(9):
             pool.submit([(id, (tmp_path, id))])
         until(lambda: sum(bool(lines(path)) for path in tmp_path.iterdir()) >= 3)  # created first, written later
@@ -128,9 +135,9 @@ def test_a_worker_killed_during_an_evaluation_costs_a_retry(client, tmp_path):
 
 
 @pytest.mark.slow
-def test_one_that_kills_its_worker_each_time_has_failed(client, tmp_path):
+def test_one_that_kills_its_worker_each_time_has_failed(mortal, tmp_path):
     (tmp_path / "go").touch()
-    found = run(client.get_executor(), blocked, [(tmp_path, -1), *((tmp_path, value) for value in range(6))])
+    found = run(mortal.get_executor(), blocked, [(tmp_path, -1), *((tmp_path, value) for value in range(6))])
     assert len(set(lines(tmp_path / "-1"))) == 2 * (ALLOWED + 1)  # after the failures, it was tried again alone
     assert isinstance(found[0].value, Exception)
     assert f"on {ALLOWED + 1} different workers, but all those workers died" in str(found[0].value)
@@ -213,7 +220,7 @@ class Objective:
 @pytest.mark.parametrize(
     "by", [lambda client: client, lambda client: client.get_executor()], ids=["client", "executor"]
 )
-def test_a_run_with_a_killed_worker_gives_the_result_of_a_serial_one(client, by, tmp_path):
+def test_a_run_with_a_killed_worker_gives_the_result_of_a_serial_one(mortal, by, tmp_path):
     killed = []
 
     def kill():
@@ -221,11 +228,11 @@ def test_a_run_with_a_killed_worker_gives_the_result_of_a_serial_one(client, by,
         killed.append(int(lines(tmp_path / "victim")[0]))
         os.kill(killed[0], signal.SIGKILL)
 
-    before = set(client.run(os.getpid).values())
+    before = set(mortal.run(os.getpid).values())
     killer = threading.Thread(target=kill)
     killer.start()
     given = {"space": SPACE, "budget": 300, "batch": 6, "rng": 3}
-    result = kl.minimize(Objective(tmp_path), workers=by(client), **given)
+    result = kl.minimize(Objective(tmp_path), workers=by(mortal), **given)
     killer.join()
     serial = kl.minimize(Objective(), **given)
     assert killed

@@ -73,7 +73,7 @@ values = st.one_of(st.integers(-2, 2).map(float), st.sampled_from([math.nan, mat
 
 
 @pytest.mark.parametrize(("rule", "plain"), [(LastBest(), plain_last), (BestSoFar(), plain_so_far)])
-@examples(100)
+@examples(50)
 @given(st.lists(st.lists(values, min_size=1, max_size=4), max_size=6))
 def test_the_rules_are_plain_folds(rule, plain, iterations):
     kept, history, count = NONE, [], itertools.count()

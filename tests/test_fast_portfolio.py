@@ -262,6 +262,7 @@ def test_subsets_are_left_to_the_interpreter():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # while the engine is being loaded
 def test_ctrl_c_is_heard_while_p3_climbs():
     class Interrupted(problems.NK):
         """Interrupts the run some time after its first call, the only one from Python."""

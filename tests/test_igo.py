@@ -91,7 +91,7 @@ def objectives(draw, n):
 
 
 @pytest.mark.parametrize("name", ORACLES)
-@examples(60)
+@examples(30)
 @given(st.data())
 def test_the_loop_is_algorithm_1(name, data):
     n, seed = data.draw(st.integers(1, 14)), data.draw(st.integers(0, 2**32))

@@ -118,3 +118,16 @@ def test_the_recommended_one_is_an_evaluated_point_with_good_neighbors_not_the_l
     assert (x == best).all(axis=1).any()
     assert np.count_nonzero(best != np.roll(best, 1)) <= 2
     assert recommend_evaluated(kl.Bernoulli(51), np.zeros((9, 51), np.int8), np.zeros(9)) is None
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_a_draw_given_the_evaluations_of_the_fit_is_a_draw_of_the_fit(order):
+    rng = np.random.default_rng(3)
+    phi, at = (2.0 * rng.integers(0, 2, (n, 6)) - 1.0 for n in (12, 4))
+    y = rng.standard_normal((2, 12))
+    u = rng.integers(0, 2**32, 5, dtype=np.uint32)
+    model = InteractionModel.fit(phi, y, 6)
+    one = np.zeros_like(model.probability)
+    one[order, 1, 5] = 1.0
+    model = model._replace(probability=one)
+    assert np.allclose(model.draw_given(phi, y, at, u), model.draw(at, u), rtol=0.0, atol=1e-6)

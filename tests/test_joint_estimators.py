@@ -86,7 +86,7 @@ def test_weights_have_the_gradient_of_the_drawn_network(network):
     training = training_of("gumbel", network)
     training.shuffle(0)
     x, y = mini_batch(training.images, training.labels, training.order, training.T)
-    *each, slope = training.differentiate(training.estimator, x, y)
+    *each, slope = training.differentiate(x, y)
     masks = (training.uniforms(1) > 0.5).to(torch.int8)  # φ = 0
     _, factors = training.setting.network.backprop(training.W, x, y, masks)
     for found, expected in zip(each, gradients(factors), strict=True):

@@ -489,7 +489,7 @@ def test_options_are_known_by_name_where_json_has_no_word():
 
 
 @given(st.data())
-@examples(60)
+@examples(30)
 def test_packed_codes_are_read_back(data):
     space = kl.Space.of(data.draw(st.sampled_from(list(DOMAINS.values()))))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))

@@ -234,7 +234,7 @@ def test_a_space_that_is_exhausted_is_the_same_compiled_or_not(n):
     [{}, {"x0": START}, {"known": [(START, -3.0), (1 - START, 9.0)]}, {"target": -0.3}, {"stall": 120}],
     ids=["plain", "x0", "known", "target", "stall"],
 )
-@pytest.mark.parametrize("begins", [0, 60, 200, 10**9])
+@pytest.mark.parametrize("begins", [60, *(pytest.param(each, marks=pytest.mark.slow) for each in (0, 200, 10**9))])
 def test_noise_is_found_at_the_same_evaluation_compiled_or_not(begins, given):
     for noise, fails in ((0.03, 10**9), (0.03, 7), (1e-9, 10**9)):
         make = partial(Unsteady, begins, noise, fails)

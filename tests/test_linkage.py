@@ -34,7 +34,7 @@ def populations(draw):
     return options, draw(st.lists(point, min_size=1, max_size=12))
 
 
-@examples(150)
+@examples(50)
 @given(populations(), st.data())
 def test_distances_are_those_of_entropies_counted_plainly(population, data):
     options, points = population
@@ -56,7 +56,7 @@ def test_what_a_distance_means():
 
 
 @pytest.mark.slow
-@examples(150)
+@examples(50)
 @given(st.data())
 def test_the_nearest_are_joined_as_by_looking_at_all_pairs(data):
     """With distances from a few, so that ties abound, and from many, so that averages are rounded."""

@@ -194,7 +194,7 @@ def test_a_snapshot_at_any_iteration_changes_nothing(name, noisy, tmp_path):
 
 
 @pytest.mark.parametrize("name", SPACES)
-@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("noisy", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_journal_resumed_at_any_evaluation_gives_the_same_result(name, noisy, tmp_path):
     space, budget = SPACES[name], 240 if noisy else 60
     values = [noise_by_id(i) for i in range(budget)] if noisy else [0.0] * budget

@@ -22,9 +22,9 @@ from optuna.trial import TrialState  # noqa: E402
 
 from knobless.optuna.tags import TAG  # noqa: E402
 
-TRIALS = 400
+TRIALS = 160
 PROCESSES = 4
-FATAL = 25  # of its own trials, the one in which a worker hangs until it is killed
+FATAL = 10  # of its own trials, the one in which a worker hangs until it is killed
 
 WORKER = """
 import os, sys, time

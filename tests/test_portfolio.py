@@ -108,7 +108,7 @@ def plain(members, turns):
 values = st.one_of(st.integers(-9, 9).map(float), st.sampled_from([math.nan, math.inf, -math.inf]))
 
 
-@examples(100)
+@examples(50)
 @given(st.data())
 def test_the_books_are_those_of_the_whole_record(data):
     size = st.builds(Member, st.integers(1, 3), st.integers(1, 3))

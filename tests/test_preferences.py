@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import frozen
 from knobless import Quartiles, Truncation, Values
+from knobless.core import preferences
 
 RANKING = {"quartiles": Quartiles(), "best": Truncation(1), "best two": Truncation(2)}
 every_ranking = pytest.mark.parametrize("preference", RANKING.values(), ids=RANKING)
@@ -37,6 +39,16 @@ def averaged(preference, f):
     for order in orders:
         w[list(order)] += weights
     return w / len(orders)
+
+
+@every_ranking
+@given(f=st.lists(st.sampled_from([-1.0, -0.0, 0.0, 1.0, 7.0, math.inf, -math.inf, math.nan]), min_size=2, max_size=12))
+def test_few_and_many_values_have_the_same_weights_bit_for_bit(preference, f):
+    by_limit = []
+    for limit in (0, 12):
+        with patch.object(preferences, "FEW_VALUES", limit):
+            by_limit.append(preference(frozen(f)).tobytes())
+    assert by_limit[0] == by_limit[1]
 
 
 @pytest.mark.parametrize("lam", range(2, 41))

@@ -21,11 +21,14 @@ from typer.testing import CliRunner
 
 from knobless import paper as reproduce
 from knobless.cli.app import app
-from knobless.paper import Claim, Report, activations, layers
+from knobless.paper import Claim, Report, activations, layers, mechanism
 from knobless.paper.joint import missing, runs
-from knobless.paper.joint.comparisons import all_of, lower, rank_sum
+from knobless.paper.joint.comparisons import all_of, claims_of_estimators, lower, rank_sum
+from knobless.paper.joint.positions import position_rows, record_positions
+from knobless.paper.joint.readings import claim_of_readings, results_of
 from knobless.paper.joint.settings import TrainingOptions
 from knobless.paper.joint.trials import Trials, read_trials
+from knobless.paper.table import read_csv, write_csv
 from knobless.torch import data
 
 MODULES = {"layers": layers, "activations": activations}
@@ -169,6 +172,35 @@ def test_the_long_run_decides_its_own_claim_alone():
     assert [c.holds for c in wrong] == [True] * 12 + [False]
 
 
+def test_other_estimators_are_judged_once_they_are_run():
+    assert claims_of_estimators(PAPER["layers"]) == []
+    found = PAPER["layers"] | {"gumbel": trials(9, 5, 3, 2.1), "reinforce": trials(9, 5, 3, 1.5)}
+    assert [claim.holds for claim in claims_of_estimators(found)] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(("name", "setting"), [("layers", "cga"), ("activations", "relu")])
+def test_a_reading_agrees_if_all_medians_are_close(name, setting):
+    experiment, found = EXPERIMENTS[name], PAPER[name]
+    judge = lambda its: claim_of_readings(experiment, results_of(experiment, {93_750: its})).holds  # noqa: E731
+    median = experiment.paper[setting].median
+    far = {setting: trials(9, 5, 3, median + 0.06)}
+    assert judge(found) is True
+    assert judge(found | far) is False
+    assert judge(found | {setting: trials(9, 5, 3, median + 0.05)}) is True
+    assert judge({setting: found[setting]}) is None
+    varied = {f"{s}-he": its for s, its in found.items() if s in experiment.paper}
+    assert judge(found | far | varied) is True
+
+
+def test_a_reading_may_change_some_settings_alone():
+    experiment = EXPERIMENTS["activations"]
+    far, near = trials(9, 5, 3, 2.0), PAPER["activations"]
+    found = near | {"relu": far, "tanh": far, "relu-batch-128": near["relu"], "tanh-batch-128": near["tanh"]}
+    first, second = results_of(experiment, {93_750: found})
+    assert [max(each.distances(experiment).values()) <= 0.05 for each in (first, second)] == [False, True]
+    assert second.own == ["relu", "tanh"]
+
+
 # Comparisons, computed another way.
 
 few = st.lists(st.integers(0, 8), min_size=3, max_size=30)
@@ -272,6 +304,28 @@ def test_settings_have_the_names_under_which_they_are_trained():
         assert {setting.network.n for setting in searched} == {EXPERIMENTS[name].n}
 
 
+# The order of the losses in an iteration.
+
+
+def test_pairs_are_counted_within_iterations():
+    losses = np.array([[3.0, 1.0, 2.0, 2.0, 5.0, 4.0, 3.0, 9.0]])
+    ends = np.array([[0, 1, 0, 1, 0, 0, 1, 0]], dtype=bool)  # the last iteration does not close
+    first, second = position_rows(losses, ends, [0, 4, 8])
+    assert (first["iterations"], first["pairs"], first["later_lower"]) == (2, 2, "0.75")  # equal ones count half
+    assert (second["iterations"], second["pairs"], second["later_lower"]) == (1, 3, "1")
+
+
+def test_the_losses_by_position_are_recorded_and_judged(few_images, tmp_path):
+    path = tmp_path / "positions.csv"
+    assert mechanism.claim_of_positions(path).holds is None
+    record_positions("layers", data.mnist(None), 1, 200, 4, "cpu", tmp_path)
+    rows = read_csv(path)
+    assert [(row["end"], row["iterations"], row["pairs"]) for row in rows] == [("2", "1", "1"), ("4", "1", "1")]
+    for shares, holds in ((("0.6", "0.6"), True), (("0.6", "0.4"), False)):
+        write_csv(path, [{**row, "later_lower": share} for row, share in zip(rows, shares, strict=True)])
+        assert mechanism.claim_of_positions(path).holds is holds
+
+
 # The commands.
 
 
@@ -294,7 +348,9 @@ def test_what_is_committed_is_what_the_committed_csv_gives(name, tmp_path):
     command(name, "--out", tmp_path)
     after = files(tmp_path)
     assert {key: after[key] for key in before} == before  # neither is written to
-    for made in (f"{name}-claims.md", f"{name}-claims.csv", f"{name}-claims.json", f"{name}-summary.csv"):
+    for made in (f"{name}-claims.md", f"{name}-claims.csv", f"{name}-claims.json"):
+        assert after[made].decode() == (COMMITTED / made).read_text(encoding="utf-8")
+    for made in (f"{name}-summary.csv", f"{name}-readings.csv"):
         assert after[made].decode() == (COMMITTED / made).read_text(encoding="utf-8")
     pictures = {key for key in after if key.endswith(".png")}
     if (COMMITTED / f"{name}.png").exists():  # an sdist has no pictures
@@ -314,7 +370,7 @@ def test_the_numbers_in_the_readme_are_those_of_the_tables():
     claims_of = "".join((COMMITTED / f"{name}-claims.md").read_text(encoding="utf-8") for name in MODULES)
     section = (COMMITTED / "README.md").read_text(encoding="utf-8").split("## Layers and activations")[1]
     cells = re.findall(r"\d\.\d{3} \(\d\.\d{3}, \d\.\d{3}\)", section)
-    assert len(cells) == 16 + 20  # and those of another learning rate and of the long run
+    assert len(cells) == 16 + 20 + 13  # and those of another learning rate, of the long run and of other estimators
     assert [cell for cell in cells if f"| {cell} |" not in claims_of] == []
 
 
@@ -327,7 +383,7 @@ def test_the_long_run_appears_with_its_rows(tmp_path):
     assert (tmp_path / "activations-long.png").exists()
     text = (tmp_path / "activations-claims.md").read_text(encoding="utf-8")
     assert "| cGA | 12 | 1.400 (1.395, 1.405) |" in text.split("### After 937,500 updates")[1]
-    assert json.loads((tmp_path / "activations-claims.json").read_text())[-1]["holds"] == "not decided"
+    assert json.loads((tmp_path / "activations-claims.json").read_text())[-2]["holds"] == "not decided"
 
 
 WITHOUT_TORCH = (

@@ -117,7 +117,7 @@ def drawn():
 
 
 @given(drawn(), st.sampled_from(list(PACKED)), st.randoms())
-@examples(100)
+@examples(50)
 def test_what_is_written_is_read(written, packing, random):
     kind, text, n, worth = written
     data = PACKED[packing](text.encode())
@@ -169,7 +169,7 @@ def test_contents_that_do_not_tell(text, what):
 @given(
     st.sampled_from([*Format, None]), st.one_of(st.binary(max_size=80), st.text("0123 -\nphcnfwqubo%.e", max_size=80))
 )
-@examples(300)
+@examples(50)
 def test_any_bytes_are_read_or_refused(format, data):
     data = data.encode() if isinstance(data, str) else data
     for pack in PACKED.values():
@@ -378,7 +378,7 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path):
 def test_ctrl_c_prints_the_best_so_far(tmp_path):
     ring = [f"{i + 1} {(i + 1) % 500 + 1}" for i in range(500)]
     (tmp_path / "G0").write_text("\n".join(["500 500", *ring]))
-    command = [BIN, "solve", "G0", "--budget", str(10**12)]
+    command = [BIN, "solve", "G0", "--budget", str(10**12), "--quiet"]
     output, wait = "", 0.5
     while "\nv " not in output and wait < 60.0:  # it may come before the first evaluation
         with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, cwd=tmp_path, text=True) as process:

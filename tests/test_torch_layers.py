@@ -219,6 +219,21 @@ def test_options_that_are_not_chosen_have_a_gradient_of_zero():
     assert [f.weight.grad.item() for f in one.functions] == [0.0, -2.0]
 
 
+@pytest.mark.parametrize("residual", [True, False])
+def test_a_row_in_a_list_computes_the_selected_parts_only(residual):
+    blocks, options = [linear() for _ in range(3)], [linear() for _ in range(3)]
+    net = Architecture(nn.Sequential(Residual(blocks, residual=residual), Activations(W, FUNCTIONS), Mixed(options)))
+    used = []
+    for part in (*blocks, *options):
+        part.register_forward_hook(lambda part, *_: used.append(part))
+    x, row = torch.randn(5, W), [1, 0, 1, *[1, 0] * (W // 2), *[1] * (W % 2), 2]
+    result = net(x, row)
+    assert used == [blocks[0], blocks[2], options[2]]
+    result.sum().backward()
+    assert [part.weight.grad is not None for part in (*blocks, *options)] == [True, False, True, False, False, True]
+    assert torch.equal(net(x, torch.tensor(row)), result)
+
+
 def test_weight_decay_and_momentum_go_on_in_what_is_off():
     layer = Residual([linear(), linear()])
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.5)
@@ -483,8 +498,10 @@ BITS = Architecture(nn.Sequential(Residual([linear(), linear()])))
             ValueError,
             r"got the shape \[5, 2\]; .* torch.func.vmap",
         ),
-        (lambda: BITS(torch.ones(1, W), torch.ones(2)), TypeError, "mask: expected a tensor of integers"),
-        (lambda: BITS(torch.ones(1, W), [1, 0]), TypeError, "mask: expected a tensor of integers"),
+        (lambda: BITS(torch.ones(1, W), torch.ones(2)), TypeError, "mask: expected a tensor or list of integers"),
+        (lambda: BITS(torch.ones(1, W), (1, 0)), TypeError, "mask: expected a tensor or list .* got tuple"),
+        (lambda: BITS(torch.ones(1, W), [1, 2]), ValueError, r"mask\[1\]: expected an integer from 0 to 1, got 2"),
+        (lambda: Mixed([linear()] * 3)(torch.ones(1, W), [-1]), ValueError, r"1 integers from 0 to 2, got \[-1\]"),
         (lambda: BITS.freeze([1]), ValueError, r"mask: expected a row of 2 choices, got the shape \[1\]"),
         (lambda: BITS.freeze([1, 2]), ValueError, r"mask\[1\]: expected an integer from 0 to 1, got 2"),
         (lambda: BITS.describe([-1, 0]), ValueError, r"mask\[0\]: expected an integer from 0 to 1, got -1"),

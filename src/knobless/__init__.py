@@ -5,8 +5,8 @@
 
 `minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
 as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
-known forms. `P3`, `LinearThompson`, `NoisyPortfolio`, `BranchSearch` and `Portfolio` are further algorithms with the
-same protocol.
+known forms. `P3`, `LinearThompson`, `NoisyPortfolio`, `BranchSearch`, `Portfolio` and `GuidedPortfolio` are further
+algorithms with the same protocol.
 """
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
@@ -16,6 +16,7 @@ from knobless.core.conditional import Condition, Conditional
 from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
 from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
+from knobless.core.guided_portfolio import GuidedPortfolio
 from knobless.core.igo import IGO, State
 from knobless.core.linear import LinearThompson
 from knobless.core.noisy_portfolio import NoisyPortfolio
@@ -78,6 +79,7 @@ __all__ = [
     "Fixed",
     "Float",
     "Gaussian",
+    "GuidedPortfolio",
     "History",
     "Info",
     "Integer",

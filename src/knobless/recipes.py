@@ -13,7 +13,8 @@ from knobless.core.conditional import Conditional
 from knobless.core.elitism import LastBest
 from knobless.core.evolution import Evolution
 from knobless.core.families import Family
-from knobless.core.linear import LinearThompson
+from knobless.core.guided_portfolio import GuidedPortfolio
+from knobless.core.linear import SMALL, LinearThompson
 from knobless.core.noisy_portfolio import NoisyPortfolio
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
@@ -230,8 +231,10 @@ def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
     return NoisyPortfolio(linear_thompson(family), loop) if family.dim <= LINEAR_LIMIT else loop
 
 
-def portfolio(space: Any) -> Portfolio:
+def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
     """Portfolio of P3, which learns dependencies between variables, and elitist PBIL-λ, for rugged objectives.
+
+    Choices are searched by a climb that is guided by a model at first.
 
     Parameters
     ----------
@@ -240,7 +243,8 @@ def portfolio(space: Any) -> Portfolio:
 
     Returns
     -------
-    Portfolio
+    Portfolio or GuidedPortfolio
+        With a guided climb if a variable has more than two options, up to 50 free parameters and without subsets.
 
     Raises
     ------
@@ -248,7 +252,9 @@ def portfolio(space: Any) -> Portfolio:
         If the space contains numbers.
     """
     family = family_of(space)
-    return Portfolio((P3(family), pbil_elitist(family)))
+    both = Portfolio((P3(family), pbil_elitist(family)))
+    guided = family.dim <= SMALL and family.options.max() > 2 and not family.size_bounds
+    return GuidedPortfolio(LinearThompson(family), both) if guided else both
 
 
 def branch_search(space: Any) -> BranchSearch:

@@ -221,7 +221,7 @@ class SNR:
         s = (1.0 - beta) * s  # line 12
         s += (math.sqrt(gain) / noise) * z
         gamma = (1.0 - beta) ** 2 * gamma + gain  # line 13
-        lam_r *= math.exp(beta * (gamma - float(s @ s) / self.alpha))  # line 14
+        lam_r *= math.exp(beta * (gamma - float(s.dot(s)) / self.alpha))  # line 14
         return eps, Signal(s, gamma, float(min(max(lam_r, self.lam_min), self.lam_max)))
 
     def at_least(self, lam: int) -> Self:

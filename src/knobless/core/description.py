@@ -17,6 +17,7 @@ from .data import from_plain, readable_name, shown, to_plain
 from .elitism import BestSoFar, LastBest, NoElitism
 from .evolution import Evolution
 from .families import Family
+from .guided_portfolio import GuidedPortfolio
 from .igo import IGO
 from .linear import LinearThompson
 from .noisy_portfolio import NoisyPortfolio
@@ -52,6 +53,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             return {"linear": {"batch": batch}}
         case NoisyPortfolio(linear=linear, loop=loop):
             return {"noisy_portfolio": {"linear": algorithm_data(linear), "loop": algorithm_data(loop)}}
+        case GuidedPortfolio(linear=linear, rest=later):
+            return {"guided_portfolio": {"linear": algorithm_data(linear), "rest": algorithm_data(later)}}
         case BranchSearch(loop=loop, linear=linear, deterministic=deterministic, batch=batch):
             parts = {"loop": algorithm_data(loop), "linear": None if linear is None else algorithm_data(linear)}
             return {"branches": parts | {"deterministic": deterministic, "batch": batch}}
@@ -108,6 +111,11 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             if not isinstance(first, LinearThompson) or not isinstance(second, IGO | None):
                 raise ValueError(f"expected a linear search and a loop, got {shown(data)}")
             return None if second is None else NoisyPortfolio(first, second)
+        case {"guided_portfolio": {"linear": linear, "rest": later, **rest}} if not rest and depth:
+            start, portfolio = algorithm_of(linear, family, 0), algorithm_of(later, family, depth - 1)
+            if not isinstance(start, LinearThompson) or not isinstance(portfolio, Portfolio | None):
+                raise ValueError(f"expected a linear search and a portfolio, got {shown(data)}")
+            return None if portfolio is None else GuidedPortfolio(start, portfolio)
         case {"branches": {"loop": _, "linear": _, "deterministic": bool(), "batch": int(), **rest}} if not rest:
             return _branch_search(family, **data["branches"])
         case {"portfolio": [_, *_] as each} if depth:

@@ -24,6 +24,8 @@ from knobless._checks import positive_int, probabilities
 from .rng import RNG, uniforms
 from .types import Array, Points, Words
 
+ONE, TWO_TO_32 = np.array(1.0), np.array(2.0**32)  # arrays, because NumPy takes longer with Python numbers
+
 
 class Discrete(NamedTuple):
     """Marginal distribution of a column with a finite number of options.
@@ -408,7 +410,7 @@ class Family(Protocol):
 
 def threshold(p: Array) -> Words:
     """Return the 32-bit threshold below which a uniform integer falls with probability p."""
-    return (p * 4294967296.0).astype(np.uint32)
+    return (p * TWO_TO_32).astype(np.uint32)
 
 
 class Unconditional:
@@ -435,7 +437,7 @@ class Unconditional:
         return self.statistics(x) - theta
 
     def gradient(self: Family, theta: Array, x: Points, w: Array) -> Array:
-        gradient: Array = w @ self.statistics(x)
+        gradient: Array = w.dot(self.statistics(x))  # takes half the time of @
         if total := np.add.reduce(w):  # zero for centered weights
             gradient -= total * theta
         return gradient
@@ -488,6 +490,10 @@ class Bernoulli(Unconditional):
     def margin(self) -> float:
         return margin(self.total or self.n, 2)
 
+    @cached_property
+    def _bounds(self) -> tuple[Array, Array]:
+        return np.array(self.margin), np.array(1.0 - self.margin)
+
     def within(self, total: int) -> Self:
         return replace(self, total=total)
 
@@ -507,15 +513,14 @@ class Bernoulli(Unconditional):
         return (w <= 0.0).view(np.int8)
 
     def whiten(self, theta: Array, v: Array) -> Array:
-        variance = 1.0 - theta  # θ(1 − θ), in place: these vectors are long and the loop is hot
+        variance = ONE - theta  # θ(1 − θ), in place: these vectors are long and the loop is hot
         variance *= theta
         np.sqrt(variance, out=variance)
         return np.divide(v, variance, out=variance)
 
     def move(self, theta: Array, step: Array) -> Array:
         moved = theta + step
-        np.maximum(moved, self.margin, out=moved)
-        return np.minimum(moved, 1.0 - self.margin, out=moved)
+        return moved.clip(*self._bounds, out=moved)
 
     def mode(self, theta: Array) -> Points:
         return (theta >= 0.5).view(np.int8)

@@ -130,12 +130,13 @@ class IGO:
         theta, signal, elite = state
         kept = self.elitism(elite, x, f)
         w = self.preference(np.concatenate((f, elite.f)) if len(elite.f) else f)  # lines 4-6
-        if not np.count_nonzero(w != w[0]):  # lines 7-9
+        weights = w.tolist()
+        if min(weights) == max(weights):  # lines 7-9
             return State(theta, signal, kept)
-        w = w / len(w)
+        w = w / float(len(w))
         drawn = w[: len(f)]
         gradient = self.family.gradient(theta, x, drawn)  # line 10
-        noise = math.sqrt(self.family.active_dim(theta) * (drawn @ drawn))  # its length if f is uninformative
+        noise = math.sqrt(self.family.active_dim(theta) * drawn.dot(drawn))  # its length if f is uninformative
         # Lines 12-15 come before line 11: eq. (s) whitens with the θ from which x was drawn. Only then is the
         # expected squared length of the whitened gradient over `noise` one for uninformative values.
         eps, signal = self.adaptation.step(signal, self.family.whiten(theta, gradient), noise)
@@ -164,7 +165,7 @@ class IGO:
         """Return θ, λ, ε, λ_r and ‖s‖²/γ, which is NaN before the first update and if λ and ε are fixed."""
         theta, (s, gamma, lam_r), _ = state
         lam, eps = self.adaptation.spend_at(state.signal)
-        return AlgorithmInfo(theta, lam, eps, lam_r, float(s @ s) / gamma if gamma else math.nan)
+        return AlgorithmInfo(theta, lam, eps, lam_r, float(s.dot(s)) / gamma if gamma else math.nan)
 
     def at_least(self, lam: int) -> Self:
         """Return the same algorithm with at least `lam` samples per iteration."""

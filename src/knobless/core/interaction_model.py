@@ -128,25 +128,72 @@ class InteractionModel(NamedTuple):
         array of shape (m,)
             The values.
         """
-        cumulative = np.cumsum(self.probability[1:])
-        at = int(np.searchsorted(cumulative[:-1], (int(u[0]) + 0.5) * 2.0**-32 * cumulative[-1]))
-        k, j, i = map(int, np.unravel_index(at, self.probability[1:].shape))
+        k, j, i = _drawn(self.probability[1:], int(u[0]))
         k, ratio = k + 1, RATIOS[i]
         rows, levels = self._with_data(phi, k)
         along = rows @ self.vectors[k]
         shrunk = along / (self.values[k] + ratio)
         prior = _covariance(phi @ phi.T, ORDERS[k], self.dim) - levels - levels.T + self.means[k].mean()
         covariance = (self.variance[k, j, i] / ratio) * (prior - shrunk @ along.T)
-        covariance.flat[:: len(phi) + 1] += DIAGONAL * covariance.trace() / len(phi)
-        normal = normals(u[None, 1:])[0].astype(float)
-        values: Array = shrunk @ self.b[k, j] + np.linalg.cholesky(covariance) @ normal
-        return values
+        return shrunk @ self.b[k, j] + _normal(covariance, u[1:])
+
+    def draw_given(self, phi: Array, y: Array, at: Array, u: Words) -> Array:
+        """Return the values of a random function at points, up to a constant, given evaluations.
+
+        Parameters
+        ----------
+        phi : array of shape (n, features)
+            Features of the evaluations, which may be more than those of the fit.
+        y : array of shape (sets, n)
+            Their sets of values.
+        at : array of shape (m, features)
+            Features of the points.
+        u : array of uint32 of shape (1 + m + m % 2,)
+            Uniform 32-bit integers.
+
+        Returns
+        -------
+        array of shape (m,)
+            The values.
+
+        Notes
+        -----
+        The order, the set of values and the ratio of noise to signal are drawn by their posterior probabilities, the
+        function by its distribution given all evaluations. This takes less time than another fit.
+        """
+        k, j, i = _drawn(self.probability, int(u[0]))
+        n, ratio = len(phi), RATIOS[i]
+        inside, rows, prior = (_covariance(a @ b.T, ORDERS[k], self.dim) for a, b in ((phi, phi), (at, phi), (at, at)))
+        means, levels = inside.mean(axis=0), rows.mean(axis=1, keepdims=True)
+        inside += means.mean() - means - means[:, None]
+        rows += means.mean() - means - levels
+        prior += means.mean() - levels - levels.T
+        inside.flat[:: n + 1] += ratio
+        values = y[j] - y[j].mean()
+        solved = np.linalg.solve(inside, np.column_stack([values, rows.T]))
+        variance = max(float(values @ solved[:, 0]) / (n - 1), LEAST)  # of the signal
+        return rows @ solved[:, 0] + _normal(variance * (prior - rows @ solved[:, 1:]), u[1:])
 
     def _with_data(self, phi: Array, k: int) -> tuple[Array, Array]:
         """Return the centered covariances of points with the evaluations, and the means before centering."""
         rows = _covariance(phi @ self.phi.T, ORDERS[k], self.dim)
         levels = rows.mean(axis=1, keepdims=True)
         return rows - levels - (self.means[k] - self.means[k].mean()), levels
+
+
+def _drawn(probability: Array, u: int) -> list[int]:
+    """Return the index of an entry, drawn in proportion to the entries, for a uniform 32-bit integer."""
+    cumulative = np.cumsum(probability)
+    at = int(np.searchsorted(cumulative[:-1], (u + 0.5) * 2.0**-32 * cumulative[-1]))
+    return [int(each) for each in np.unravel_index(at, probability.shape)]
+
+
+def _normal(covariance: Array, u: Words) -> Array:
+    """Return normal numbers with a covariance, to which a small share of the variance is added."""
+    m = len(covariance)
+    covariance.flat[:: m + 1] += DIAGONAL * covariance.trace() / m
+    normal: Array = np.linalg.cholesky(covariance) @ normals(u[None])[0, :m].astype(float)
+    return normal
 
 
 def _covariance(products: Array, order: float, dim: int) -> Array:

@@ -109,11 +109,11 @@ class LinearThompson:
             x = self.points(state, model, u[:, :width])
             for i in np.flatnonzero(chosen).tolist():
                 x[i] = self._chosen(state, model, interactions, int(streams[i]), x[i])
-        again = [i for i, key in enumerate(_keys(x)) if key in known]
+        again = [i for i, key in enumerate(point_keys(x)) if key in known]
         if again:
             each = [first_uniforms(key, TRIES, width) for key in streams[again].tolist()]
             tries = self.points(state, model, np.concatenate(each))
-            new = [j for j, key in enumerate(_keys(tries)) if key not in known]
+            new = [j for j, key in enumerate(point_keys(tries)) if key not in known]
             for j in reversed(new):
                 x[again[j // TRIES]] = tries[j]
         return x
@@ -126,7 +126,7 @@ class LinearThompson:
         u[:POOL, words(len(state.first)) + 1] >>= 1  # all of them are crossed
         pool = self.points(state, model, u[:POOL, : self.width])
         values = interactions.draw(self.family.features(pool), u[POOL, : POOL + 1])
-        new = [i for i, each in enumerate(_keys(pool)) if each not in state.known]
+        new = [i for i, each in enumerate(point_keys(pool)) if each not in state.known]
         return pool[min(new, key=values.__getitem__)] if new else otherwise
 
     @property
@@ -251,14 +251,14 @@ class LinearState:
         self._x[self.n : end], self._f[self.n : end] = x, f
         self._phi[self.n : end] = self.family.features(x)
         self.n = end
-        self._known.update(_keys(self._x[end - len(f) : end]))
+        self._known.update(point_keys(self._x[end - len(f) : end]))
         self._model = self._theta = self._elites = None
         while self.n > self.most:
             # Every second one, not the older half: late points hardly vary, and the model depends on early ones.
             half = slice((self.n - 1) % 2, self.n, 2)
             self._x, self._f, self._phi = self._x[half].copy(), self._f[half].copy(), self._phi[half].copy()
             self.n, self._blocks, self._gram = len(self._f), 0, None
-            self._known = set(_keys(self._x))
+            self._known = set(point_keys(self._x))
 
     @property
     def model(self) -> LinearModel | None:
@@ -300,6 +300,17 @@ class LinearState:
         return self._known
 
     @property
+    def best(self) -> Points | None:
+        """The point with the lowest value; None if no value is below infinity."""
+        f = np.where(self.f == self.f, self.f, np.inf)
+        return self.x[f.argmin()] if len(f) and f.min() < np.inf else None
+
+    @property
+    def scored(self) -> tuple[Array, Array]:
+        """Features of the evaluations, one per row, and the scores of their ranks."""
+        return self._phi[: self.n], rank_scores(self.f)
+
+    @property
     def elites(self) -> Points | None:
         """The ln n best points, and those with equal values; None if these are more than a quarter of all."""
         if self._elites is None:
@@ -332,8 +343,19 @@ def _grown(rows: Points, n: int, size: int) -> Points:
     return grown
 
 
-def _keys(x: Points) -> list[bytes]:
-    """Return the bytes of each point."""
+def point_keys(x: Points) -> list[bytes]:
+    """Return the bytes of each point, by which points are compared.
+
+    Parameters
+    ----------
+    x : array of shape (m, variables)
+        Points, one per row.
+
+    Returns
+    -------
+    list of bytes
+        One entry per point.
+    """
     rows = np.ascontiguousarray(x)
     keys: list[bytes] = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0].tolist()
     return keys

@@ -7,6 +7,8 @@ preference and not to the loop: a loop that centers would be neither UMDA nor PB
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 from knobless._checks import positive_int
 
 from .types import Array
+
+FEW_VALUES = 10  # values up to which plain Python takes less time than calls of NumPy
 
 
 class Preference(Protocol):
@@ -128,6 +132,8 @@ def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
     unit : float
         Unit of the weights.
     """
+    if len(f) <= FEW_VALUES:
+        return _by_rank_of_few(f.tolist(), counts.tolist(), unit)
     ranked = f.copy()
     ranked.sort()
     if ranked[-1] != ranked[-1]:  # NaN is tied with +inf
@@ -136,6 +142,16 @@ def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
     first = ranked.searchsorted(f)
     last = ranked.searchsorted(f, "right")
     return unit * (counts.take(last) - counts.take(first)) / (last - first)
+
+
+def _by_rank_of_few(f: list[float], counts: list[int], unit: float) -> Array:
+    """Return the same weights as `by_rank`, of a few values."""
+    f = [v if v == v else math.inf for v in f]  # NaN is tied with +inf
+    ranked, w = sorted(f), []
+    for v in f:
+        first, last = bisect_left(ranked, v), bisect_right(ranked, v)
+        w.append(unit * (counts[last] - counts[first]) / (last - first))
+    return np.array(w)
 
 
 @lru_cache(maxsize=4096)

@@ -41,13 +41,14 @@ class Stream:
         Words drawn already.
     """
 
-    __slots__ = ("_buffer", "_first", "count", "key")
+    __slots__ = ("_buffer", "_first", "_halves", "count", "key")
 
     def __init__(self, key: int, count: int = 0) -> None:
         self.key = key
         self.count = count
         self._first = count  # number of the first word in the buffer
         self._buffer = OFFSETS[:0]
+        self._halves = self._buffer.view(np.uint32)  # the same numbers
 
     @classmethod
     def of(cls, rng: Any) -> Self:
@@ -56,6 +57,11 @@ class Stream:
 
     def words(self, size: int) -> LongWords:
         """Return the next `size` words, read-only."""
+        begin = self._advance(size)
+        return self._buffer[begin : begin + size]
+
+    def _advance(self, size: int) -> int:
+        """Advance the counter; return where the next `size` words begin in the buffer."""
         begin = self.count - self._first
         if begin + size > len(self._buffer):
             rest = self._buffer[begin:]
@@ -63,9 +69,10 @@ class Stream:
             self._buffer[: len(rest)] = rest
             _fill(self._buffer[len(rest) :], self.key, self.count + len(rest))
             self._buffer.flags.writeable = False
+            self._halves = self._buffer.view(np.uint32)
             self._first, begin = self.count, 0
         self.count += size
-        return self._buffer[begin : begin + size]
+        return begin
 
     def uniforms(self, size: int, words: int) -> Words:
         """Return `size` rows of `words` uniform 32-bit integers.
@@ -74,7 +81,8 @@ class Stream:
         enough (a probability is off by at most 2⁻³²) and cost half of what doubles do.
         """
         half = (words + 1) // 2
-        return self.words(size * half).reshape(size, half).view(np.uint32)[:, :words]
+        begin = 2 * self._advance(size * half)
+        return self._halves[begin : begin + 2 * size * half].reshape(size, 2 * half)[:, :words]
 
     def below(self, n: int) -> int:
         """Return an integer from 0 to n − 1, for n below 2³²; in plain integers, which are faster for a single one."""

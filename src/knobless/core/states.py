@@ -2,8 +2,7 @@
 
 The state of the loop is stored as its numbers, that of P3 as its initial θ, the key of its random numbers and the
 values it was told, from which it is rebuilt, that of the genetic algorithm as its population, that of the linear search
-as its evaluations, and that of a portfolio or
-of the search of branches as the states of its members.
+as its evaluations, and that of a portfolio or of the search of branches as the states of its members.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from .data import finite_at, floats, listed, octets, shown, text, whole, whole_a
 from .elitism import Elite
 from .evolution import Evolution, EvolutionState
 from .families import Family, packed_rows
+from .guided_portfolio import GuidedPortfolio, GuidedState
 from .igo import IGO, State
 from .linear import LinearState, LinearThompson
 from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
@@ -30,7 +30,7 @@ from .p3 import P3, Pyramid
 from .portfolio import Portfolio, PortfolioState
 from .types import Array, Points
 
-SAVED = "IGO, P3, Evolution, LinearThompson, NoisyPortfolio, BranchSearch or Portfolio"
+SAVED = "IGO, P3, Evolution, LinearThompson, NoisyPortfolio, GuidedPortfolio, BranchSearch or Portfolio"
 
 
 def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
@@ -61,6 +61,12 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
                 "n": state.n,
                 "spent": list(state.spent),
             }
+        case GuidedPortfolio():
+            data = {"linear": state_data(algorithm.linear, state.linear), "rest": None}
+            if state.rest is not None:
+                data["rest"] = state_data(algorithm.rest, state.rest)
+                data["x0"] = None if state.x0 is None else b64encode(algorithm.family.pack(state.x0[None])).decode()
+            return data
         case BranchSearch():
             return _branches_data(algorithm, state)
         case Portfolio(members=members):
@@ -112,6 +118,15 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             if len(spent) != 2:
                 raise ValueError(f"spent: expected two numbers, got {len(spent)}")
             return NoisyPortfolioState(linear, loop, whole_at(data, "n"), spent)
+        case GuidedPortfolio():
+            linear = state_of(algorithm.linear, data["linear"], x0)
+            if data["rest"] is None:
+                return GuidedState(linear, None, x0)
+            start = None if data["x0"] is None else algorithm.family.unpack(octets(data, "x0"))
+            if start is not None and len(start) != 1:
+                raise ValueError(f"x0: expected one point, got {len(start)}")
+            x0 = None if start is None else start[0]
+            return GuidedState(linear, state_of(algorithm.rest, data["rest"], x0), x0)
         case BranchSearch():
             return _branches(algorithm, data)
         case Portfolio(members=members):

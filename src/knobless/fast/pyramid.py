@@ -1,7 +1,7 @@
 """P3 on bits, compiled: `p3.py` and `linkage.py` again, with one climber, as plain loops for numba.
 
 One specification, two implementations: with the same key, this one asks for the same points in the same order. What is
-a coroutine there is a `PHASE` here: `_proceed` computes the next point to evaluate, `_tell` takes its value.
+a coroutine there is a `PHASE` here: `proceed` computes the next point to evaluate, `take_value` takes its value.
 
 A level is stored by columns, one bit per member, in blocks of 64 members: a word of a block holds one variable of all
 of them. So pairs are counted, and members that differ found, 64 at a time. A tree is an order of the variables in which
@@ -149,6 +149,13 @@ def _words(p, size):
 
 
 @njit(error_model="numpy")
+def below(p, n):
+    """Return an integer from 0 to n − 1, from the next word of the stream, as `Stream.below`."""
+    p.counts[WORD_COUNT] += 1
+    return np.int64(((word(p.keys[STREAM], p.counts[WORD_COUNT]) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+
+
+@njit(error_model="numpy")
 def _turn(p, i, codes):
     p.x[i] ^= 1
     p.keys[POINT] ^= codes[i]
@@ -173,6 +180,7 @@ def _join(p, level, table):
     place = find(table, p.keys[POINT])
     if table[place].seen & MEMBER:
         return
+    table[place].key = p.keys[POINT]
     table[place].seen |= MEMBER
     counts = p.counts
     if level == counts[LEVELS]:
@@ -348,10 +356,7 @@ def _take_over(p, level, group, codes):
         block = p.chain[block]
     if not found:
         return False
-    p.counts[WORD_COUNT] += 1
-    chosen = np.int64(
-        ((word(p.keys[STREAM], p.counts[WORD_COUNT]) >> np.uint64(32)) * np.uint64(found)) >> np.uint64(32)
-    )
+    chosen = below(p, found)
     block = p.levels[level, HEAD]
     while chosen >= np.int64(_population(p.masks[block])):
         chosen -= np.int64(_population(p.masks[block]))
@@ -372,7 +377,7 @@ def _take_over(p, level, group, codes):
 
 
 @njit(error_model="numpy")
-def _proceed(p, codes, table):
+def proceed(p, codes, table):
     """Compute the next point to evaluate, x; at most one member joins on the way."""
     counts, n = p.counts, p.x.size
     while True:
@@ -423,7 +428,7 @@ def _proceed(p, codes, table):
 
 
 @njit(error_model="numpy")
-def _tell(p, value, codes):
+def take_value(p, value, codes):
     """Take the value of x: a change that is no worse is kept."""
     counts, reals = p.counts, p.reals
     if value != value:
@@ -463,14 +468,14 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
         if not counts[PENDING_POINT]:
             if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
                 return GROW_BUFFERS
-            why = _proceed(p, codes, table)
+            why = proceed(p, codes, table)
             if why != GOING:
                 return why
             answers += 1
             place = find(table, p.keys[POINT])
             if table[place].seen & ASKED and counts[ANSWERED] < SKIPPED - 1:
                 counts[ANSWERED] += 1
-                _tell(p, table[place].value, codes)
+                take_value(p, table[place].value, codes)
                 continue
             counts[ANSWERED] = 0
             counts[PENDING_POINT] = 1
@@ -508,10 +513,10 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
         update_leader(spent, shared, idle, leader_x, PYRAMID, p.x, value, 0)
         spent[NIT] += 1
         counts[PENDING_POINT] = counts[CAN_YIELD] = 0
-        _tell(p, value, codes)
+        take_value(p, value, codes)
 
 
-_PYRAMID = types.NamedTuple(
+PYRAMID_STATE = types.NamedTuple(
     (
         *(INTS, REALS, LONG_WORDS, WORDS, BITS, BITS, INTS, INTS, INTS, REALS),
         *(types.int64[:, ::1], types.int64[:, ::1], types.int64[:, :, ::1], types.uint64[:, ::1], INTS, LONG_WORDS),
@@ -523,4 +528,4 @@ _PYRAMID = types.NamedTuple(
 @cache
 def pyramid_runner(logs: bool = False) -> EngineFunction:
     """Return P3, with a log or without."""
-    return runner(_run, _PYRAMID, logs)
+    return runner(_run, PYRAMID_STATE, logs)

@@ -13,6 +13,7 @@ from .joint.curves import draw_curves, draw_ends
 from .joint.missing import ProgressLog, train_missing
 from .joint.report import write_report
 from .joint.settings import (
+    ADAPTIVE,
     EARLY,
     END,
     OTHER_ESTIMATORS,
@@ -29,7 +30,6 @@ from .joint.trials import TrialsBySetting, trials_at
 _NAME = "activations"
 N = 3072
 FAR = 5.0  # an ε below 1/n by this factor is called far below
-_ADAPTIVE = ("pbil-lambda", "pbil-epsilon")
 
 ACTIVATION_SELECTION = JointExperiment(
     _NAME,
@@ -88,8 +88,8 @@ def claims_of_activations(found: TrialsBySetting, longer: TrialsBySetting) -> li
     return [
         *(ahead(found, "cga", setting, END, final.format(label(setting))) for setting in fixed),
         *(ahead(found, setting, "cga", EARLY, slower.format(label(setting))) for setting in fixed),
-        *(ahead(found, setting, "cga", EARLY, mitigated.format(label(setting))) for setting in _ADAPTIVE),
-        *(ahead(found, setting, "cga", END, better.format(label(setting))) for setting in _ADAPTIVE),
+        *(ahead(found, setting, "cga", EARLY, mitigated.format(label(setting))) for setting in ADAPTIVE),
+        *(ahead(found, setting, "cga", END, better.format(label(setting))) for setting in ADAPTIVE),
         *(claims_of_controls(found) if "stochastic" in found else ()),
         dynamic(found, "pbil-epsilon", "The step-size in PBIL-ε was rather dynamic …"),
         dynamic(found, "pbil-lambda", "… and the sample size in PBIL-λ."),
@@ -105,9 +105,9 @@ def claims_of_controls(found: TrialsBySetting) -> list[Claim]:
     late = "(The final performance is due to the search, and not because θ moves to a vertex in any case: {}.)"
     committed = "(Commitment to a random network is better than a new network for every update: {}.)"
     return [
-        *(ahead(found, s, f"{s}-blind", EARLY, early.format(label(s))) for s in _ADAPTIVE),
-        *(ahead(found, s, f"{s}-blind", END, late.format(label(s))) for s in _ADAPTIVE),
-        *(ahead(found, f"{s}-blind", "stochastic", END, committed.format(label(s))) for s in _ADAPTIVE),
+        *(ahead(found, s, f"{s}-blind", EARLY, early.format(label(s))) for s in ADAPTIVE),
+        *(ahead(found, s, f"{s}-blind", END, late.format(label(s))) for s in ADAPTIVE),
+        *(ahead(found, f"{s}-blind", "stochastic", END, committed.format(label(s))) for s in ADAPTIVE),
     ]
 
 
@@ -127,9 +127,9 @@ def far_below(found: TrialsBySetting) -> Claim:
 
 def order(found: TrialsBySetting, claim: str) -> Claim:
     """Judge the order of the paper's numbers, for the adaptive methods that were run."""
-    adaptive = [setting for setting in _ADAPTIVE if setting in found]
+    adaptive = [setting for setting in ADAPTIVE if setting in found]
     criterion = f"each of these differences of the medians at the end is there, p < {SIGNIFICANCE:g}"
-    if missing := not_run(found, *(() if adaptive else _ADAPTIVE), "cga", "tanh", "relu"):
+    if missing := not_run(found, *(() if adaptive else ADAPTIVE), "cga", "tanh", "relu"):
         return Claim(claim, criterion, missing, None)
     pairs = [*((setting, "cga") for setting in adaptive), ("cga", "tanh"), ("tanh", "relu")]
     verdicts = [lower(found[a].final, found[b].final) for a, b in pairs]

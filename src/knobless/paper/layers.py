@@ -13,8 +13,10 @@ from .joint.curves import PERCENT, draw_curves, draw_ends, over_updates, plain_t
 from .joint.missing import ProgressLog, train_missing
 from .joint.report import write_report
 from .joint.settings import (
+    ADAPTIVE,
     EARLY,
     END,
+    LABELS,
     OTHER_ESTIMATORS,
     SIGNIFICANCE,
     UPDATES,
@@ -40,7 +42,7 @@ LAYER_SELECTION = JointExperiment(
     *(
         (
             *("ten-layers", "ten-plain-layers", "pbil-epsilon-no-skip", "pbil-epsilon-no-clip"),
-            *("pbil-lambda-batch-128", "pbil-lambda-patient", *OTHER_ESTIMATORS),
+            *("pbil-lambda-batch-128", "pbil-lambda-patient", *OTHER_ESTIMATORS, "ten-plain-layers-he"),
         ),
         {
             "cga": ErrorQuartiles(2.240, 2.130, 2.298),
@@ -91,15 +93,14 @@ def report(out: Path, updates: int = UPDATES) -> Report:
 
 def claims_of_layers(found: TrialsBySetting) -> list[Claim]:
     """Judge the statements of the text, a footnote, a note and the appendix."""
-    adaptive = ("pbil-lambda", "pbil-epsilon")
     beginning = "The test errors of our methods outperform the previous cGA at the beginning stage of training: {}."
     end = "… but also at the final iteration: {}."
     return [
-        *(ahead(found, setting, "cga", EARLY, beginning.format(label(setting))) for setting in adaptive),
-        *(ahead(found, setting, "cga", END, end.format(label(setting))) for setting in adaptive),
-        *(dynamic(found, s, f"The strategy parameters change dynamically: {label(s)}.") for s in adaptive),
+        *(ahead(found, setting, "cga", EARLY, beginning.format(label(setting))) for setting in ADAPTIVE),
+        *(ahead(found, setting, "cga", END, end.format(label(setting))) for setting in ADAPTIVE),
+        *(dynamic(found, s, f"The strategy parameters change dynamically: {label(s)}.") for s in ADAPTIVE),
         ten_layers(found),
-        *(as_good_as_ten_layers(found, setting) for setting in adaptive),
+        *(as_good_as_ten_layers(found, setting) for setting in ADAPTIVE),
         less_stable(
             found,
             "pbil-epsilon-no-skip",
@@ -173,7 +174,7 @@ def _draw_ends(found: TrialsBySetting, path: Path) -> Path:
 def draw_remarks(found: TrialsBySetting, path: Path) -> Path:
     """Draw the settings of the remarks, over the updates and at the end."""
     figure, (over, ends) = plotting.axes("test error", "test error at the end", height=4.4)
-    others = [setting for setting in LAYER_SELECTION.others if setting not in OTHER_ESTIMATORS]
+    others = [s for s in LAYER_SELECTION.others if s in LABELS and s not in OTHER_ESTIMATORS]
     settings = [setting for setting in ("pbil-epsilon", "pbil-lambda", *others) if setting in found]
     for setting in settings:
         trials = found[setting]

@@ -9,8 +9,12 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from .problem import BitArray, Problem
+
+if TYPE_CHECKING:
+    from knobless.fast.gains import Structure
 
 
 class Verdict(StrEnum):
@@ -44,6 +48,10 @@ class InstanceProblem(Problem):
     @abstractmethod
     def largest_sum(self) -> float:
         """An upper bound on the magnitude of costs and of partial sums; inf if it exceeds the range of floats."""
+
+    @abstractmethod
+    def structure(self) -> Structure:
+        """Return the terms of the cost, for incremental evaluation, which needs numba."""
 
     def value_of(self, x: BitArray, cost: float) -> float | None:
         """Return the value of a point, given its cost; None if the point is infeasible."""

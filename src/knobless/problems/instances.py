@@ -19,15 +19,21 @@ from enum import StrEnum
 from typing import Any
 
 from knobless._checks import real
+from knobless.run.loop import StoppingRules
 from knobless.run.minimize import minimize
-from knobless.run.result import Result, Status
+from knobless.run.result import Status
 
 from .answers import InstanceProblem, Verdict
+from .incremental import ENUMERABLE, NOTHING, Found, is_incremental, search_incrementally
 from .quadratic import MaxCut, Qubo
 from .sat import MaxSat
 from .text import Lines, TextSource, uncompressed_name
 
 EXACT = 2.0**53  # above it, not every integer is a float
+MEDIUM, FIRST_EVALUATIONS = (
+    100,
+    4096,
+)  # up to so many variables, the black-box search runs first, for so many evaluations
 
 
 class Format(StrEnum):
@@ -141,14 +147,14 @@ class Answer:
     """The result of a run on an instance. `value` is None if no point, or no feasible point, was found."""
 
     instance: Instance
-    result: Result
+    result: Found
     seed: int
     seconds: float
 
     @property
     def value(self) -> float | None:
         """The best value, as the format counts it."""
-        return None if self.result.x is None else self.instance.problem.value_of(self.result.x, self.result.fun)
+        return None if self.result.x is None else self.instance.problem.value_of(self.result.x, self.result.cost)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -164,11 +170,13 @@ class Answer:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines that a solver prints: comments, value, verdict, point."""
-        problem, x = self.instance.problem, self.result.x
+        problem, x, nfev, incremental = self.instance.problem, self.result.x, self.result.nfev, self.result.incremental
         yield f"c {self.result.message}"
-        yield f"c {self.result.nfev} evaluations, {self.seconds:.2f} seconds, seed {self.seed}"
+        yield f"c {nfev} evaluations, {self.seconds:.2f} seconds, seed {self.seed}"
+        if incremental:
+            yield f"c {nfev - incremental} full evaluations, {incremental} incremental, {self.result.flips} flips"
         if x is not None:
-            yield from problem.value_lines(x, self.result.fun)
+            yield from problem.value_lines(x, self.result.cost)
         if self.verdict is not None:
             yield f"s {self.verdict}"
         if x is not None:
@@ -186,6 +194,8 @@ class Answer:
             "hard_unsatisfied": None if x is None else self.instance.problem.hard_unsatisfied(x),
             "x": x,
             "nfev": self.result.nfev,
+            "incremental": self.result.incremental,
+            "flips": self.result.flips,
             "seconds": self.seconds,
             "seed": self.seed,
             "status": self.result.status,
@@ -224,14 +234,34 @@ def solve_instance(
         The best point, its value and the verdict.
     """
     start = time.perf_counter()
-    result = minimize(
-        instance.problem,
-        instance.problem.space,
-        budget=budget,
-        target=instance.problem.cost_of(None if target is None else real("target", target)),
-        timeout=timeout,
-        rng=seed,
-        deterministic=True,
-        progress=progress,
-    )
-    return Answer(instance, result, seed, time.perf_counter() - start)
+    problem = instance.problem
+    cost = problem.cost_of(None if target is None else real("target", target))
+    rules = StoppingRules.of(1.0, budget, cost, timeout, None)
+
+    def left() -> float:
+        return rules.timeout - (time.perf_counter() - start)
+
+    def search(fun: Callable[[Any], Any], budget: int | None) -> Found:
+        seconds = None if timeout is None else max(left(), 1e-3)
+        result = minimize(
+            fun,
+            problem.space,
+            budget=budget,
+            target=cost,
+            timeout=seconds,
+            rng=seed,
+            deterministic=True,
+            progress=progress,
+        )
+        return Found.of(result)
+
+    found = NOTHING
+    if ENUMERABLE < problem.n <= MEDIUM:
+        # As a method, the objective is not compiled: these evaluations take less time than to import numba.
+        found = search(problem.__call__, int(min(rules.budget, FIRST_EVALUATIONS)))
+    if found.status is Status.BUDGET and found.nfev < rules.budget:
+        if is_incremental(problem, left()):
+            found = search_incrementally(problem, found, rules._replace(timeout=left()), seed, progress)
+        else:
+            found = search(problem, budget)
+    return Answer(instance, found, seed, time.perf_counter() - start)

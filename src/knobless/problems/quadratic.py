@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,9 @@ from .answers import InstanceProblem, as_whole
 from .problem import BLOCK_ROWS, BitArray, Flat, frozen, in_blocks, weigh
 from .sparse import read_edges, read_matrix
 from .text import TextSource
+
+if TYPE_CHECKING:
+    from knobless.fast.gains import Structure
 
 Terms = tuple[NDArray[np.intp], NDArray[np.intp], Array]
 
@@ -107,6 +110,13 @@ class Qubo(InstanceProblem):
     def flat(self) -> Flat:
         ints, reals = _compressed(self.n, *self._terms)
         return "quadratic" if self._whole else "quadratic_in_order", ints, reals
+
+    def structure(self) -> Structure:
+        from knobless.fast.gains import Structure
+
+        i, j, q = self._terms
+        off = i != j
+        return Structure.of_products(np.bincount(i[~off], q[~off], self.n), i[off], j[off], q[off])
 
     @property
     def kind(self) -> str:
@@ -213,6 +223,13 @@ class MaxCut(InstanceProblem):
             Name of the kernel, its integers and its reals.
         """
         return "max_cut", self.edges.astype(np.int64).ravel(), self.weights
+
+    def structure(self) -> Structure:
+        from knobless.fast.gains import Structure
+
+        i, j = self.edges.T  # an edge is cut for x_i + x_j - 2 x_i x_j = 1
+        linear = -np.bincount(self.edges.ravel(), np.repeat(self.weights, 2), self.n)
+        return Structure.of_products(linear, i, j, 2.0 * self.weights)
 
     @property
     def kind(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from .answers import InstanceProblem, Verdict, as_whole
 from .dimacs import read_dimacs
 from .problem import EMPTY_REALS, BitArray, Flat, in_blocks, weigh
 from .text import Lines, TextSource
+
+if TYPE_CHECKING:
+    from knobless.fast.gains import Structure
 
 Clauses = tuple[tuple[int, ...], ...]
 
@@ -237,15 +240,20 @@ class MaxSat(InstanceProblem):
         for (length, count), members in groupby(order, key=kind.__getitem__):
             rows = [sorted(self.clauses[c], key=lambda literal: literal < 0) for c in members]
             groups.append(_Group(count, np.abs(np.array(rows, dtype=np.intp).reshape(len(rows), -length)).T - 1))
+        return groups, EMPTY_REALS if self.weights is None else self._costs_of_clauses[order]
+
+    @cached_property
+    def _costs_of_clauses(self) -> Array:
+        """Return what each clause costs if it is not satisfied."""
         if self.weights is None:
-            return groups, EMPTY_REALS
+            return np.ones(len(self.clauses))
         weights = np.array(self.weights)
         hard = np.isinf(weights)
         soft = weights[~hard].sum()
         weights[hard] = max(
             1.0 + soft, soft * (1.0 + 2.0**-20) if soft >= 2.0**53 else 0.0
         )  # above 2^53, adding 1 has no effect
-        return groups, weights[order]
+        return weights
 
     @cached_property
     def _literals(self) -> list[NDArray[np.intp]]:
@@ -310,6 +318,13 @@ class MaxSat(InstanceProblem):
             if not any(-literal in clause for literal in clause):  # else it is always satisfied
                 rows.append([word >> shift & 2**64 - 1 for word in (variables, negated) for shift in (0, 64)])
         return np.array(rows, dtype=np.uint64).reshape(-1, 4).T.astype(np.int64).ravel()
+
+    def structure(self) -> Structure:
+        from knobless.fast.gains import Structure
+
+        kept = [c for c, clause in enumerate(self.clauses) if not any(-literal in clause for literal in clause)]
+        clauses = [sorted(set(self.clauses[c])) for c in kept]  # without those that are always satisfied
+        return Structure.of_clauses(self.n, clauses, self._costs_of_clauses[kept])
 
     # The answer to an instance: SAT without weights, MaxSAT with weights.
 

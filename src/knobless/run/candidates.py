@@ -14,6 +14,8 @@ from knobless.core.violation import Infeasible, negated
 from knobless.parallel.evaluation import objective_value
 from knobless.space.space import Space
 
+FLOATS = {float}  # the types of the usual values
+
 
 class Failure(Exception):  # noqa: N818
     """A failed evaluation of another process or program, by its traceback or message."""
@@ -141,8 +143,8 @@ def values_of(values: Any, count: int, sign: float = 1.0) -> ToldValues:
     if array and values.dtype.kind in "fiub" and values.ndim == 1:
         f = values.astype(float)
         return ToldValues(-f if sign < 0.0 else f, {}, {})
-    if all(type(v) is float for v in values):
-        f = np.array(values, dtype=float)
+    if {*map(type, values)} == FLOATS:
+        f = np.array(values)
         return ToldValues(-f if sign < 0.0 else f, {}, {})
     failures = {i: traceback_of(v) for i, v in enumerate(values) if isinstance(v, BaseException)}
     each = [math.nan if i in failures else _value(v) for i, v in enumerate(values)]

@@ -161,6 +161,8 @@ class Iteration:
 
     def evaluated(self, stop: int | None = None) -> tuple[Points, Array]:
         """Return the points that were evaluated, and their values; those with an index below `stop` if it is given."""
+        if self.fates.count(TOLD) == self.drawn <= (self.drawn if stop is None else stop):
+            return self.codes, self.f  # the usual case
         told = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8)[:stop] == TOLD)
         return self.codes[told], self.f[told]  # by index: f may be shorter than codes
 

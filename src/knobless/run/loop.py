@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from .progress import Bar
 from .recommendation import FINALISTS_SHARE, Recommended, finalists, recommended_point, reserved, winner
 from .recording import Recording, Value
 from .result import MESSAGES, History, Result, Status
+from .run_state import info_of
 from .sources import Source, ValueStream
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class Loop:
         self.rules = rules
         self.callback = callback
         self.history = History()
+        self.info_of = partial(info_of, sign=sign)
         self.deferred_size = 16 * len(opt.run.search.theta)  # bytes of θ and of the signal of an iteration
         self.source: Source
         self.bar: Bar | None = None
@@ -98,22 +101,18 @@ class Loop:
         self.times: list[float] = []  # start and end of the evaluations of this iteration in this process
         self.spans: dict[int, Span] = {}  # when and where the others ran
         self.kept_evaluations = KeptEvaluations(opt.space.family, sign)  # of a run without a journal
-        self.told = -1  # the highest id of a candidate that was told
+        self.told = -1  # the highest id of a candidate that was told in a run with a journal
         self.checks: list[tuple[int, int, int]] = []  # evaluations not told: candidates drawn before, first, stop
         self.arrived: dict[int, Value] = {}  # values of this iteration that may precede those of earlier candidates
         self.kept: dict[int, Value] = {}  # those of `rest`
         self.kept_spans: dict[int, Span] = {}  # when and where these ran
         self.target = rules.target
+        self.watched = True  # whether single values are of interest before their iteration is complete
         opt.on_iteration = self._report
 
     @property
     def reached(self) -> bool:
         return not self.refuted and self.opt.run.lowest_rank <= self.rules.target
-
-    @property
-    def unwatched(self) -> bool:
-        """Whether single values are of no interest before their iteration is complete."""
-        return self.bar is None and math.isnan(self.rules.target) and self.rules.stall == math.inf
 
     @property
     def nfev(self) -> int:
@@ -125,33 +124,37 @@ class Loop:
         """Evaluations that are left for the search."""
         run, budget = self.opt.run, self.rules.budget
         left = budget - run.nfev - self.n_checked
-        return left - reserved(budget) if run.deterministic is False else left
+        return left - reserved(budget) if run.log is not None and run.deterministic is False else left
 
     def run(self) -> Status:
         """Iterate until a stopping rule applies; return which."""
         engine: Run | None = None
         run, has_budget = self.opt.run, self.rules.budget < math.inf
+        self.watched = self.bar is not None or not math.isnan(self.rules.target) or self.rules.stall < math.inf
         status = Status.TARGET if self.reached else None
         try:
-            while status is None:
-                if not has_budget and run.deterministic is False:
-                    self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
-                if engine is None and self.compiled is not None and self._can_be_compiled:
-                    engine = self._change(self.compiled)
-                if engine is None:
-                    status = self._iterate()
-                else:
-                    status = self._iterate_compiled(engine)
-                    if run.algorithm is not engine.algorithm:  # the objective was found to be noisy
-                        engine = self.compiled = None
-                if status is not None and status is Status.TARGET and not self._confirmed():
-                    status = Status.BUDGET if self.left <= 0 else None
-                if run.failures and run.failures == run.nfev >= MAX_FAILURES:
-                    status = Status.FAILED
-                if self.stopped:
-                    status = Status.TARGET if self.reached else Status.CALLBACK
-                if self.bar is not None:
-                    self._show(self.nfev)
+            with interrupts.noted_interrupts() as interrupted:
+                while status is None:
+                    if interrupted:  # and the exception was lost
+                        raise KeyboardInterrupt
+                    if not has_budget and run.deterministic is False:
+                        self.deadline = self.end - self.rules.timeout / FINALISTS_SHARE
+                    if engine is None and self.compiled is not None and self._can_be_compiled:
+                        engine = self._change(self.compiled)
+                    if engine is None:
+                        status = self._iterate()
+                    else:
+                        status = self._iterate_compiled(engine)
+                        if run.algorithm is not engine.algorithm:  # the objective was found to be noisy
+                            engine = self.compiled = None
+                    if status is not None and status is Status.TARGET and not self._confirmed():
+                        status = Status.BUDGET if self.left <= 0 else None
+                    if run.failures and run.failures == run.nfev >= MAX_FAILURES:
+                        status = Status.FAILED
+                    if self.stopped:
+                        status = Status.TARGET if self.reached else Status.CALLBACK
+                    if self.bar is not None:
+                        self._show(self.nfev)
         except KeyboardInterrupt as error:
             interrupts.end_of_run(error)
             status = Status.INTERRUPTED
@@ -183,7 +186,7 @@ class Loop:
         opt, left = self.opt, self.left
         if left <= 0:
             return Status.BUDGET
-        candidates, self.rest = self.rest or opt.ask(), None
+        candidates, self.rest = self.rest or Batch(opt.space, *opt.run.ask(None)), None
         if len(candidates.ids) > left:
             candidates = candidates[: int(left)]
         if not candidates.ids:
@@ -207,42 +210,46 @@ class Loop:
 
     def _evaluate(self, candidates: Batch) -> Status | None:
         """Evaluate candidates and tell their values; those that have arrived are told whatever ends the run."""
-        run, target, stall = self.opt.run, self.rules.target, self.rules.stall
-        nfev, best = run.nfev, run.lowest_rank
+        ids = candidates.ids
         values: list[Value] = []
         status = None
         evaluations = self._begin(candidates)
         try:
-            if self.unwatched:
+            if self.watched:
+                status = self._watch(evaluations, values)
+            else:
                 values.extend(evaluations)  # faster; those before an exception are kept
-            for value in evaluations:
-                values.append(value)
-                if self.bar is not None:
-                    self._show(self.n_checked + nfev + len(values))
-                if isinstance(value, float):
-                    if value <= target:
-                        status = Status.TARGET
-                        break
-                    if value < best:
-                        best, self.improved_at = value, nfev + len(values)
-                if nfev + len(values) - self.improved_at >= stall:
-                    status = Status.STALL
-                    break
         finally:
             evaluations.close()
-            reached = status is not None and status is Status.TARGET
+            n, reached = len(values), status is not None and status is Status.TARGET
             if reached:
-                self.reaching = run.codes_of([candidates.ids[len(values) - 1]])
-            if values:
-                self._tell(candidates if len(values) == len(candidates.ids) else candidates[: len(values)], values)
+                self.reaching = self.opt.run.codes_of([ids[n - 1]])
+            if n:
+                self._tell(candidates if n == len(ids) else candidates[:n], values)
             if reached:
-                self.rest = candidates[len(values) :]
+                self.rest = candidates[n:]
                 self.kept = {id: self.arrived[id] for id in self.rest.ids if id in self.arrived}
                 self.kept_spans = self.spans
-            if status is None and len(values) < len(candidates.ids) and self.arrived:
-                rest = [i for i in range(len(values), len(candidates.ids)) if candidates.ids[i] in self.arrived]
-                self._tell(candidates.take(rest), [self.arrived[candidates.ids[i]] for i in rest])
+            if status is None and n < len(ids) and self.arrived:
+                rest = [i for i in range(n, len(ids)) if ids[i] in self.arrived]
+                self._tell(candidates.take(rest), [self.arrived[ids[i]] for i in rest])
         return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)
+
+    def _watch(self, evaluations: ValueStream, values: list[Value]) -> Status | None:
+        """Append evaluations to `values` until one of them ends the run; return why it does."""
+        nfev, best = self.opt.run.nfev, self.opt.run.lowest_rank
+        for value in evaluations:
+            values.append(value)
+            if self.bar is not None:
+                self._show(self.n_checked + nfev + len(values))
+            if isinstance(value, float):
+                if value <= self.rules.target:
+                    return Status.TARGET
+                if value < best:
+                    best, self.improved_at = value, nfev + len(values)
+            if nfev + len(values) - self.improved_at >= self.rules.stall:
+                return Status.STALL
+        return None
 
     def _tell(self, candidates: Batch, values: Sequence[Value]) -> None:
         """Tell values to the optimizer, and keep them for the result."""
@@ -250,8 +257,9 @@ class Loop:
         if not ids:
             return
         told = values_of(values, len(ids))
-        self.told = max(self.told, ids[-1])
-        if self.journal is None:
+        if self.journal is not None:
+            self.told = max(self.told, ids[-1])
+        else:
             iteration = run.iteration
             first, codes = iteration.first, iteration.codes
             if len(ids) < len(codes):
@@ -387,10 +395,9 @@ class Loop:
         run = self.opt.run
         if self.callback is None:
             if self.history.keeps(run.nit):
-                row = run.deferred_info(self.sign)
-                self.history.append_deferred(run.nit, row, self.deferred_size)
+                self.history.append_deferred(run.nit, self.info_of, run.info_arguments, self.deferred_size)
             return
-        info = run.deferred_info(self.sign)()
+        info = self.info_of(*run.info_arguments)
         self.history.append(info)
         try:
             self.callback(info)
@@ -411,7 +418,7 @@ class Loop:
         """Return the result of the run."""
         opt = self.opt
         if self.history.last_iteration < opt.nit:
-            self.history.append(opt.run.deferred_info(self.sign)())
+            self.history.append(self.info_of(*opt.run.info_arguments))
         best, chosen = opt.best, None
         if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED):
             try:

@@ -94,7 +94,7 @@ class History(Sequence[Info]):
     DEFERRED_BYTES = 2**22
 
     def __init__(self) -> None:
-        self._rows = Thinned[Info | Callable[[], Info]](self.LENGTH)
+        self._rows = Thinned[Info | tuple[Any, ...]](self.LENGTH)
         self._last: Info | None = None
         self._deferred = 0  # bytes of the rows that are not computed yet
 
@@ -123,7 +123,7 @@ class History(Sequence[Info]):
         bool
             Whether its number is a multiple of `stride`.
         """
-        return self._rows.keeps(iteration)
+        return iteration % self._rows.stride == 0
 
     def append(self, info: Info) -> None:
         """Add an iteration.
@@ -137,7 +137,7 @@ class History(Sequence[Info]):
         self._last = None if self.keeps(info.iteration) else row
         self._rows.take(info.iteration, lambda: row)
 
-    def append_deferred(self, iteration: int, row: Callable[[], Info], size: int) -> None:
+    def append_deferred(self, iteration: int, compute: Callable[..., Info], args: tuple[Any, ...], size: int) -> None:
         """Add an iteration that is kept, but compute its row only when the history is read, or too much is deferred.
 
         In most runs that is never, and a row takes a good part of the time of a short iteration.
@@ -146,20 +146,22 @@ class History(Sequence[Info]):
         ----------
         iteration : int
             Number of the iteration.
-        row : callable
+        compute : callable
             Computes the state of the run after the iteration.
+        args : tuple
+            Its arguments.
         size : int
             Bytes that are kept until then.
         """
         self._last = None
-        self._rows.add(iteration, row)
+        self._rows.add(iteration, (compute, args))
         self._deferred += size
         if self._deferred > self.DEFERRED_BYTES:
             self._complete()
 
     def _complete(self) -> list[Info]:
         """Compute the rows that are deferred; return all."""
-        rows = [Info(*row()[:-1]) if callable(row) else row for _, row in self._rows.items]
+        rows = [row if isinstance(row, Info) else Info(*row[0](*row[1])[:-1]) for _, row in self._rows.items]
         if self._deferred:
             self._rows.items = [(number, row) for (number, _), row in zip(self._rows.items, rows, strict=True)]
             self._deferred = 0

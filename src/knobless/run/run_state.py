@@ -13,7 +13,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -45,6 +44,8 @@ INFEASIBLE_SHARE = 0.25  # evaluations with a violation at which the algorithm c
 RECENT = 512  # evaluations kept to look up those of the most probable point
 MOST_WORDS = 2**28  # random words of all pending candidates that a file may ask for
 MOST_PENDING = 2**20  # pending candidates that a file may ask for
+
+InfoArguments = tuple[Algorithm, Any, int, int, Best | None]  # a plain tuple, which takes the least time to create
 
 
 @dataclass(slots=True)
@@ -232,17 +233,17 @@ class RunState:
     @property
     def info(self) -> Info:
         """The record of the last iteration."""
-        return self.deferred_info(1.0)()
+        return info_of(*self.info_arguments)
 
-    def deferred_info(self, sign: float) -> Callable[[], Info]:
-        """Return a function that computes `info` of this iteration later, with the best value times `sign`.
+    @property
+    def info_arguments(self) -> InfoArguments:
+        """What `info_of` computes the record of the last iteration from, now or later.
 
         A state that is a value is all that is needed; of another one, θ is computed now.
         """
         algorithm, search = self.algorithm, self.search
-        seen = search if type(search) is State else algorithm.info(search)
-        violation = 0.0 if self.best is None else self.best.violation
-        return partial(info_of, algorithm, seen, self.nit, self.nfev, sign * self.lowest_fun, violation)
+        state = search if type(search) is State else algorithm.info(search)
+        return algorithm, state, self.nit, self.nfev, self.best
 
     def pending_ids(self) -> list[int]:
         """Return the ids of all pending candidates."""
@@ -413,7 +414,7 @@ class RunState:
         """Count evaluations and failures, and keep the best and the first of them."""
         self.nfev += len(f)
         self.infeasible += len(infeasible)
-        lowest = f.item() if len(f) == 1 else np.minimum.reduce(f)
+        lowest = f.item(f.argmin())  # as np.minimum.reduce(f), in a quarter of the time
         if lowest != lowest:  # NaN is among them
             failed = np.flatnonzero(f != f).tolist()
             self.failures += len(failed)
@@ -562,12 +563,16 @@ class RunState:
         self.n_recent += len(f)
 
 
-def info_of(algorithm: Algorithm, seen: Any, nit: int, nfev: int, best: float, violation: float) -> Info:
-    """Return the record of an iteration; `seen` is the state of the loop, or what the algorithm shows of its own."""
-    theta, lam, eps, lam_r, snr = algorithm.info(seen) if type(seen) is State else seen
+def info_of(algorithm: Algorithm, state: Any, nit: int, nfev: int, best: Best | None, sign: float = 1.0) -> Info:
+    """Return the record of an iteration, with values times `sign`.
+
+    `state` is the state of the loop, or what another algorithm shows of its own.
+    """
+    theta, lam, eps, lam_r, snr = algorithm.info(state) if type(state) is State else state
     theta = theta.view()
     theta.flags.writeable = False
-    return Info(nit, nfev, best, lam, lam_r, eps, snr, algorithm.family.entropy(theta), violation, theta)
+    fun, violation = (math.inf, 0.0) if best is None else (best.fun, best.violation)
+    return Info(nit, nfev, sign * fun, lam, lam_r, eps, snr, algorithm.family.entropy(theta), violation, theta)
 
 
 def _member_of(data: Any, name: str, batch: int, family: Family) -> Member | None:

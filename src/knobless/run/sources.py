@@ -104,15 +104,16 @@ def n_workers(workers: Any) -> int:
 def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
     """Evaluate serially."""
     maximizing, recording, deadline, times = run.sign < 0, run.recording, run.deadline, run.times
-    for id, x in zip(candidates.ids, candidates.points, strict=True):
-        started = time.time() if recording else 0.0
+    ids = iter(candidates.ids)
+    for x in candidates.points:
         clock = time.monotonic()
         value = evaluate(fun, x, objective_value)
         now = time.monotonic()
         if maximizing:
             value = _negated(value)
         if recording:
-            run.record((Outcome(id, value, started, started + now - clock, THIS_PROCESS),))
+            ended = time.time()
+            run.record((Outcome(next(ids), value, ended - (now - clock), ended, THIS_PROCESS),))
         else:
             times += (clock, now)
         yield value

@@ -261,11 +261,12 @@ class Space:
         -----
         Codes are decoded variable by variable, so each further row adds little time.
         """
+        sole = self.sole
+        if sole is not None:
+            return _listed(sole, codes)
         columns = [_listed(column.variable, column.codes(codes)) for column in self._columns]
         if self._layout is not None:
             return self._layout.points(codes, self.active(codes), columns)
-        if self.sole is not None:
-            return columns[0]
         return [_filled(self._tree, values) for values in zip(*columns, strict=True)]
 
     def active(self, codes: Points) -> NDArray[np.bool_]:

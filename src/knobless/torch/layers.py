@@ -2,9 +2,10 @@
 
 Every option is computed and the choice selects among the results: no branch depends on data and nothing is copied to
 the host, so that everything runs in a CUDA graph or under `torch.func.vmap`. The weights of options that are not
-selected get gradients of zero, not None: momentum and weight decay apply to them. `Architecture` collects the choices
-of a model in a space for `Search` and takes a row of them in addition to the input. `freeze` returns the plain
-network of one row, without the options that it does not use.
+selected get gradients of zero, not None: momentum and weight decay apply to them. If the row of choices is a list of
+integers instead of a tensor, only the selected modules and blocks are computed, and the weights of the others get no
+gradient. `Architecture` collects the choices of a model in a space for `Search` and takes a row of them in addition to
+the input. `freeze` returns the plain network of one row, without the options that it does not use.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from knobless.space.space import Space
 from knobless.space.variables import Binary, Choice
 
 Function = Callable[[Tensor], Tensor]
+Row = Tensor | Sequence[int]
 
 
 class Searchable(nn.Module):
@@ -30,24 +32,24 @@ class Searchable(nn.Module):
     ----------
     variable : Binary or Choice
         Variable of the search space that selects among the options.
-    choice : torch.Tensor or None
+    choice : torch.Tensor, Sequence[int] or None
         Choice that an `Architecture` sets during a call. It is not a buffer: it is no part of the layer's state.
     """
 
     variable: Binary | Choice
-    choice: Tensor | None = None
+    choice: Row | None = None
 
-    def resolve(self, choice: Tensor | None) -> Tensor:
+    def resolve(self, choice: Row | None) -> Row:
         """Return the choice given, or else the one that an `Architecture` has set.
 
         Parameters
         ----------
-        choice : torch.Tensor or None
+        choice : torch.Tensor, Sequence[int] or None
             Choice given to `forward`.
 
         Returns
         -------
-        torch.Tensor
+        torch.Tensor or Sequence[int]
             The choice, checked.
         """
         choice = self.choice if choice is None else choice
@@ -55,8 +57,11 @@ class Searchable(nn.Module):
             name = type(self).__name__
             raise RuntimeError(f"{name}: expected a choice: call it within an Architecture, or as layer(x, choice)")
         n = self.variable.n or 1
-        if choice.numel() != n:
-            raise ValueError(f"choice: expected a row of {n}, got the shape {list(choice.shape)}")
+        if isinstance(choice, Tensor):
+            if choice.numel() != n:
+                raise ValueError(f"choice: expected a row of {n}, got the shape {list(choice.shape)}")
+        elif len(choice) != n or not all(each in range(int(self.variable.count)) for each in choice):
+            raise ValueError(f"choice: expected {n} integers from 0 to {self.variable.count - 1}, got {choice!r}")
         return choice
 
     def freeze(self, choice: Any) -> nn.Module:
@@ -134,8 +139,13 @@ class Residual(Searchable):
         self.residual = boolean("Residual: residual", residual)
         self.variable = Binary(positive_int("Residual: number of blocks", len(self.blocks)))
 
-    def forward(self, x: Tensor, choice: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, choice: Row | None = None) -> Tensor:
         m = self.resolve(choice)
+        if not isinstance(m, Tensor):
+            for k in self.describe(m):
+                replaced = result_of(self.blocks[k], x)
+                x = x + replaced if self.residual else replaced
+            return x
         for k, block in enumerate(self.blocks):
             replaced = selected(m[k], [x, result_of(block, x)])  # checks the shape, on or off
             x = x + torch.where(m[k] == 1, replaced, 0.0) if self.residual else replaced
@@ -190,8 +200,8 @@ class Activations(Searchable):
         self.dim = dim
         self.register_buffer("place", torch.empty(0), persistent=False)  # follows the device of the layer
 
-    def forward(self, x: Tensor, choice: Tensor | None = None) -> Tensor:
-        c = self.resolve(choice)
+    def forward(self, x: Tensor, choice: Row | None = None) -> Tensor:
+        c = torch.as_tensor(self.resolve(choice), device=x.device)
         units = x.shape[self.dim]
         if units != self.variable.n:
             raise ValueError(f"x: expected {self.variable.n} units in dimension {self.dim}, got {units}")
@@ -239,9 +249,11 @@ class Mixed(Searchable):
         self.options = nn.ModuleList(options.values())
         self.variable = Choice(*several("Mixed", options))
 
-    def forward(self, x: Any, choice: Tensor | None = None) -> Tensor:
-        c = self.resolve(choice).reshape(())
-        return selected(c, [result_of(option, x) for option in self.options])
+    def forward(self, x: Any, choice: Row | None = None) -> Tensor:
+        c = self.resolve(choice)
+        if not isinstance(c, Tensor):
+            return result_of(self.options[c[0]], x)
+        return selected(c.reshape(()), [result_of(option, x) for option in self.options])
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
         return self.options[chosen[0]]
@@ -277,7 +289,9 @@ class Architecture(nn.Module):
 
     Notes
     -----
-    A row has the columns of the codes of `space`. Use `torch.func.vmap` for several rows at once.
+    A row has the columns of the codes of `space`. Use `torch.func.vmap` for several rows at once. For a row in a
+    tensor, all options are computed, and nothing is copied to the host. For a list, such as
+    `search.ask()[0].tolist()`, only the selected modules and blocks are computed; the gradients of the others are None.
 
     Examples
     --------
@@ -309,14 +323,14 @@ class Architecture(nn.Module):
         where = [column.where for column in self.space.columns()]
         self._layers = list(zip(found, found.values(), where, strict=True))
 
-    def forward(self, x: Any, mask: Tensor | None = None) -> Any:
+    def forward(self, x: Any, mask: Row | None = None) -> Any:
         """Return the output of the model.
 
         Parameters
         ----------
         x : object
             Input of the model.
-        mask : torch.Tensor, optional
+        mask : torch.Tensor or list of int, optional
             Row of choices. By default, the layers use that of the `Architecture` around this one.
 
         Returns
@@ -326,10 +340,12 @@ class Architecture(nn.Module):
         """
         if mask is None:
             return self.model(x)
-        if not isinstance(mask, Tensor) or mask.is_floating_point():
+        if isinstance(mask, list):
+            mask = codes("mask", mask, self.space)
+        elif not isinstance(mask, Tensor) or mask.is_floating_point():
             kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-            raise TypeError(f"mask: expected a tensor of integers, such as search.ask()[0], got one of {kind}")
-        if mask.shape != (self._n,):
+            raise TypeError(f"mask: expected a tensor or list of integers, such as search.ask()[0], got {kind}")
+        elif mask.shape != (self._n,):
             hint = "; use torch.func.vmap for several rows" if mask.shape[-1:] == (self._n,) else ""
             raise ValueError(f"mask: expected a row of {self._n} choices, got the shape {list(mask.shape)}{hint}")
         before = [layer.choice for _, layer, _ in self._layers]

@@ -1,6 +1,6 @@
 """Joint training of weights and architecture: the two procedures of the paper's appendix.
 
-`network(x, mask)` is any module that takes an architecture (a row of `Search.ask`) in addition to its input.
+`network(x, mask)` is any module or function of an input and an architecture, a row of `Search.ask`.
 `callback` is called after each update, and hooks of the optimizer (`register_step_pre_hook`) can clip gradients.
 """
 
@@ -23,7 +23,7 @@ Callback = Callable[[int, Tensor], object]
 
 
 def train_epsilon(
-    network: nn.Module,
+    network: Callable[[Any, Tensor], Any],
     search: Search,
     optimizer: torch.optim.Optimizer,
     loader: Iterable[tuple[Any, Any]],
@@ -35,8 +35,8 @@ def train_epsilon(
 
     Parameters
     ----------
-    network : torch.nn.Module
-        Module that is called as `network(x, mask)`.
+    network : Callable
+        Module or function that is called as `network(x, mask)`.
     search : Search
         Search over the architectures. Its algorithm has a fixed λ, as `pbil_epsilon(space)` and `cga(space)`.
     optimizer : torch.optim.Optimizer
@@ -63,7 +63,7 @@ def train_epsilon(
 
 
 def train_lambda(
-    network: nn.Module,
+    network: Callable[[Any, Tensor], Any],
     search: Search,
     optimizer: torch.optim.Optimizer,
     loader: Iterable[tuple[Any, Any]],
@@ -75,8 +75,8 @@ def train_lambda(
 
     Parameters
     ----------
-    network : torch.nn.Module
-        Module that is called as `network(x, mask)`.
+    network : Callable
+        Module or function that is called as `network(x, mask)`.
     search : Search
         Search over the architectures. Its algorithm adapts λ, as `pbil_lambda(space)`.
     optimizer : torch.optim.Optimizer

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from knobless.torch.data import mnist
 
+from .positions import record_positions
 from .runs import EXPERIMENTS, chosen, run_trainings
 
 
@@ -21,12 +22,22 @@ def main() -> None:
     parser.add_argument("--algorithms", nargs="*", default=[], help="settings; those of the paper's figure by default")
     parser.add_argument("--mnist", type=Path, default=None, help="folder with the four files")
     parser.add_argument("--out", type=Path, default=Path("reproduction"))
+    parser.add_argument(
+        "--positions",
+        type=int,
+        default=0,
+        help="record the losses of this many updates by position instead",
+    )
     given = parser.parse_args()
     try:
         settings, data = chosen(given.experiment, given.algorithms), mnist(given.mnist)
     except (ValueError, OSError) as wrong:
         sys.exit(str(wrong))
-    run_trainings(given.experiment, settings, data, given.trials, given.iterations, given.device, given.out, _log)
+    size = given.trials, given.iterations
+    if given.positions:
+        record_positions(given.experiment, data, *size, given.positions, given.device, given.out)
+    else:
+        run_trainings(given.experiment, settings, data, *size, given.device, given.out, _log)
 
 
 def _log(line: str) -> None:

@@ -11,7 +11,7 @@ from knobless.core.types import Array
 from knobless.paper.claims import Claim
 from knobless.paper.measure import quantile
 
-from .settings import DYNAMIC, EARLY, END, SIGNIFICANCE, ErrorQuartiles, label
+from .settings import ADAPTIVE, DYNAMIC, EARLY, END, OTHER_ESTIMATORS, SIGNIFICANCE, ErrorQuartiles, label
 from .trials import TrialsBySetting
 
 
@@ -62,6 +62,13 @@ def ahead(found: TrialsBySetting, first: str, second: str, shares: Sequence[floa
         verdicts.append(lower(x, y))
         words.append(f"{np.median(x):.3f} against {np.median(y):.3f} after {a.at[i]:,.0f} ({chance(x, y)})")
     return Claim(claim, criterion, "; ".join(words), all_of(verdicts))
+
+
+def claims_of_estimators(found: TrialsBySetting) -> list[Claim]:
+    """Compare the adaptive methods with the other estimators that were run."""
+    claim = "({} is ahead of another estimator at the end: {}.)"
+    others = [other for other in OTHER_ESTIMATORS if other in found]
+    return [ahead(found, s, other, END, claim.format(label(s), label(other))) for s in ADAPTIVE for other in others]
 
 
 def chance(a: Array, b: Array) -> str:

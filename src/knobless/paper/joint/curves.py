@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -32,10 +33,16 @@ def draw_curves(experiment: JointExperiment, found: TrialsBySetting, path: Path)
             plotting.plot_over_time(ones, trials.at, experiment.shown(trials.ones), *looks)
             if setting != "cga":
                 plotting.plot_over_time(lam, trials.at, trials.lam_r, *looks)
-    for ax in axes:
+    corners: tuple[Literal["upper right", "upper left", "lower left"], ...] = (
+        "upper right",
+        "upper left",
+        "lower left",
+        "upper left",
+    )
+    for ax, corner in zip(axes, corners, strict=True):
         over_updates(ax, found, settings)
         if ax.get_legend_handles_labels()[0]:
-            ax.legend(fontsize=8)
+            ax.legend(fontsize=8, loc=corner)  # the best place would take long to find
     errors.set(yscale="log", ylabel="test error, %")
     plain_ticks(errors.yaxis, PERCENT)
     lam.set(yscale="log", ylabel="λ_r")

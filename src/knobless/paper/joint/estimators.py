@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -104,6 +104,7 @@ class EstimatorTraining(Training):
     ) -> None:
         super().__init__(setting, data, trials, updates, device, recorded)
         self.estimator = ESTIMATORS[setting.estimator]
+        self._loss, self._move = self._ready(self.relaxed_loss), self._ready(move_weights)
         self.phi, self.first, self.second = (
             torch.zeros(len(trials), setting.network.n, device=self.device) for _ in range(3)
         )
@@ -118,8 +119,8 @@ class EstimatorTraining(Training):
             gradient = self.estimator.gradient(self.phi, masks, losses)
             self._descend(self.W, self.V, factors, self.rate, self.setting.clip, self.setting.step)
         else:
-            *each, gradient = self.differentiate(self.estimator, x, y)
-            move_weights(self.W, self.V, each, self.rate, self.setting.clip, self.setting.step)
+            *each, gradient = self.differentiate(x, y)
+            self._move(self.W, self.V, each, self.rate, self.setting.clip, self.setting.step)
         adam(self.phi, self.first, self.second, gradient, self.T + 1)
         self.T += 1
 
@@ -129,15 +130,18 @@ class EstimatorTraining(Training):
         words = tensor_uniforms(self.blind_keys, drawn, samples, self.setting.network.n)
         return (words.to(torch.float32) + 0.5) * 2.0**-32
 
-    def differentiate(self, relaxation: Relaxation, x: Tensor, y: Tensor) -> list[Tensor]:
+    def differentiate(self, x: Tensor, y: Tensor) -> list[Tensor]:
         """Return the gradients of the loss with respect to W and φ."""
-        u = self.uniforms(1).clamp(1e-6, 1.0 - 1e-6)
+        logistic = torch.logit(self.uniforms(1).clamp(1e-6, 1.0 - 1e-6))
         with torch.enable_grad():
             inputs = [each.detach().requires_grad_() for each in (*self.W, self.phi)]
-            masks = relaxation.sample(inputs[-1], torch.logit(u))
-            logits = self.setting.network.logits(inputs[:-1], x, masks)[:, 0]
-            losses = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
-            return list(torch.autograd.grad(losses, inputs))
+            return list(torch.autograd.grad(self._loss(inputs, logistic, x, y), inputs))
+
+    def relaxed_loss(self, inputs: Sequence[Tensor], logistic: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the sum of the losses of the trials, differentiable with respect to the inputs, W and φ."""
+        masks = cast(Relaxation, self.estimator).sample(inputs[-1], logistic)
+        logits = self.setting.network.logits(inputs[:-1], x, masks)[:, 0]
+        return F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
 
     def final_masks(self) -> Tensor:
         """Return the bits at test time, [R, 1, n]."""

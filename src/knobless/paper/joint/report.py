@@ -13,8 +13,9 @@ import numpy as np
 from knobless.paper.claims import Claim, Report
 from knobless.paper.table import write_csv
 
-from .comparisons import quartiles
-from .settings import MEAN, ErrorQuartiles, JointExperiment, label
+from .comparisons import claims_of_estimators, quartiles
+from .readings import claim_of_readings, read_readings, reading_rows, readings_table
+from .settings import ADAPTIVE, LABELS, MEAN, OTHER_ESTIMATORS, ErrorQuartiles, JointExperiment, label
 from .trials import TrialsBySetting
 
 
@@ -29,13 +30,20 @@ def write_report(
 ) -> Report:
     """Write claims and figures, and the numbers next to those of the paper as a CSV and as tables."""
     setup = f"{updates:,} updates of the weights. {experiment.setup} {_training_note(experiment, out)}".rstrip()
-    report = Report(experiment.name, experiment.title, setup, tuple(figures), tuple(claims))
+    results = read_readings(experiment, out)
+    judged = (*claims, *claims_of_estimators(found), claim_of_readings(experiment, results))
+    report = Report(experiment.name, experiment.title, setup, tuple(figures), judged)
     report.write(out)
     lines = [*summary_rows(experiment, found, updates), *summary_rows(experiment, longer, 10 * updates)]
     write_csv(out / f"{experiment.name}-summary.csv", lines)
     text = report.markdown() + "\n## The numbers beside the paper's\n\n" + _markdown_table(experiment, found)
     if longer:
         text += f"\n### After {10 * updates:,} updates\n\n" + _markdown_table(experiment, longer)
+    if any(other in found for other in OTHER_ESTIMATORS):
+        text += "\n## Other estimators\n\n" + _table_of(experiment, found, ("cga", *ADAPTIVE, *OTHER_ESTIMATORS))
+    rows = reading_rows(experiment, results, out)
+    write_csv(out / f"{experiment.name}-readings.csv", rows)
+    text += "\n## Readings of the settings that the paper leaves open\n\n" + readings_table(rows)
     (out / f"{experiment.name}-claims.md").write_text(text, encoding="utf-8")
     return report
 
@@ -78,9 +86,15 @@ def summary_rows(experiment: JointExperiment, found: TrialsBySetting, updates: i
 
 
 def _markdown_table(experiment: JointExperiment, found: TrialsBySetting) -> str:
-    """Return the final test errors in percent, as Markdown."""
+    """Return the final test errors in percent, as Markdown; variations are in the table of readings."""
+    plain = [setting for setting in _present(experiment, found) if setting.removesuffix(MEAN) in LABELS]
+    return _table_of(experiment, found, plain)
+
+
+def _table_of(experiment: JointExperiment, found: TrialsBySetting, settings: Sequence[str]) -> str:
+    """Return the final test errors of those settings that were run, in percent, as Markdown."""
     lines = ["| setting | trials | test error here, % | in the paper |", "|---|---|---|---|"]
-    for setting in _present(experiment, found):
+    for setting in (setting for setting in settings if setting in found):
         final, paper = found[setting].final, experiment.paper.get(setting)
         given = "" if paper is None else f"{paper.median:.3f}" if paper.low == paper.high else str(paper)
         lines.append(f"| {label(setting)} | {len(final)} | {quartiles(final)} | {given} |")

@@ -95,6 +95,7 @@ EXPERIMENTS: Mapping[str, tuple[Setting, ...]] = {
         *REMARKS,
         *other_estimators(LAYERS[0]),
         *(s for s in varied(LAYERS) if s.name not in {each.name for each in REMARKS}),
+        replace(REMARKS[1], name="ten-plain-layers-he", initial="he"),
     ),
     "activations": (
         *ACTIVATIONS,

@@ -11,6 +11,7 @@ from knobless.core.types import Array
 from knobless.paper.settings import CGA_1, COLORS, EPSILON, LAMBDA
 
 OTHER_ESTIMATORS = ("gumbel", "hard-concrete", "reinforce")
+ADAPTIVE = ("pbil-lambda", "pbil-epsilon")
 UPDATES = 93_750  # 100 passes over MNIST in mini-batches of 64
 EARLY = (0.01, 0.1)  # shares of the updates at which the beginning of training is judged
 END = (1.0,)

@@ -103,6 +103,7 @@ class Training:
         self.order = torch.empty(len(trials), self.length, setting.batch, dtype=torch.int64, device=self.device)
         self.T = torch.zeros(1, dtype=torch.int64, device=self.device)
         self.rate = torch.tensor(setting.learning_rate, device=self.device)
+        self.losses = torch.zeros(len(trials), self.size, device=self.device)  # of the last update
         self._fresh = -1  # which stretch of passes is in `order`
         self._warmed = 0
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -125,6 +126,7 @@ class Training:
         x, y = self._mini_batch(self.images, self.labels, self.order, self.T)
         masks = self.masks if self.search is None else self._ask(self.size)
         losses, factors = self._backprop(self.W, x, y, masks)
+        self.losses.copy_(losses)
         if self.search is not None:
             lam = self.search.lam if self.setting.patient else None
             if self.setting.told == "losses":

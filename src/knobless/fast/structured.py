@@ -1,0 +1,284 @@
+"""P3 for costs whose terms are known: points are evaluated by flips (`gains.py`), the local search is a tabu search.
+
+An individual is improved by tabu search instead of the local search of `p3.py`, then joins the pyramid and is crossed
+with its levels as there (`pyramid.py`). The tabu search flips the bit with the best gain among those that have not been
+flipped lately, or that lead to a better point than any of this individual; it ends by the rule of `p3.py`: after as
+many steps as led to the last improvement, at least n ln n. A bit that was flipped is not flipped back for 3 steps, plus
+a random number of up to n/10 others, as in breakout local search for Max-Cut.
+
+Every step of the tabu search and every crossing is one evaluation, whatever the number of flips.
+
+References
+----------
+Benlic, U. and Hao, J.-K. (2013). Breakout local search for the max-cut problem. Engineering Applications of Artificial
+Intelligence 26(3).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, types
+from numpy.typing import NDArray
+
+from knobless.core.families import Bernoulli
+from knobless.core.p3 import P3
+from knobless.core.rng import Stream
+from knobless.core.types import Array
+from knobless.run.result import Status
+
+from . import shared
+from .gains import GAIN_STATE, STRUCTURE, GainState, Structure, flip, reset
+from .interrupts import deferred_interrupt
+from .pyramid import (
+    BEGUN,
+    BLOCKS,
+    CHANGED,
+    CLIMB,
+    CLIMBED,
+    LEVELS,
+    MEMBERS,
+    PATIENCE,
+    PHASE,
+    POINT,
+    PYRAMID_STATE,
+    STEPS,
+    UP,
+    F,
+    below,
+    grown_pyramid,
+    proceed,
+    pyramid,
+    take_value,
+    with_terms,
+)
+from .shared import (
+    BEST,
+    BUDGET,
+    CACHE,
+    GOING,
+    GROW_BUFFERS,
+    GROW_CACHE,
+    INTS,
+    REALS,
+    TARGET,
+    EngineFunction,
+    key_of,
+)
+
+GAINS_AT_ONCE = 2**24  # gains compared in one compiled call, so that Ctrl-C is handled in time
+TENURE, TENURE_SHARE = 3, 10  # steps for which a flipped bit is tabu, and the share of n that is added at random
+
+# Indices into the counts and reals of a `TabuState`.
+EVALUATIONS, FULL, FLIPS = range(3)
+VALUE = 1  # after BEST
+
+
+class TabuState(NamedTuple):
+    """What the tabu search adds to the pyramid and the gains."""
+
+    counts: NDArray[np.int64]  # evaluations, those of them that were not incremental, and flips
+    reals: Array  # the lowest cost of the run, and the cost of the point of the gains
+    best_x: NDArray[np.int8]
+    free_at: NDArray[np.int64]  # number of the step from which a bit may be flipped again
+    ties: NDArray[np.int64]  # bits with the same gain
+
+
+_TABU = types.NamedTuple((INTS, REALS, shared.BITS, INTS, INTS), TabuState)
+
+
+class StructuredRun:
+    """A run of P3 with tabu search on a cost whose terms are known.
+
+    Parameters
+    ----------
+    structure : Structure
+        The terms of the cost.
+    seed : int
+        Seed of the random numbers.
+    x0 : array, optional
+        The point at which the first individual begins.
+    """
+
+    def __init__(self, structure: Structure, seed: int, x0: NDArray[np.int8] | None = None) -> None:
+        n = len(structure.starts) - 1
+        self.structure = structure
+        self._gains = GainState.of(structure)
+        self._pyramid = pyramid(P3(Bernoulli(n)), Stream.of(seed).word(), x0)
+        self._members = shared.empty_cache(n)
+        counts, reals = np.zeros(3, dtype=np.int64), np.array([math.inf, math.inf])
+        self._tabu = TabuState(counts, reals, np.zeros(n, dtype=np.int8), *np.zeros((2, n), dtype=np.int64))
+
+    @property
+    def nfev(self) -> int:
+        """Evaluations so far."""
+        return int(self._tabu.counts[EVALUATIONS])
+
+    @property
+    def full(self) -> int:
+        """Evaluations so far that were not incremental."""
+        return int(self._tabu.counts[FULL])
+
+    @property
+    def flips(self) -> int:
+        """Flips so far."""
+        return int(self._tabu.counts[FLIPS])
+
+    @property
+    def best(self) -> float:
+        """The lowest cost so far."""
+        return float(self._tabu.reals[BEST])
+
+    @property
+    def best_x(self) -> NDArray[np.int8]:
+        """The point with that cost."""
+        return self._tabu.best_x
+
+    def go(self, budget: float = math.inf, target: float = math.nan) -> Status | None:
+        """Continue the run for a fraction of a second.
+
+        Parameters
+        ----------
+        budget : float
+            Evaluations of the whole run.
+        target : float
+            Cost that ends the run; NaN for none.
+
+        Returns
+        -------
+        Status or None
+            Why the run ended; None if it has not.
+        """
+        pause = self.nfev + max(1, GAINS_AT_ONCE // len(self.best_x))
+        with deferred_interrupt():
+            why = structured_runner()(
+                self.structure, self._gains, self._pyramid, self._members, self._tabu, min(budget, pause), target
+            )
+        match why:
+            case shared.GROW_CACHE:
+                larger = np.zeros(2 * len(self._members.table), dtype=shared.ENTRY)
+                shared.move(self._members.table, larger)
+                self._members = self._members._replace(table=larger)
+            case shared.GROW_TERMS:
+                self._pyramid = with_terms(self._pyramid)
+            case shared.GROW_BUFFERS:
+                self._pyramid = grown_pyramid(self._pyramid)
+            case shared.TARGET:
+                return Status.TARGET
+        return Status.BUDGET if self.nfev >= budget else None
+
+
+@njit(error_model="numpy")
+def _begin(structure, state, p, tabu):
+    """Begin the tabu search of an individual at its random point."""
+    state.x[:] = p.x
+    tabu.reals[VALUE] = reset(structure, state)
+    tabu.counts[EVALUATIONS] += 1
+    tabu.counts[FULL] += 1
+    tabu.free_at[:] = 0
+    p.reals[F] = tabu.reals[VALUE]
+    p.counts[STEPS] = p.counts[UP] = 0
+    p.counts[PHASE] = CLIMB
+
+
+@njit(error_model="numpy")
+def _choose(gains, free_at, ties, step, below_best, p):
+    """Return the bit with the least gain among those that are not tabu, or whose gain is below `below_best`."""
+    least, count = math.inf, 0
+    for i in range(gains.size):
+        gain = gains[i]
+        if gain <= least and (free_at[i] <= step or gain < below_best):
+            if gain < least:
+                least, count = gain, 0
+            ties[count] = i
+            count += 1
+    return ties[below(p, count)]
+
+
+@njit(error_model="numpy")
+def _climb(structure, state, p, tabu, budget, target):
+    """Tabu search, with its best point in the pyramid; return whether it has ended."""
+    counts, gains, n = p.counts, state.gains, p.x.size
+    free_at, ties = tabu.free_at, tabu.ties
+    value, best = tabu.reals[VALUE], p.reals[F]
+    step, up = counts[STEPS], counts[UP]
+    left = step + budget - tabu.counts[EVALUATIONS]
+    begun = step
+    # A target of NaN, for none, is never reached.
+    while step < left and not best <= target and step - up < max(p.reals[PATIENCE], up):
+        i = _choose(gains, free_at, ties, step, best - value, p)
+        value += flip(structure, state, i)
+        step += 1
+        free_at[i] = step + min(TENURE + below(p, max(n // TENURE_SHARE, 1)), n - 1)
+        if value < best:
+            best, up = value, step
+            p.x[:] = state.x
+    tabu.counts[EVALUATIONS] += step - begun
+    tabu.counts[FLIPS] += step - begun
+    tabu.reals[VALUE], p.reals[F] = value, best
+    counts[STEPS], counts[UP] = step, up
+    return step - up >= max(p.reals[PATIENCE], up)
+
+
+@njit(error_model="numpy")
+def _end(structure, state, p, tabu, codes):
+    """Return to the best point of the tabu search."""
+    for i in range(p.x.size):
+        if p.x[i] != state.x[i]:
+            flip(structure, state, i)
+            tabu.counts[FLIPS] += 1
+    p.keys[POINT] = key_of(p.x, codes)
+    p.counts[PHASE] = CLIMBED
+
+
+@njit(error_model="numpy")
+def _cross(structure, state, p, tabu, codes):
+    """Evaluate a crossing by flips; they are undone if it is worse."""
+    value, changed = p.reals[F], p.counts[CHANGED]
+    for k in range(changed):
+        value += flip(structure, state, p.changed[k])
+    tabu.counts[EVALUATIONS] += 1
+    tabu.counts[FLIPS] += changed
+    if value > p.reals[F]:
+        for k in range(changed):
+            flip(structure, state, p.changed[k])
+        tabu.counts[FLIPS] += changed
+    take_value(p, value, codes)
+
+
+def _run(structure, state, p, members, tabu, budget, target):
+    """Run until a number of evaluations or the target is reached, or an array is too small; return which."""
+    counts, (table, codes) = p.counts, members
+    while True:
+        if p.reals[F] < tabu.reals[BEST]:
+            tabu.reals[BEST] = p.reals[F]
+            tabu.best_x[:] = p.x
+        if tabu.reals[BEST] <= target:  # with NaN for no target, never
+            return TARGET
+        if tabu.counts[EVALUATIONS] >= budget:
+            return BUDGET
+        if counts[PHASE] == CLIMB:
+            if _climb(structure, state, p, tabu, budget, target):
+                _end(structure, state, p, tabu, codes)
+            continue
+        if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
+            return GROW_BUFFERS
+        if 2 * (counts[MEMBERS] + 1) > table.size:
+            return GROW_CACHE
+        why = proceed(p, codes, table)
+        if why != GOING:
+            return why
+        if counts[PHASE] == BEGUN:
+            _begin(structure, state, p, tabu)
+        else:
+            _cross(structure, state, p, tabu, codes)
+
+
+@cache
+def structured_runner() -> EngineFunction:
+    """Return the compiled run."""
+    number = types.float64
+    return EngineFunction(types.int64(STRUCTURE, GAIN_STATE, PYRAMID_STATE, CACHE, _TABU, number, number), _run)
