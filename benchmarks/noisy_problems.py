@@ -142,28 +142,33 @@ def mixed(rng: np.random.Generator, data: Path) -> Noisy:
     return Noisy((2,) * 8 + (4,) * 4, 4, lambda x: regret(x) + 0.5 * rng.standard_normal(), regret)
 
 
-# Contamination control and pest control: what is drawn is u, and 1 − u^(1/b) is distributed as Beta(1, b).
+# Contamination control and pest control: in each simulation a level grows, or is reduced, by a random share per stage.
+
+Draw = Callable[[int, float], Any]  # a stage, or -1 for the start, and b: shares from Beta(1, b), one per simulation
 
 
-def beta(u: Any, b: Any) -> Any:
-    return 1.0 - u ** (1.0 / b)
+def by_uniforms(u: Any) -> Draw:
+    """Return draws by inversion: one row of u per stage, and the last one for the start."""
+    return lambda stage, b: 1.0 - u[stage] ** (1.0 / b)
 
 
 @cache
-def true_draws() -> Any:
-    """Return the uniforms of the noiseless values: the same for all points."""
-    return np.random.default_rng(20_19).random((STAGES + 1, TRUE_SIMULATIONS), dtype=np.float32)
+def true_draws() -> Draw:
+    """Return the draws of the noiseless values: the same for all points."""
+    return by_uniforms(np.random.default_rng(20_19).random((STAGES + 1, TRUE_SIMULATIONS), dtype=np.float32))
 
 
-def spread(level: Any, u: Any, control: float | None) -> Any:
+def spread(level: Any, draw: Draw, stage: int, control: float | None) -> Any:
     """Return the next level: reduced by a share from Beta(1, control), or else grown by one from Beta(1, 17/3)."""
-    return level + beta(u, 17.0 / 3.0) * (1.0 - level) if control is None else (1.0 - beta(u, control)) * level
+    if control is None:
+        return level + draw(stage, 17.0 / 3.0) * (1.0 - level)
+    return (1.0 - draw(stage, control)) * level
 
 
-def contamination_cost(x: Vector, u: Any) -> float:
-    level, cost = beta(u[-1], 30.0), 0.0
+def contamination_cost(x: Vector, draw: Draw) -> float:
+    level, cost = draw(-1, 30.0), 0.0
     for i in range(STAGES):
-        level = spread(level, u[i], 3.0 / 7.0 if x[i] else None)
+        level = spread(level, draw, i, 3.0 / 7.0 if x[i] else None)
         cost += 1.01 * x[i] + 0.95 - np.count_nonzero(level < 0.1) / level.size
     return float(cost)
 
@@ -172,8 +177,8 @@ PRICE, DISCOUNT = (1.0, 0.8, 0.7, 0.5), (0.2, 0.3, 0.3, 0.0)
 CONTROL, RESISTANCE = (2 / 7, 3 / 7, 3 / 7, 5 / 7), (1 / 7, 2.5 / 7, 2 / 7, 0.5 / 7)
 
 
-def pest_cost(x: Vector, u: Any) -> float:
-    level, cost, uses = beta(u[-1], 30.0), 0.0, [0, 0, 0, 0]
+def pest_cost(x: Vector, draw: Draw) -> float:
+    level, cost, uses = draw(-1, 30.0), 0.0, [0, 0, 0, 0]
     for i in range(STAGES):
         cost += np.count_nonzero(level > 0.1) / level.size
         b = None
@@ -181,13 +186,13 @@ def pest_cost(x: Vector, u: Any) -> float:
             use = int(x[i]) - 1
             b = CONTROL[use] + uses[use] * RESISTANCE[use] / STAGES
             uses[use] += 1
-        level = spread(level, u[i], b)
+        level = spread(level, draw, i, b)
     each = zip(uses, PRICE, DISCOUNT, strict=True)
     return float(cost + sum(count * price * (1.0 - most * count / STAGES) for count, price, most in each))
 
 
 def simulated(
-    cost: Callable[[Vector, Any], float], options: int, least: float, rng: np.random.Generator, data: Path
+    cost: Callable[[Vector, Draw], float], options: int, least: float, rng: np.random.Generator, data: Path
 ) -> Noisy:
     """Return the mean over 100 simulations, drawn anew for each evaluation.
 
@@ -197,7 +202,7 @@ def simulated(
     stages = np.arange(STAGES)
 
     def evaluate(x: Vector) -> float:
-        return cost(shuffled[stages, np.asarray(x, dtype=int)], rng.random((STAGES + 1, SIMULATIONS)))
+        return cost(shuffled[stages, np.asarray(x, dtype=int)], by_uniforms(rng.random((STAGES + 1, SIMULATIONS))))
 
     def regret(x: Vector) -> float:
         return max(cost(shuffled[stages, np.asarray(x, dtype=int)], true_draws()) - least, 0.0)

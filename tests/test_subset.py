@@ -225,7 +225,7 @@ def check_candidates(space, seed, budget):
 
 
 @pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(spaces(), st.integers(0, 100))
 def test_every_candidate_of_every_search_is_admissible(space, seed):
     check_candidates(space, seed, 120)
