@@ -10,6 +10,7 @@ import pytest
 import knobless as kl
 from knobless.core.coordinate_search import CoordinateSearch, vertex
 from knobless.core.states import state_data, state_of
+from knobless.report.trace import Trace
 
 MIXED = kl.Space(bits=kl.Binary(4), kind=kl.Choice("a", "b", "c"), n=kl.Integer(0, 20), z=kl.Float(-1, 1, n=2))
 
@@ -144,3 +145,44 @@ def test_the_search_of_branches_has_it_for_parts_with_numbers():
     kinds = {type(search.part((float(kind),))[1]) for kind in range(2)}
     assert kinds == {type(None), kl.Portfolio}
     assert isinstance(search.part((1.0,))[1].members[0], CoordinateSearch)
+
+
+CONDITIONAL = kl.Space(kind=kl.Choice("a", "b"), y=kl.Float(0, 1), z=kl.Float(0, 1).when(kind="b"))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("space", "batch"), [(MIXED, 1), (MIXED, 4), (CONDITIONAL, 2)])
+def test_states_from_a_journal_and_from_a_snapshot_continue_as_the_original(tmp_path, space, batch, seed):
+    """Whatever was asked, told together or one by one, cancelled or added before."""
+    rng, infos, path = np.random.default_rng(seed), [], tmp_path / "run.sqlite"
+    opt = kl.Optimizer(space, rng=seed, batch=batch, deterministic=True, journal=path)
+    opt.on_iteration = lambda: infos.append(opt.info[:3])
+    for _ in range(40):
+        opt.ask(int(rng.integers(1, 6)))
+        pending = list(opt.pending)
+        chosen = [pending[i] for i in rng.permutation(len(pending))[: rng.integers(1, 9)]]
+        match rng.integers(6):
+            case 0:
+                opt.cancel(chosen)
+            case 1:
+                for candidate in chosen:
+                    opt.tell([candidate], [math.nan if rng.random() < 0.3 else rng.normal()])
+            case 2:
+                opt.add(opt.mode, float(rng.normal()))
+            case _:
+                opt.tell(chosen, np.round(rng.normal(size=len(chosen)), 1))
+    opt.save(tmp_path / "run.snapshot")
+    loaded, replayed = kl.Optimizer.load(tmp_path / "run.snapshot", space), kl.Optimizer.from_journal(path)
+    with kl.journal.read(path) as record:
+        steps = Trace(record).steps
+    assert [step[:3] for step in steps] == infos
+    assert len(infos) > 10
+    assert replayed.pending.ids == loaded.pending.ids == opt.pending.ids
+    if len(replayed.pending):
+        replayed.ask(len(replayed.pending))  # which are handed out again
+    for _ in range(10):
+        each = [one.ask(3) for one in (opt, loaded, replayed)]
+        assert len({repr(list(batch)) for batch in each}) == 1
+        values = rng.normal(size=len(each[0]))
+        for one, batch in zip((opt, loaded, replayed), each, strict=True):
+            one.tell(batch, values[: len(batch)])
