@@ -42,6 +42,7 @@ def test_the_vertex_of_a_parabola_is_exact(a, b):
 def test_there_is_no_vertex_beside_a_failure_or_on_a_plateau():
     assert vertex((-1.0, math.inf), (1.0, 2.0), 1.0) == 0.0
     assert vertex((-1.0, 1.0), (1.0, 1.0), 1.0) == 0.0
+    assert vertex((-1.0, 1e308), (1.0, 0.0), -1e308) == 0.0  # the differences overflow
 
 
 def test_a_separable_parabola_is_solved_exactly():

@@ -383,9 +383,9 @@ def stepped(search: Descent, x: Points, j: int, t: float, least: Array) -> tuple
 def vertex(one: tuple[float, float], other: tuple[float, float], f: float) -> float:
     """Return where the parabola through two points and (0, f) between them is lowest; 0 without one."""
     (a, fa), (b, fb) = one, other
-    if not math.isfinite(fa + fb):
-        return 0.0
     p, q = (fa - f) / a, (fb - f) / b
+    if not math.isfinite(p + q):
+        return 0.0
     curvature = (q - p) / (b - a)
     return 0.5 * (a - p / curvature) if curvature > 0.0 else 0.0
 

@@ -395,8 +395,8 @@ class RunState:
             # One by one: the iteration may be complete before the last of them, which must not count for it then. A
             # journal does not record which values were told together.
             for i, id in enumerate(ids):
-                own = [{0: each[i]} if i in each else {} for each in (failures, infeasible)]
-                self.tell([id], f[i : i + 1], *own)
+                text = {0: failures[i]} if i in failures else {}
+                self.tell([id], f[i : i + 1], text, {0: infeasible[i]} if i in infeasible else NONE)
             return
         self.stale = 0
         self._count(ids, f, failures, infeasible)
