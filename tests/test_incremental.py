@@ -17,6 +17,7 @@ from knobless.problems import incremental, instances
 from knobless.problems.instances import Format, Instance, solve_instance
 from knobless.problems.quadratic import MaxCut, Qubo
 from knobless.problems.sat import MaxSat
+from knobless.run.loop import StoppingRules
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -131,6 +132,41 @@ def test_a_timeout_and_an_interrupt_end_the_search_with_its_best_point(monkeypat
     answer = solved(problem, Format.MC, budget=10**9)
     assert (answer.code, answer.value) == (130, -problem(answer.result.x))
     assert answer.result.incremental > 0
+
+
+def test_a_target_is_that_of_the_problem_although_weights_are_rounded():
+    rng = np.random.default_rng(4)
+    for seed in range(8):
+        problem = graph(rng, 21, rng.integers(1, 99, 63) / 100)
+        nothing, rules = incremental.NOTHING, StoppingRules.of(1.0, 2000, None, None, None)
+        best = incremental.search_incrementally(problem, nothing, rules, seed, False)
+        found = incremental.search_incrementally(problem, nothing, rules._replace(target=best.cost), seed, False)
+        assert (found.status, found.cost) == (Status.TARGET, best.cost)
+        lower = rules._replace(target=np.nextafter(best.cost, -math.inf))
+        found = incremental.search_incrementally(problem, nothing, lower, seed, False)
+        assert (found.status is Status.TARGET) == (found.cost <= lower.target)
+
+
+def test_small_weights_beside_large_ones_are_not_rounded_to_nothing():
+    large = MaxSat([[1], [2], [-2]], [2.0**60, 2.0, 1.0], 120)
+    answer = solved(large, Format.WCNF, budget=3000)
+    assert (answer.result.status, answer.value) == (Status.BUDGET, 1)
+
+
+def test_without_numba_an_early_end_keeps_the_first_evaluations(monkeypatch):
+    monkeypatch.setattr(incremental, "find_spec", lambda name: None)
+    monkeypatch.setattr(instances, "FIRST_EVALUATIONS", 300)
+    ended = []
+
+    def minimize(fun, space, *, budget, **options):
+        ended.append(minimize_bits(fun, space, budget=budget if not ended else 5, **options))
+        return ended[-1]
+
+    minimize_bits = instances.minimize
+    monkeypatch.setattr(instances, "minimize", minimize)
+    answer = solved(graph(np.random.default_rng(1), 60, np.ones(180)), Format.MC, budget=5000)
+    assert (answer.value, answer.result.nfev) == (-ended[0].fun, 300)
+    assert len(ended) == 2
 
 
 def test_without_numba_the_black_box_search_runs(monkeypatch):

@@ -263,5 +263,7 @@ def solve_instance(
         if is_incremental(problem, left()):
             found = search_incrementally(problem, found, rules._replace(timeout=left()), seed, progress)
         else:
-            found = search(problem, budget)
+            first, found = found, search(problem, budget)
+            if found.nfev < first.nfev:  # the same evaluations again, which were ended early
+                found = first._replace(status=found.status, message=found.message)
     return Answer(instance, found, seed, time.perf_counter() - start)
