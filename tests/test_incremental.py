@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="incremental evaluation is compiled by numba: pip install 'knobless[fast]'")
 
+import knobless as kl
 from conftest import examples
 from knobless import Status
 from knobless.fast.gains import GainState, exact, flip, reset
@@ -153,23 +154,10 @@ def test_small_weights_beside_large_ones_are_not_rounded_to_nothing():
     assert (answer.result.status, answer.value) == (Status.BUDGET, 1)
 
 
-def test_without_numba_an_early_end_keeps_the_first_evaluations(monkeypatch):
+@pytest.mark.parametrize("n", [60, 120])
+def test_without_numba_the_black_box_search_runs(monkeypatch, n):
     monkeypatch.setattr(incremental, "find_spec", lambda name: None)
-    monkeypatch.setattr(instances, "FIRST_EVALUATIONS", 300)
-    ended = []
-
-    def minimize(fun, space, *, budget, **options):
-        ended.append(minimize_bits(fun, space, budget=budget if not ended else 5, **options))
-        return ended[-1]
-
-    minimize_bits = instances.minimize
-    monkeypatch.setattr(instances, "minimize", minimize)
-    answer = solved(graph(np.random.default_rng(1), 60, np.ones(180)), Format.MC, budget=5000)
-    assert (answer.value, answer.result.nfev) == (-ended[0].fun, 300)
-    assert len(ended) == 2
-
-
-def test_without_numba_the_black_box_search_runs(monkeypatch):
-    monkeypatch.setattr(incremental, "find_spec", lambda name: None)
-    answer = solved(MaxSat.planted(120, 300, 2), Format.CNF, budget=500)
-    assert (answer.result.incremental, answer.result.nfev <= 500) == (0, True)
+    problem = MaxSat.planted(n, 3 * n, 2)
+    answer = solved(problem, Format.CNF, budget=500)
+    result = kl.minimize(problem, problem.space, budget=500, target=0, rng=answer.seed, deterministic=True)
+    assert (answer.result.incremental, answer.result.nfev, answer.result.cost) == (0, result.nfev, result.fun)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from knobless.fast.structured import StructuredRun
 
 ENUMERABLE = 20  # variables up to which the black-box search runs alone: it may evaluate all points, which is a proof
-LARGEST = 2.0**49  # up to this sum, integers are not rounded, four times as large as they are for Max-Cut
-TOLERANCE = 2.0**-40  # how far a cost may be from that of the rounded terms, as a share of the sum of all terms
+LARGEST_SUM = 2.0**49  # up to this sum, integers are not rounded, four times as large as they are for Max-Cut
+COST_TOLERANCE = 2.0**-40  # how far a cost may be from that of the rounded terms, as a share of the sum of all terms
 
 
 class Found(NamedTuple):
@@ -94,7 +94,7 @@ def is_incremental(problem: InstanceProblem, timeout: float) -> bool:
     bool
         False for few variables, without numba, and for large weights, beside which small ones would be rounded to 0.
     """
-    if problem.n <= ENUMERABLE or problem.largest_sum > LARGEST or find_spec("numba") is None:
+    if problem.n <= ENUMERABLE or problem.largest_sum > LARGEST_SUM or find_spec("numba") is None:
         return False
     if timeout >= COMPILATION:
         return True
@@ -127,7 +127,7 @@ def search_incrementally(
         The best point, with the cost that the problem computes.
     """
     end = time.monotonic() + rules.timeout
-    target = rules.target + TOLERANCE * problem.largest_sum
+    target = rules.target + COST_TOLERANCE * problem.largest_sum
     run: StructuredRun | None = None
     status: Status | None = None
     with Bar(rules.budget if rules.budget < math.inf else None) if progress else nullcontext() as bar:
