@@ -35,9 +35,9 @@ import numpy as np
 
 import knobless as kl
 from conditional_problems import GRIDS, KINDS, REPORTED, TUNING, Problem, kernel_grid, problem
-from contest import STOPPED, carry_out, grid
+from contest import STOPPED, complete_runs, grid
 from knobless.paper.experiment import commit, machine, seed
-from knobless.paper.table import Table, read_csv, write_csv
+from knobless.paper.table import read_csv
 
 ROOT = Path(__file__).parents[1]
 BUDGETS = (50, 100, 200, 300)
@@ -129,10 +129,6 @@ class Task(NamedTuple):
     method: str
     seed: int
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        return tuple(map(str, self))
-
 
 def perform(task: Task) -> dict[str, Any]:
     warnings.simplefilter("ignore")
@@ -156,18 +152,8 @@ def tasks_of(options: argparse.Namespace) -> Iterable[Task]:
 
 def complete(options: argparse.Namespace) -> None:
     """Make the runs that are not recorded yet."""
-    tasks, path = list(tasks_of(options)), options.out / "runs.csv"
     results = [str(budget) for budget in BUDGETS]
-    if options.anew and path.exists():
-        keys = {task.key for task in tasks}
-        kept = [row for row in read_csv(path) if tuple(row[name] for name in Task._fields) not in keys]
-        write_csv(path, kept, (*Task._fields, *results))
-    runs = Table(path, Task._fields, results)
-    pending = [task for task in tasks if task.key not in runs]
-    print(f"{len(tasks) - len(pending)} of {len(tasks)} runs are recorded")
-    errors = carry_out(pending, perform, runs.add, options.jobs)
-    if errors:
-        raise SystemExit(f"{len(errors)} runs failed; the first: {errors[0]}")
+    complete_runs(options.out / "runs.csv", list(tasks_of(options)), results, perform, options.jobs, options.anew)
 
 
 # What came of them.

@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 import knobless as kl
+from knobless.paper.table import Table, read_csv, write_csv
 from knobless.problems import LeadingOnes, OneMax
 
 CLOSE = 1e-9  # a cost this near to the optimum's, which is 0, meets it; times the optimum where that is above 1
@@ -334,6 +336,32 @@ def carry_out(tasks: Sequence[Any], run: Callable[[Any], Row], add: Callable[[Ro
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return errors
+
+
+def complete_runs(
+    path: Path,
+    tasks: Sequence[Any],
+    results: Sequence[str],
+    run: Callable[[Any], Row],
+    jobs: int,
+    anew: bool = False,
+) -> list[dict[str, str]]:
+    """Make the runs that a CSV file does not contain yet, or all of them anew; return all its rows.
+
+    A task is a named tuple that identifies a run. `results` are the columns after those of the task.
+    """
+    fields = tasks[0]._fields
+    keys = {tuple(map(str, task)): task for task in tasks}
+    if anew and path.exists():
+        kept = [row for row in read_csv(path) if tuple(row[name] for name in fields) not in keys]
+        write_csv(path, kept, (*fields, *results))
+    runs = Table(path, fields, results)
+    pending = [task for key, task in keys.items() if key not in runs]
+    print(f"{len(tasks) - len(pending)} of {len(tasks)} runs are recorded")
+    errors = carry_out(pending, run, runs.add, jobs)
+    if errors:
+        raise SystemExit(f"{len(errors)} runs failed; the first: {errors[0]}")
+    return read_csv(path)
 
 
 # Output.

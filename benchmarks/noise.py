@@ -37,9 +37,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import knobless as kl
-from contest import STOPPED, carry_out, grid
+from contest import STOPPED, complete_runs, grid
 from knobless.paper.experiment import seed
-from knobless.paper.table import Table, read_csv, write_csv
+from knobless.paper.table import read_csv
 from noisy_problems import PROBLEMS, Noisy
 
 ROOT = Path(__file__).parents[1]
@@ -131,10 +131,6 @@ class Task(NamedTuple):
     budget: int
     seed: int
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        return tuple(map(str, self))
-
 
 def instance(problem: str, number: int, data: Path) -> tuple[Noisy, int]:
     """Return the instance of a seed, the same for all searches, and a seed for the search."""
@@ -169,20 +165,9 @@ def complete(options: argparse.Namespace) -> None:
     options.problems = [name for name in options.problems if name not in missing]
     if missing:
         print(f"Left out, no table in {options.data}: {', '.join(missing)}")
-    tasks, path = list(tasks_of(options)), options.out / "runs.csv"
-    if options.anew and path.exists():
-        keys, names = {task.key for task in tasks}, (*Task._fields, "regret", "seconds")
-        write_csv(path, [row for row in read_csv(path) if key_of(row) not in keys], names)
-    runs = Table(path, Task._fields, ("regret", "seconds"))
-    pending = [task for task in tasks if task.key not in runs]
-    print(f"{len(tasks) - len(pending)} of {len(tasks)} runs are recorded")
-    errors = carry_out(pending, partial(run, options.data.resolve()), runs.add, options.jobs)
-    if errors:
-        raise SystemExit(f"{len(errors)} runs failed; the first: {errors[0]}")
-
-
-def key_of(row: dict[str, str]) -> tuple[str, ...]:
-    return tuple(row[name] for name in Task._fields)
+    search = partial(run, options.data.resolve())
+    path, results = options.out / "runs.csv", ("regret", "seconds")
+    complete_runs(path, list(tasks_of(options)), results, search, options.jobs, options.anew)
 
 
 # What came of them.

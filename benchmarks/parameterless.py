@@ -28,10 +28,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import knobless as kl
-from contest import STOPPED, Done, carry_out, grid
+from contest import STOPPED, Done, complete_runs, grid
 from knobless import fast
 from knobless.paper.experiment import commit, machine, seed
-from knobless.paper.table import Table, read_csv, write_csv
 from parameterless_edas import parallel_run_cga, sig_cga, smart_restart_cga
 from parameterless_problems import COUNT, FIRST, GREATEST, NOISE, PBO, PROBLEMS
 from power import fill
@@ -102,10 +101,6 @@ class Task(NamedTuple):
     search: str
     seed: int
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        return tuple(map(str, self))
-
 
 def run(task: Task) -> dict[str, Any]:
     warnings.simplefilter("ignore")
@@ -129,18 +124,7 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
 
 def complete(options: argparse.Namespace) -> list[dict[str, str]]:
     """Make the runs that are not recorded yet; return all rows."""
-    tasks, path = tasks_of(options), options.out / "runs.csv"
-    if options.anew and path.exists():
-        keys = {task.key for task in tasks}
-        kept = [row for row in read_csv(path) if tuple(row[name] for name in Task._fields) not in keys]
-        write_csv(path, kept, (*Task._fields, *RESULTS))
-    runs = Table(path, Task._fields, RESULTS)
-    pending = [task for task in tasks if task.key not in runs]
-    print(f"{len(tasks) - len(pending)} of {len(tasks)} runs are recorded")
-    errors = carry_out(pending, run, runs.add, options.jobs)
-    if errors:
-        raise SystemExit(f"{len(errors)} runs failed; the first: {errors[0]}")
-    return read_csv(path)
+    return complete_runs(options.out / "runs.csv", tasks_of(options), RESULTS, run, options.jobs, options.anew)
 
 
 # Tables.

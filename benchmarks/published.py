@@ -27,9 +27,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import knobless as kl
-from contest import STOPPED, carry_out, grid
+from contest import STOPPED, complete_runs, grid
 from knobless.paper.experiment import commit, machine, seed
-from knobless.paper.table import Table, read_csv, write_csv
 from power import fill
 from published_problems import GROUPS, HNCO, PROBLEMS, Problem
 
@@ -47,10 +46,6 @@ class Task(NamedTuple):
     evaluations: int
     search: str
     seed: int
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return tuple(map(str, self))
 
 
 def runs_of(problem: str) -> int:
@@ -78,7 +73,6 @@ def run(data: Path, task: Task) -> dict[str, Any]:
 
 def complete(options: argparse.Namespace) -> list[dict[str, str]]:
     """Make the runs that are not recorded yet; return all rows."""
-    path = options.out / "runs.csv"
     tasks = [
         Task(name, evaluations, search, number)
         for number in range(options.seeds or RUNS)
@@ -87,17 +81,9 @@ def complete(options: argparse.Namespace) -> list[dict[str, str]]:
         for evaluations in PROBLEMS[name].evaluations
         for search in options.searches
     ]
-    if options.anew and path.exists():
-        keys = {task.key for task in tasks}
-        kept = [row for row in read_csv(path) if tuple(row[name] for name in Task._fields) not in keys]
-        write_csv(path, kept, (*Task._fields, *RESULTS))
-    runs = Table(path, Task._fields, RESULTS)
-    pending = [task for task in tasks if task.key not in runs]
-    print(f"{len(tasks) - len(pending)} of {len(tasks)} runs are recorded")
-    errors = carry_out(pending, partial(run, options.data.resolve()), runs.add, options.jobs)
-    if errors:
-        raise SystemExit(f"{len(errors)} runs failed; the first: {errors[0]}")
-    return read_csv(path)
+    return complete_runs(
+        options.out / "runs.csv", tasks, RESULTS, partial(run, options.data.resolve()), options.jobs, options.anew
+    )
 
 
 # Tables.

@@ -32,9 +32,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import knobless as kl
-from contest import STOPPED, carry_out, grid
+from contest import STOPPED, complete_runs, grid
 from knobless.paper.experiment import commit, machine, seed
-from knobless.paper.table import Table, read_csv, write_csv
+from knobless.paper.table import read_csv
 from subset_problems import REPORTED, TUNING, Problem, problem
 
 ROOT = Path(__file__).parents[1]
@@ -147,10 +147,6 @@ class Task(NamedTuple):
     method: str
     seed: int
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        return tuple(map(str, self))
-
 
 def perform(task: Task) -> dict[str, Any]:
     warnings.simplefilter("ignore")
@@ -164,17 +160,8 @@ def complete(options: argparse.Namespace) -> None:
     """Make the runs that are not recorded yet."""
     names = TUNING if options.tune else REPORTED
     tasks = [Task(name, method, i) for i in range(options.seeds) for method in options.methods for name in names]
-    path, results = options.out / "runs.csv", [str(budget) for budget in BUDGETS]
-    if options.anew and path.exists():
-        keys = {task.key for task in tasks}
-        kept = [row for row in read_csv(path) if tuple(row[name] for name in Task._fields) not in keys]
-        write_csv(path, kept, (*Task._fields, *results))
-    runs = Table(path, Task._fields, results)
-    pending = [task for task in tasks if task.key not in runs]
-    print(f"{len(tasks) - len(pending)} of {len(tasks)} runs are recorded")
-    errors = carry_out(pending, perform, runs.add, options.jobs)
-    if errors:
-        raise SystemExit(f"{len(errors)} runs failed; the first: {errors[0]}")
+    results = [str(budget) for budget in BUDGETS]
+    complete_runs(options.out / "runs.csv", tasks, results, perform, options.jobs, options.anew)
 
 
 # What came of them.

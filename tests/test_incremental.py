@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="incremental evaluation is compiled by numba: pip install 'knobless[fast]'")
 
+import knobless as kl
 from conftest import examples
 from knobless import Status
 from knobless.fast.gains import GainState, exact, flip, reset
@@ -17,6 +18,7 @@ from knobless.problems import incremental, instances
 from knobless.problems.instances import Format, Instance, solve_instance
 from knobless.problems.quadratic import MaxCut, Qubo
 from knobless.problems.sat import MaxSat
+from knobless.run.loop import StoppingRules
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -133,7 +135,29 @@ def test_a_timeout_and_an_interrupt_end_the_search_with_its_best_point(monkeypat
     assert answer.result.incremental > 0
 
 
-def test_without_numba_the_black_box_search_runs(monkeypatch):
+def test_a_target_is_that_of_the_problem_although_weights_are_rounded():
+    rng = np.random.default_rng(4)
+    for seed in range(8):
+        problem = graph(rng, 21, rng.integers(1, 99, 63) / 100)
+        nothing, rules = incremental.NOTHING, StoppingRules.of(1.0, 2000, None, None, None)
+        best = incremental.search_incrementally(problem, nothing, rules, seed, False)
+        found = incremental.search_incrementally(problem, nothing, rules._replace(target=best.cost), seed, False)
+        assert (found.status, found.cost) == (Status.TARGET, best.cost)
+        lower = rules._replace(target=np.nextafter(best.cost, -math.inf))
+        found = incremental.search_incrementally(problem, nothing, lower, seed, False)
+        assert (found.status is Status.TARGET) == (found.cost <= lower.target)
+
+
+def test_small_weights_beside_large_ones_are_not_rounded_to_nothing():
+    large = MaxSat([[1], [2], [-2]], [2.0**60, 2.0, 1.0], 120)
+    answer = solved(large, Format.WCNF, budget=3000)
+    assert (answer.result.status, answer.value) == (Status.BUDGET, 1)
+
+
+@pytest.mark.parametrize("n", [60, 120])
+def test_without_numba_the_black_box_search_runs(monkeypatch, n):
     monkeypatch.setattr(incremental, "find_spec", lambda name: None)
-    answer = solved(MaxSat.planted(120, 300, 2), Format.CNF, budget=500)
-    assert (answer.result.incremental, answer.result.nfev <= 500) == (0, True)
+    problem = MaxSat.planted(n, 3 * n, 2)
+    answer = solved(problem, Format.CNF, budget=500)
+    result = kl.minimize(problem, problem.space, budget=500, target=0, rng=answer.seed, deterministic=True)
+    assert (answer.result.incremental, answer.result.nfev, answer.result.cost) == (0, result.nfev, result.fun)

@@ -502,6 +502,8 @@ BITS = Architecture(nn.Sequential(Residual([linear(), linear()])))
         (lambda: BITS(torch.ones(1, W), (1, 0)), TypeError, "mask: expected a tensor or list .* got tuple"),
         (lambda: BITS(torch.ones(1, W), [1, 2]), ValueError, r"mask\[1\]: expected an integer from 0 to 1, got 2"),
         (lambda: Mixed([linear()] * 3)(torch.ones(1, W), [-1]), ValueError, r"1 integers from 0 to 2, got \[-1\]"),
+        (lambda: Mixed([linear()] * 3)(torch.ones(1, W), 1), TypeError, "list of 1 integers, got 1$"),
+        (lambda: Mixed([linear()] * 3)(torch.ones(1, W), [1.0]), TypeError, r"list of 1 integers, got \[1.0\]$"),
         (lambda: BITS.freeze([1]), ValueError, r"mask: expected a row of 2 choices, got the shape \[1\]"),
         (lambda: BITS.freeze([1, 2]), ValueError, r"mask\[1\]: expected an integer from 0 to 1, got 2"),
         (lambda: BITS.describe([-1, 0]), ValueError, r"mask\[0\]: expected an integer from 0 to 1, got -1"),

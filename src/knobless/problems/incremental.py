@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from knobless.fast.structured import StructuredRun
 
 ENUMERABLE = 20  # variables up to which the black-box search runs alone: it may evaluate all points, which is a proof
+LARGEST_SUM = 2.0**49  # up to this sum, integers are not rounded, four times as large as they are for Max-Cut
+COST_TOLERANCE = 2.0**-40  # how far a cost may be from that of the rounded terms, as a share of the sum of all terms
 
 
 class Found(NamedTuple):
@@ -90,9 +92,9 @@ def is_incremental(problem: InstanceProblem, timeout: float) -> bool:
     Returns
     -------
     bool
-        False for few variables, without numba, and for weights close to the largest float.
+        False for few variables, without numba, and for large weights, beside which small ones would be rounded to 0.
     """
-    if problem.n <= ENUMERABLE or not math.isfinite(8.0 * problem.largest_sum) or find_spec("numba") is None:
+    if problem.n <= ENUMERABLE or problem.largest_sum > LARGEST_SUM or find_spec("numba") is None:
         return False
     if timeout >= COMPILATION:
         return True
@@ -125,13 +127,16 @@ def search_incrementally(
         The best point, with the cost that the problem computes.
     """
     end = time.monotonic() + rules.timeout
+    target = rules.target + COST_TOLERANCE * problem.largest_sum
     run: StructuredRun | None = None
     status: Status | None = None
     with Bar(rules.budget if rules.budget < math.inf else None) if progress else nullcontext() as bar:
         try:
             run = _start(problem, seed, found, bar)
             while status is None:
-                status = run.go(rules.budget - found.nfev, rules.target)
+                status = run.go(rules.budget - found.nfev, target)
+                if status is Status.TARGET and problem(run.best_x) > rules.target:
+                    status, target = None, math.nextafter(run.best, -math.inf)
                 if status is None and time.monotonic() >= end:
                     status = Status.TIMEOUT
                 if bar is not None:

@@ -24,16 +24,14 @@ from knobless.run.minimize import minimize
 from knobless.run.result import Status
 
 from .answers import InstanceProblem, Verdict
-from .incremental import ENUMERABLE, NOTHING, Found, is_incremental, search_incrementally
+from .incremental import NOTHING, Found, is_incremental, search_incrementally
 from .quadratic import MaxCut, Qubo
 from .sat import MaxSat
 from .text import Lines, TextSource, uncompressed_name
 
 EXACT = 2.0**53  # above it, not every integer is a float
-MEDIUM, FIRST_EVALUATIONS = (
-    100,
-    4096,
-)  # up to so many variables, the black-box search runs first, for so many evaluations
+MEDIUM = 100  # variables up to which the black-box search runs before the incremental one,
+FIRST_EVALUATIONS = 4096  # for so many evaluations, which take less time than to import numba
 
 
 class Format(StrEnum):
@@ -255,13 +253,12 @@ def solve_instance(
         )
         return Found.of(result)
 
-    found = NOTHING
-    if ENUMERABLE < problem.n <= MEDIUM:
-        # As a method, the objective is not compiled: these evaluations take less time than to import numba.
-        found = search(problem.__call__, int(min(rules.budget, FIRST_EVALUATIONS)))
-    if found.status is Status.BUDGET and found.nfev < rules.budget:
-        if is_incremental(problem, left()):
+    if not is_incremental(problem, rules.timeout):
+        found = search(problem, budget)
+    else:
+        found = NOTHING
+        if problem.n <= MEDIUM:
+            found = search(problem.__call__, int(min(rules.budget, FIRST_EVALUATIONS)))  # a method is not compiled
+        if found.status is Status.BUDGET and found.nfev < rules.budget:
             found = search_incrementally(problem, found, rules._replace(timeout=left()), seed, progress)
-        else:
-            found = search(problem, budget)
     return Answer(instance, found, seed, time.perf_counter() - start)

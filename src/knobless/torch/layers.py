@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -60,8 +61,10 @@ class Searchable(nn.Module):
         if isinstance(choice, Tensor):
             if choice.numel() != n:
                 raise ValueError(f"choice: expected a row of {n}, got the shape {list(choice.shape)}")
+        elif not isinstance(choice, Sequence) or not all(isinstance(each, Integral) for each in choice):
+            raise TypeError(f"choice: expected a tensor or a list of {n} integers, got {choice!r:.200}")
         elif len(choice) != n or not all(each in range(int(self.variable.count)) for each in choice):
-            raise ValueError(f"choice: expected {n} integers from 0 to {self.variable.count - 1}, got {choice!r}")
+            raise ValueError(f"choice: expected {n} integers from 0 to {self.variable.count - 1}, got {choice!r:.200}")
         return choice
 
     def freeze(self, choice: Any) -> nn.Module:
