@@ -1,41 +1,53 @@
-"""Mixed integers and floats: bbob-mixint of COCO, compared with CatCMAwM of cmaes, TPE of Optuna and random search.
+"""Mixed integers and floats: bbob-mixint of COCO, beside CatCMAwM of cmaes, TPE of Optuna, NGOpt and random search.
 
-    python benchmarks/mixint.py [--functions 6 8 10 20] [--dimensions 10 20] [--methods knobless …] [--out out/mixint]
+    python benchmarks/mixint.py run [--functions 1 3 …] [--dimensions 10 20] [--methods portfolio …] [--tune] [--jobs 2]
+    python benchmarks/mixint.py table [--tune]
 
-Needs coco-experiment and cmaes. A run is one instance of a function, 1 to 5, which is also the seed. Each finished run
-is one line of `runs.csv`, with the best value after 50, 100, 200, 500, 1,000 and 2,000 evaluations; the same command
-resumes from there. At the end the mean rank of each method is printed, over all functions, dimensions and instances;
-equal values share their mean rank. TPE has runs of 500 evaluations and takes part up to there.
+Needs coco-experiment, cmaes, optuna and nevergrad. `run` makes the runs that are not recorded yet: each is one row of
+`runs.csv` with the best value after 50, 100, 200, 500, 1,000 and 2,000 evaluations. `table` writes the mean rank of
+each method over all functions, dimensions and instances to `table.md`; equal values share their mean rank.
 
-Four fifths of the variables are integers with 2, 4, 8 and 16 values, the others are floats. Rules were tuned on the odd
-functions (1, 3, 15, 17, 21, 23) and on other functions; the even ones (6, 8, 10, 20) were not used for that.
+A run is one instance of a function, whose number is also the seed. Four fifths of the variables are integers with 2, 4,
+8 and 16 values, the others are floats. Rules were tuned on instances 1 to 5 of the odd functions (`--tune`, with
+results in `out/mixint`), and on other functions; instances 11 to 15 and the even functions were not used for that.
+
+The methods: `minimize` with `deterministic=True` (portfolio), and with elitist PBIL-λ alone (pbil_elitist); the others
+with their defaults. TPE has runs of 500 evaluations; NGOpt is told the budget of 2,000.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+import os
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import cocoex
 import numpy as np
-from scipy.stats import rankdata
 
 import knobless as kl
+from contest import STOPPED, complete_runs, grid
+from knobless.paper.experiment import commit, machine
+from knobless.paper.table import read_csv
 
+ROOT = Path(__file__).parents[1]
 BUDGETS = (50, 100, 200, 500, 1000, 2000)
 TPE_BUDGET = 500
-REPORTED, TUNED = (6, 8, 10, 20), (1, 3, 15, 17, 21, 23)
-INSTANCES = range(1, 6)
+FUNCTIONS = (1, 3, 6, 8, 10, 15, 17, 20, 21, 23)
+TUNING, REPORTED = range(1, 6), range(11, 16)  # instances
 
 
 class Problem:
     """A problem of the suite that records the best value so far."""
 
     def __init__(self, function: int, dimension: int, instance: int) -> None:
+        import cocoex
+
         chosen = f"dimensions:{dimension} function_indices:{function} instance_indices:{instance}"
         self._suite = cocoex.Suite("bbob-mixint", "", chosen)  # kept, because it owns the problem
         self._problem = self._suite[0]
@@ -56,25 +68,29 @@ class Problem:
         return kl.Space.of(integers + floats)
 
 
-def knobless(f: Problem, seed: int, algorithm: Any = None) -> None:
-    """Run the search for deterministic objectives."""
-    kl.minimize(f, f.space, budget=BUDGETS[-1], rng=seed, deterministic=True, algorithm=algorithm)
+# The methods: a problem and a seed to evaluations.
 
 
-def catcmawm(f: Problem, seed: int) -> None:
-    """Run CatCMAwM with its defaults."""
+def portfolio(f: Problem, number: int, algorithm: Any = None) -> None:
+    kl.minimize(f, f.space, budget=BUDGETS[-1], rng=number, deterministic=True, algorithm=algorithm)
+
+
+def pbil_elitist(f: Problem, number: int) -> None:
+    portfolio(f, number, kl.pbil_elitist(f.space))
+
+
+def catcmawm(f: Problem, number: int) -> None:
     from cmaes import CatCMAwM
 
     floats = [*zip(f.low[f.integers :], f.high[f.integers :], strict=True)]
     integers = [range(int(a), int(b) + 1) for a, b in zip(f.low, f.high, strict=True)][: f.integers]
-    opt = CatCMAwM(x_space=floats, z_space=integers, seed=seed)
+    opt = CatCMAwM(x_space=floats, z_space=integers, seed=number)
     while len(f.best) < BUDGETS[-1]:
         points = [opt.ask() for _ in range(opt.population_size)]
         opt.tell([(each, f([*each.z, *each.x])) for each in points])
 
 
-def tpe(f: Problem, seed: int) -> None:
-    """Run TPE with its defaults."""
+def tpe(f: Problem, number: int) -> None:
     import optuna
 
     def objective(trial: optuna.Trial) -> float:
@@ -85,13 +101,24 @@ def tpe(f: Problem, seed: int) -> None:
         )
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=number))
     study.optimize(objective, n_trials=TPE_BUDGET)
 
 
-def random(f: Problem, seed: int) -> None:
-    """Draw points from the uniform distribution."""
-    rng = np.random.default_rng(seed)
+def ngopt(f: Problem, number: int) -> None:
+    import nevergrad as ng
+
+    scalars = [ng.p.Scalar(lower=a, upper=b) for a, b in zip(f.low, f.high, strict=True)]
+    space = ng.p.Tuple(*(each.set_integer_casting() if i < f.integers else each for i, each in enumerate(scalars)))
+    space.random_state.seed(number)
+    opt = ng.optimizers.NGOpt(space, budget=BUDGETS[-1])
+    for _ in range(BUDGETS[-1]):
+        candidate = opt.ask()
+        opt.tell(candidate, f(candidate.value))
+
+
+def at_random(f: Problem, number: int) -> None:
+    rng = np.random.default_rng(number)
     for _ in range(BUDGETS[-1]):
         x = rng.uniform(f.low, f.high)
         x[: f.integers] = rng.integers(f.low[: f.integers], f.high[: f.integers], endpoint=True)
@@ -99,58 +126,120 @@ def random(f: Problem, seed: int) -> None:
 
 
 METHODS: dict[str, Callable[[Problem, int], None]] = {
-    "knobless": knobless,
-    "pbil_elitist": lambda f, seed: knobless(f, seed, kl.pbil_elitist(f.space)),
+    "portfolio": portfolio,
+    "pbil_elitist": pbil_elitist,
     "catcmawm": catcmawm,
     "tpe": tpe,
-    "random": random,
+    "ngopt": ngopt,
+    "random": at_random,
 }
 
 
-def run_all(chosen: argparse.Namespace, path: Path) -> Iterator[list[str]]:
-    """Make the runs that the file does not have, and yield the rows of all."""
-    known = {tuple(row[:4]): row for row in csv.reader(path.open())} if path.exists() else {}
-    for function in chosen.functions:
-        for dimension in chosen.dimensions:
-            for instance in INSTANCES:
-                for method in chosen.methods:
-                    key = (method, str(function), str(dimension), str(instance))
-                    if key not in known:
-                        f = Problem(function, dimension, instance)
-                        METHODS[method](f, instance)
-                        values = [repr(f.best[n - 1]) if n <= len(f.best) else "" for n in BUDGETS]
-                        known[key] = [*key, *values]
-                        with path.open("a", newline="") as file:
-                            csv.writer(file).writerow(known[key])
-                    yield known[key]
+# Runs.
+
+
+class Task(NamedTuple):
+    """What identifies a run."""
+
+    method: str
+    function: int
+    dimension: int
+    instance: int
+
+
+def perform(task: Task) -> dict[str, Any]:
+    warnings.simplefilter("ignore")
+    f = Problem(task.function, task.dimension, task.instance)
+    METHODS[task.method](f, task.instance)
+    return {**task._asdict(), **{str(n): repr(f.best[n - 1]) if n <= len(f.best) else "" for n in BUDGETS}}
+
+
+def complete(options: argparse.Namespace) -> None:
+    """Make the runs that are not recorded yet: the first instance of every function, then the second, and so on."""
+    instances = TUNING if options.tune else REPORTED
+    tasks = [
+        Task(method, function, dimension, instance)
+        for instance in instances
+        for method in options.methods
+        for function in options.functions
+        for dimension in options.dimensions
+    ]
+    results = [str(budget) for budget in BUDGETS]
+    complete_runs(options.out / "runs.csv", tasks, results, perform, options.jobs, options.anew)
+
+
+# What came of them.
+
+
+def mean_ranks(rows: Sequence[dict[str, str]], methods: Sequence[str]) -> list[list[str]]:
+    """Return one row per method with its mean rank after each number of evaluations."""
+    from scipy.stats import rankdata
+
+    ranks: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for budget in BUDGETS:
+        cells: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
+        for row in rows:
+            if row[str(budget)]:
+                key = row["function"], row["dimension"], row["instance"]
+                cells[key][row["method"]] = float(row[str(budget)])
+        for cell in cells.values():
+            for method, rank in zip(cell, rankdata([*cell.values()]), strict=True):
+                ranks[method, budget].append(float(rank))
+    shown = {key: f"{np.mean(each):.2f}" for key, each in ranks.items()}
+    return [[method, *(shown.get((method, budget), "–") for budget in BUDGETS)] for method in methods]
+
+
+def report(options: argparse.Namespace) -> None:
+    rows = read_csv(options.out / "runs.csv")
+    methods = [name for name in METHODS if any(row["method"] == name for row in rows)]
+    head = ["method", *(f"{budget:,}" for budget in BUDGETS)]
+    parts = ["# bbob-mixint", "Mean rank after 50 to 2,000 evaluations; smaller is better. TPE takes part up to 500."]
+    groups = {
+        "All functions": rows,
+        "Functions that were not used for tuning (6, 8, 10, 20)": [r for r in rows if int(r["function"]) % 2 == 0],
+        **{f"{d} dimensions": [r for r in rows if r["dimension"] == d] for d in sorted({r["dimension"] for r in rows})},
+        **{f"Function {i}": [r for r in rows if r["function"] == str(i)] for i in FUNCTIONS},
+    }
+    for name, chosen in groups.items():
+        if chosen:
+            parts += [f"{name}:", grid([head, *mean_ranks(chosen, methods)])]
+    counts = [f"{name} {sum(row['method'] == name for row in rows)}" for name in methods]
+    parts.append(f"Runs: {', '.join(counts)}.")
+    text = "\n\n".join(parts) + "\n"
+    (options.out / "table.md").write_text(text, encoding="utf-8")
+    what = {"command": "python benchmarks/mixint.py run; python benchmarks/mixint.py table", "commit": commit()}
+    peers = ("coco-experiment", "cmaes", "optuna", "nevergrad", "scipy")
+    described = what | machine() | {name: version(name) for name in peers}
+    (options.out / "meta.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
+    print(text)
+
+
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("--functions", type=int, nargs="+", default=FUNCTIONS)
+    parser.add_argument("--dimensions", type=int, nargs="+", default=(10, 20))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS], metavar="NAME")
+    parser.add_argument("--tune", action="store_true", help="instances for tuning instead of those that are reported")
+    parser.add_argument("--anew", action="store_true", help="repeat runs that are recorded")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--out", type=Path, help="folder of the results")
+    options = parser.parse_args()
+    options.out = options.out or ROOT / ("out/mixint" if options.tune else "docs/peers/mixint")
+    options.out.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+COMMANDS = {"run": complete, "table": report}
 
 
 def main() -> None:
-    """Make the runs and print the mean ranks."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--functions", type=int, nargs="+", default=REPORTED)
-    parser.add_argument("--dimensions", type=int, nargs="+", default=(10, 20))
-    parser.add_argument("--methods", choices=METHODS, nargs="+", default=[*METHODS])
-    parser.add_argument("--out", type=Path, default=Path("out/mixint"))
-    chosen = parser.parse_args()
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    rows = [*run_all(chosen, chosen.out / "runs.csv")]
-    print("mean rank after", *(f"{n:>6}" for n in BUDGETS))
-    ranks: dict[str, list[list[float]]] = {method: [] for method in chosen.methods}
-    for column in range(4, 4 + len(BUDGETS)):
-        cells: dict[tuple[str, ...], dict[str, float]] = {}
-        for row in rows:
-            if row[column]:
-                cells.setdefault(tuple(row[1:4]), {})[row[0]] = float(row[column])
-        each: dict[str, list[float]] = {method: [] for method in chosen.methods}
-        for cell in cells.values():
-            for method, rank in zip(cell, rankdata([*cell.values()]), strict=True):
-                each[method].append(float(rank))
-        for method, own in each.items():
-            ranks[method].append(own)
-    for method, columns in ranks.items():
-        print(f"{method:15}", *(f"{np.mean(own):6.2f}" if own else "     –" for own in columns))
+    options = asked()
+    COMMANDS[options.command](options)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit(STOPPED) from None
