@@ -5,7 +5,8 @@
 
 Needs coco-experiment, cmaes, optuna and nevergrad. `run` makes the runs that are not recorded yet: each is one row of
 `runs.csv` with the best value after 50, 100, 200, 500, 1,000 and 2,000 evaluations. `table` writes the mean rank of
-each method over all functions, dimensions and instances to `table.md`; equal values share their mean rank.
+each method over all functions, dimensions and instances to `table.md`; equal values share their mean rank. Methods that
+do not have all runs are ranked in a table of their own.
 
 A run is one instance of a function, whose number is also the seed. Four fifths of the variables are integers with 2, 4,
 8 and 16 values, the others are floats. Rules were tuned on instances 1 to 5 of the odd functions (`--tune`, with
@@ -171,6 +172,11 @@ def complete(options: argparse.Namespace) -> None:
 # What came of them.
 
 
+def cell_of(row: dict[str, str]) -> tuple[str, ...]:
+    """Return the function, dimension and instance of a run."""
+    return row["function"], row["dimension"], row["instance"]
+
+
 def mean_ranks(rows: Sequence[dict[str, str]], methods: Sequence[str]) -> list[list[str]]:
     """Return one row per method with its mean rank after each number of evaluations."""
     from scipy.stats import rankdata
@@ -180,8 +186,7 @@ def mean_ranks(rows: Sequence[dict[str, str]], methods: Sequence[str]) -> list[l
         cells: dict[tuple[str, ...], dict[str, float]] = defaultdict(dict)
         for row in rows:
             if row[str(budget)]:
-                key = row["function"], row["dimension"], row["instance"]
-                cells[key][row["method"]] = float(row[str(budget)])
+                cells[cell_of(row)][row["method"]] = float(row[str(budget)])
         for cell in cells.values():
             for method, rank in zip(cell, rankdata([*cell.values()]), strict=True):
                 ranks[method, budget].append(float(rank))
@@ -191,20 +196,28 @@ def mean_ranks(rows: Sequence[dict[str, str]], methods: Sequence[str]) -> list[l
 
 def report(options: argparse.Namespace) -> None:
     rows = read_csv(options.out / "runs.csv")
-    methods = [name for name in METHODS if any(row["method"] == name for row in rows)]
-    head = ["method", *(f"{budget:,}" for budget in BUDGETS)]
-    parts = ["# bbob-mixint", "Mean rank after 50 to 2,000 evaluations; smaller is better. TPE takes part up to 500."]
+    cells: dict[str, set[tuple[str, ...]]] = {name: set() for name in METHODS}
+    for row in rows:
+        cells[row["method"]].add(cell_of(row))
+    every = set.union(*cells.values())
+    methods, complete = [name for name in METHODS if cells[name]], [name for name in METHODS if cells[name] == every]
+    common = set.intersection(*(cells[name] for name in methods))
+    full = [row for row in rows if row["method"] in complete]
     groups = {
-        "All functions": rows,
-        "Functions that were not used for tuning (6, 8, 10, 20)": [r for r in rows if int(r["function"]) % 2 == 0],
-        **{f"{d} dimensions": [r for r in rows if r["dimension"] == d] for d in sorted({r["dimension"] for r in rows})},
-        **{f"Function {i}": [r for r in rows if r["function"] == str(i)] for i in FUNCTIONS},
+        "All functions": full,
+        "Functions that were not used for tuning (6, 8, 10, 20)": [r for r in full if int(r["function"]) % 2 == 0],
+        **{f"{d} dimensions": [r for r in full if r["dimension"] == d] for d in sorted({r["dimension"] for r in full})},
+        **{f"Function {i}": [r for r in full if r["function"] == str(i)] for i in FUNCTIONS},
     }
+    head = ["method", *(f"{budget:,}" for budget in BUDGETS)]
+    parts = ["# bbob-mixint", "Mean rank after 50 to 2,000 evaluations; smaller is better. TPE has 500 evaluations."]
     for name, chosen in groups.items():
-        if chosen:
-            parts += [f"{name}:", grid([head, *mean_ranks(chosen, methods)])]
-    counts = [f"{name} {sum(row['method'] == name for row in rows)}" for name in methods]
-    parts.append(f"Runs: {', '.join(counts)}.")
+        parts += [f"{name}:", grid([head, *mean_ranks(chosen, complete)])]
+    parts += [
+        f"All methods, on the {len(common)} of {len(every)} problems on which each of them has a run:",
+        grid([head, *mean_ranks([row for row in rows if cell_of(row) in common], methods)]),
+        f"Runs: {', '.join(f'{name} {len(cells[name])}' for name in methods)}.",
+    ]
     text = "\n\n".join(parts) + "\n"
     (options.out / "table.md").write_text(text, encoding="utf-8")
     what = {"command": "python benchmarks/mixint.py run; python benchmarks/mixint.py table", "commit": commit()}
