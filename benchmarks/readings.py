@@ -1,4 +1,4 @@
-"""Measure the figures of README.md and docs/algorithm.md, and print them next to the printed ones.
+"""Measure the figures of pages in docs/, and print them next to the printed ones.
 
     python benchmarks/readings.py [--only NAME] [--seeds 11]
 
@@ -27,7 +27,7 @@ from knobless import fast
 from knobless.problems import IsingRing, IsingTorus, Jump, LeadingOnes, NoisyOneMax, OneMax, Traps
 
 ROOT = Path(__file__).resolve().parent.parent
-README, ALGORITHM = "README.md", "docs/algorithm.md"
+COMPARISON, OBJECTIVE, ALGORITHM = (f"docs/{page}.md" for page in ("comparison", "objective", "algorithm"))
 CAP = 2_000_000  # calls after which a run to the optimum is stopped and counts as infinitely long
 
 Rows = Iterator[tuple[str, list[str]]]  # the first cell of a row, and the others
@@ -346,9 +346,9 @@ def beyond(seeds: range) -> Rows:
 
 
 READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
-    "bits": (README, "100 bits: knobless | `deterministic=True` | cGA, ε = 1/n | (1+1)-EA", bits),
-    "budget": (README, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
-    "few": (README, "smallest number of wrong bits of 100 after 50 | 500 calls", few),
+    "bits": (COMPARISON, "100 bits: knobless | `deterministic=True` | cGA, ε = 1/n | (1+1)-EA", bits),
+    "budget": (OBJECTIVE, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
+    "few": (OBJECTIVE, "smallest number of wrong bits of 100 after 50 | 500 calls", few),
     "weights": (ALGORITHM, "calls: weights as here | divided by λ/μ | cGA, ε = n^-½", weights),
     "whitening": (ALGORITHM, "calls: whitened with θ before | after the update", whitening),
     "unbounded": (ALGORITHM, "pure noise, 100 bits, λ_max = ∞: minimum | median | maximum of λ", unbounded),
