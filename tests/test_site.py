@@ -13,10 +13,12 @@ from urllib.parse import quote
 
 import pytest
 
-from test_docs import BLOCK, PAGES, ROOT, text_of
+from test_docs import BLOCK, PAGES, ROOT, rows, text_of
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 README = text_of(ROOT / "README.md")
+NUMBER = r"[\d.,]*\d"
+COMPARED = set(re.findall(NUMBER, text_of(ROOT / "docs" / "comparison.md")))
 
 # What readers of other libraries search for, and a page that must be among the first two.
 SEARCHED = {
@@ -68,8 +70,14 @@ def test_headings_have_no_word_of_the_former_vocabulary():
 @pytest.mark.parametrize(("page", "pattern"), FIGURES)
 def test_quoted_figures_are_those_of_their_tables(page, pattern):
     figures = re.search(pattern, text_of(ROOT / "docs" / page), re.MULTILINE).groups()
-    shown = set(re.findall(r"[\d.,]*\d", text_of(ROOT / "docs" / "comparison.md")))
-    assert [figure for figure in figures if not {figure, f"{float(figure):.2f}"} & shown] == []
+    assert [figure for figure in figures if not {figure, f"{float(figure):.2f}"} & COMPARED] == []
+
+
+def test_figures_of_the_readme_are_those_of_the_comparison():
+    table = README.split("## Comparison")[1].split("\n## ")[0]
+    figures = [figure for _, *cells in rows(table).values() for cell in cells for figure in re.findall(NUMBER, cell)]
+    assert len(figures) > 10
+    assert set(figures) - COMPARED == set()
 
 
 def test_readme_is_short_and_its_links_lead_to_files():
