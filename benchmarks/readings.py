@@ -181,7 +181,10 @@ def bits(seeds: range) -> Rows:
         return [wrong(one_plus_one(NoisyOneMax(n, 10, seed), n, seed, noisy, again)[1]) for seed in seeds]
 
     ours, cga = (span(modes(algorithm)) for algorithm in both)
-    yield f"OneMax under noise of deviation 10: wrong bits after {noisy:,} evaluations", [ours, "", cga, span(ends(False))]
+    yield (
+        f"OneMax under noise of deviation 10: wrong bits after {noisy:,} evaluations",
+        [ours, "", cga, span(ends(False))],
+    )
     yield "the same, the EA's current point evaluated again at every step", ["", "", "", span(ends(True))]
 
     deceptive = Traps(50)
