@@ -66,7 +66,7 @@ MIXED: dict[str, BaseDistribution] = {
 
 SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "Knobless": lambda seed: KnoblessSampler(seed=seed),
-    "Knobless, survivor": lambda seed: KnoblessSampler(seed=seed, algorithm=pbil_elitist),
+    "Knobless, elitist": lambda seed: KnoblessSampler(seed=seed, algorithm=pbil_elitist),
     "TPE": lambda seed: optuna.samplers.TPESampler(seed=seed),
     "CmaEs": lambda seed: optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False),
     "Random": lambda seed: optuna.samplers.RandomSampler(seed=seed),

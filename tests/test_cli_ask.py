@@ -154,7 +154,7 @@ def test_a_budget_limits_what_is_handed_out(folder):
     assert len(ask("--n", 9)) == 2
     done = here("ask", "run.sqlite", code=1)
     assert done.stdout == ""
-    assert done.stderr == "No candidates to hand out: 0 evaluations are recorded, 5 candidates are pending.\n"
+    assert done.stderr == "No candidates left: 0 evaluations are recorded, 5 candidates are pending.\n"
     tell({"id": 0, "value": 1.0}, {"id": 1, "failed": ""}, {"id": 2, "cancelled": True})
     assert len(ask("--n", 9)) == 1  # for the cancelled one
     assert len(ask("--n", 9, "--again", 0)) == 3

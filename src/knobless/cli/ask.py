@@ -51,7 +51,7 @@ def ask_command(
     The first call creates the journal and needs --space. The options after it are settings of the run; later calls may
     leave them out or repeat them.
 
-    Exit codes: 0 candidates printed; 1 none to hand out; 2 wrong usage or file, or the journal is in use.
+    Exit codes: 0 candidates printed; 1 no candidates left; 2 wrong usage or file, or the journal is in use.
     """
     with reported_errors():
         start = None
@@ -71,9 +71,7 @@ def ask_command(
         for id, x in candidates:
             typer.echo(tables.as_json({"id": id, "x": x}))
         if not len(candidates):
-            Messages().write(
-                f"No candidates to hand out: {nfev} evaluations are recorded, {pending} candidates are pending."
-            )
+            Messages().write(f"No candidates left: {nfev} evaluations are recorded, {pending} candidates are pending.")
             raise typer.Exit(1)
 
 

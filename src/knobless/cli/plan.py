@@ -1,4 +1,4 @@
-"""What `knobless run` was asked to do, as it is recorded in a journal for `knobless resume`."""
+"""The arguments of `knobless run`, as they are recorded in a journal for `knobless resume`."""
 
 from __future__ import annotations
 
