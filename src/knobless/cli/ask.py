@@ -18,7 +18,7 @@ from knobless.run.shared import SharedRun, Start
 
 from . import options, tables
 from .errors import reported_errors
-from .plan import read_space
+from .plan import fixed_values, read_space
 from .run import RECIPES
 from .terminal import Messages
 
@@ -44,6 +44,7 @@ def ask_command(
     deterministic: options.DeterministicOption = None,
     seed: options.SeedOption = None,
     algorithm: options.AlgorithmOption = None,
+    fix: options.FixOption = None,
     wait: options.WaitOption = 60.0,
 ) -> None:
     """Print candidates to evaluate, one JSON object per line: {"id": 3, "x": {...}}.
@@ -59,10 +60,10 @@ def ask_command(
             domain = read_space(space)
             recipe = None if algorithm is None else RECIPES[algorithm](domain)
             direction = "maximize" if maximize else "minimize"
-            start = Start(domain, direction, recipe, None, seed, batch, deterministic)
-        elif maximize or any(each is not None for each in (batch, deterministic, seed, algorithm)):
+            start = Start(domain, direction, recipe, None, seed, batch, deterministic, fixed_values(fix or ()))
+        elif maximize or any(each is not None for each in (batch, deterministic, seed, algorithm, fix)):
             raise ValueError(
-                "--space: expected with --batch, --maximize, --deterministic, --noisy, --seed and --algorithm"
+                "--space: expected with --batch, --maximize, --deterministic, --noisy, --seed, --algorithm and --fix"
             )
         meta = {} if budget is None else {"budget": budget}
         with SharedRun(Journal(journal, meta, wait), start) as run:
