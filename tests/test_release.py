@@ -1,4 +1,4 @@
-"""The package of OptunaHub: it loads from this folder as from a registry, and has what the registry requires."""
+"""What is published besides the code: the table of extras, CITATION.cff, and the package for OptunaHub."""
 
 import re
 import runpy
@@ -9,9 +9,12 @@ import optuna
 import optunahub
 import yaml
 
+import knobless
 from knobless.optuna import KnoblessSampler
 
-REGISTRY = Path(__file__).resolve().parent.parent / "package"
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REGISTRY = ROOT / "package"
 PACKAGE = REGISTRY / "samplers" / "knobless"
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 FRONT = yaml.safe_load(README.split("---\n")[1])
@@ -40,8 +43,30 @@ def test_the_front_matter_is_what_the_registry_requires():
 
 
 def test_license_and_requirements_are_those_of_the_project():
-    project = tomllib.loads((REGISTRY.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert (PACKAGE / "LICENSE").read_text() == (REGISTRY.parent / "LICENSE").read_text()
+    assert (PACKAGE / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     name, extra = re.fullmatch(r"(\w+)\[(\w+)\]\n", (PACKAGE / "requirements.txt").read_text()).groups()
-    assert name == project["name"]
-    assert extra in project["optional-dependencies"]
+    assert name == PROJECT["name"]
+    assert extra in PROJECT["optional-dependencies"]
+
+
+def test_the_table_of_extras_has_all_of_them_with_what_they_install():
+    page = (ROOT / "docs" / "platforms.md").read_text(encoding="utf-8")
+    rows = [
+        line.split(" | ") for line in page.split("## Extras")[1].split("\n## ")[0].splitlines() if line[:3] == "| `"
+    ]
+    listed = {extra: row[1] for row in rows for extra in re.findall(r"`(\w+)`", row[0])}
+    assert listed.keys() == PROJECT["optional-dependencies"].keys()
+    for extra, required in PROJECT["optional-dependencies"].items():
+        if listed[extra] != "tools of developers":
+            names = {name for each in required for name in re.findall(r"^[\w-]+(?!.*\])|\w+(?=[,\]])", each)}
+            assert set(re.findall(r"[\w-]+", listed[extra])) - {"and", "the", "extra", "extras"} == names, extra
+
+
+def test_the_citation_is_that_of_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    heading = re.search(r"^## \[(.+)\] - (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert (citation["version"], citation["title"]) == (knobless.__version__, PROJECT["name"])
+    assert (citation["license"], citation["abstract"]) == (PROJECT["license"], PROJECT["description"])
+    assert citation["authors"] == PROJECT["authors"]
+    assert heading[1] == citation["version"]
+    assert heading[2] == str(citation.get("date-released", "unreleased"))
