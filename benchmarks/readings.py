@@ -221,13 +221,13 @@ def budget(seeds: range) -> Rows:
 
 def few(seeds: range) -> Rows:
     n, problem = 100, OneMax(100)
-    random, learnt = [], []
+    random, learned = [], []
     for budget in (50, 500):
         algorithm = kl.pbil_lambda(kl.Bernoulli(n))
-        learnt.append(median(run.best for run in fast.trials(problem, algorithm, seeds, budget=budget, jobs=1)))
+        learned.append(median(run.best for run in fast.trials(problem, algorithm, seeds, budget=budget, jobs=1)))
         points = (np.random.default_rng(seed).integers(0, 2, (budget, n), dtype=np.int8) for seed in seeds)
         random.append(median(problem(x).min() for x in points))
-    yield "knobless", learnt
+    yield "knobless", learned
     certainly = [median(run.fun for run in certain(problem, seeds, budget)) for budget in (50, 500)]
     yield "knobless, `deterministic=True`", certainly
     yield "random points", random

@@ -183,8 +183,10 @@ class Watched:
     inner: Any
     told: list = field(default_factory=list)
 
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
+    def __post_init__(self):
+        """Copy the other attributes: from Python 3.12 on, `isinstance` with a protocol does not call `__getattr__`."""
+        names = {name for name in dir(self.inner) if not name.startswith("_")} - {"tell", "at_least"}
+        vars(self).update({name: getattr(self.inner, name) for name in names})
 
     def tell(self, state, x, f):
         self.told.append((x.tolist(), repr(f.tolist())))

@@ -417,7 +417,7 @@ def test_the_numbers_on_the_page_are_the_journals(opened, recorded):
     _, result, events, opt = recorded
     names, numbers = (opened.locator(f".tile .{part}").all_inner_texts() for part in ("what", "number"))
     tiles = dict(zip(names, numbers, strict=True))
-    assert float(tiles["greatest value"]) == pytest.approx(result.fun, rel=1e-5)
+    assert float(tiles["largest value"]) == pytest.approx(result.fun, rel=1e-5)
     assert opened.locator(".tile").first.get_attribute("title") == repr(result.fun)
     assert (tiles["evaluations"], tiles["failed"]) == (str(result.nfev), str(result.failures))
     assert tiles["iterations"] == str(result.nit)
@@ -562,7 +562,7 @@ def test_the_headline_of_a_noisy_run_is_the_recommended_point(tab, tmp_path):
     mean, error = map(float, first.locator(".number").inner_text().split(" ± "))
     assert mean == pytest.approx(result.fun, abs=0.1 * result.fun_std)
     assert error == pytest.approx(result.fun_std, rel=0.1)
-    assert f"least value observed {result.lowest_fun:.4f}"[:-2] in first.inner_text()
+    assert f"smallest value observed {result.lowest_fun:.4f}"[:-2] in first.inner_text()
     assert tab.locator("#values .recommended").count() == 1
 
 

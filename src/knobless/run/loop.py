@@ -211,7 +211,7 @@ class Loop:
         return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)
 
     def _evaluate(self, candidates: Batch) -> Status | None:
-        """Evaluate candidates and tell their values; those that have arrived are told whatever ends the run."""
+        """Evaluate candidates and tell their values; those that have arrived are told however the run ends."""
         ids = candidates.ids
         values: list[Value] = []
         status = None
@@ -296,7 +296,7 @@ class Loop:
         return _merged(ids, recalled, evaluated) if recalled else evaluated
 
     def _raising_first(self, values: ValueStream) -> ValueStream:
-        """Raise the error of the first evaluation: a mistake in the program should not cost the budget."""
+        """Raise the error of the first evaluation: a mistake in the program should not use up the budget."""
         with closing(values):
             for first in values:
                 if isinstance(first, Exception):

@@ -1,4 +1,4 @@
-"""The state of a run as one value, in codes and ids: what `Optimizer` shows to the user, in the words of the space.
+"""The state of a run as one value, in codes and ids: what `Optimizer` shows to the user, in terms of the space.
 
 A snapshot is this value packed, loading one replaces it, and replaying a journal builds it. Candidates are drawn from
 the current iteration; when those with index 0 to λ − 1 are told or cancelled, the algorithm learns from them and the
