@@ -67,9 +67,7 @@ def search_space():
     for name, (_, low, high) in parameters_at("-O2").items():
         usual = max(parameters_at(level)[name][0] for level in LEVELS)
         parameters[name] = kl.Integer(low, min(high, max(4 * usual, 10)))
-    return kl.Space(
-        level=kl.Choice(*LEVELS), flags=kl.Binary(len(flags_at("-O2"))), parameters=kl.Space(**parameters)
-    )
+    return kl.Space(level=kl.Choice(*LEVELS), flags=kl.Binary(len(flags_at("-O2"))), parameters=kl.Space(**parameters))
 
 
 def point_at(level):
@@ -185,7 +183,7 @@ def main(arguments=None):
     print("gcc", *found)
     if given.output:
         report |= {"options": found, "wall_seconds": round(time.perf_counter() - started)}
-        report["values"] = [evaluation.fun for evaluation in result.evaluations]
+        report["values"] = [evaluation.value for evaluation in result.evaluations]
         given.output.write_text(json.dumps(report, indent=1), encoding="utf-8")
 
 
