@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import sklearn
 from scipy.stats import loguniform, randint, uniform
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import RandomizedSearchCV, StratifiedKFold, cross_val_score, train_test_split
 from sklearn.pipeline import Pipeline
@@ -83,8 +84,10 @@ def by_class(search):
         )
         fitted = search(pipeline, dicts(), n_iter=BUDGETS[-1], cv=cv, random_state=seed, refit=False).fit(X, y)
         results = fitted.cv_results_
-        pairs = zip(results["mean_test_score"], results["params"], strict=True)
-        return [(score, sklearn.clone(pipeline).set_params(**each)) for score, each in pairs]
+        return [
+            (score, clone(pipeline).set_params(**{name: clone(value, safe=False) for name, value in each.items()}))
+            for score, each in zip(results["mean_test_score"], results["params"], strict=True)
+        ]
 
     return run
 
@@ -113,7 +116,7 @@ def main():
                 inner, best = max(candidates[:budget], key=lambda each: np.nan_to_num(each[0]))  # failed: NaN
                 outer = best.fit(X, y).score(outer_X, outer_y)
                 row = {"data": name, "candidates": budget, "method": method, "seed": seed}
-                rows.append(row | {"inner": round(inner, 5), "outer": round(outer, 5)})
+                rows.append(row | {"inner": round(float(inner), 5), "outer": round(outer, 5)})
             print(rows[-1], flush=True)
     HERE.mkdir(parents=True, exist_ok=True)
     write_csv(HERE / "runs.csv", rows)

@@ -15,6 +15,7 @@ import argparse
 import csv
 import time
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -152,6 +153,7 @@ def after_card(total, soft):
     return [(chance, plus.py_func(total, soft, card)) for card, chance in zip(CARDS, CHANCE, strict=True)]
 
 
+@cache
 def dealer_totals():
     """Return the chances of the dealer's totals 17 to 21 and of more, one row per card, if it has no blackjack."""
     chances = np.zeros((10, 6))

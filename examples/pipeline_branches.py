@@ -2,6 +2,8 @@
 
 It prints:
 
+    0.967 with standard, none, logistic
+    0.957 by a support vector machine with default parameters
 """
 
 from functools import partial
