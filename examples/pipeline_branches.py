@@ -2,7 +2,7 @@
 
 It prints:
 
-    0.967 with standard, none, logistic
+    0.977 with range, none, svc
     0.957 by a support vector machine with default parameters
 """
 
@@ -15,12 +15,12 @@ from sklearn.feature_selection import SelectPercentile
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC
 
 import knobless as kl
 
-SCALERS = {"standard": StandardScaler, "range": MinMaxScaler, "robust": RobustScaler}
+SCALERS = {"standard": StandardScaler, "range": MinMaxScaler}
 REDUCTIONS = {"none": lambda: "passthrough", "pca": PCA, "select": SelectPercentile}
 MODELS = {
     "svc": SVC,
@@ -36,7 +36,7 @@ SPACE = kl.Space(
     svc=kl.Space(
         kernel=kl.Choice("rbf", "poly"),
         C=kl.Float(1e-2, 1e3, log=True),
-        gamma=kl.Float(1e-4, 1e1, log=True),
+        gamma=kl.Float(1e-4, 1.0, log=True),
         degree=kl.Integer(2, 4).when(kernel="poly"),
     ).when(model="svc"),
     logistic=kl.Space(C=kl.Float(1e-3, 1e2, log=True)).when(model="logistic"),
