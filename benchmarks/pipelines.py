@@ -33,7 +33,7 @@ from knobless.sklearn import SearchCV
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "docs" / "examples" / "pipelines"
 EXAMPLE = runpy.run_path(str(ROOT / "examples" / "pipeline_branches.py"))
-BUDGETS = (20, 60)
+BUDGETS = (20, 60, 200)
 
 
 def dicts():
