@@ -6,6 +6,7 @@
 With `size`, the objective is the size of the code and constants of the compiled files, which is deterministic. With
 `time`, the files are linked into a program that prints the seconds it took; they are noisy. The flags and their
 settings at each level are read from `gcc -Q --help=optimizers`, and integer parameters from `gcc -Q --help=params`.
+Needs GCC and matplotlib.
 """
 
 import argparse
@@ -18,6 +19,8 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 import knobless as kl
 
@@ -140,6 +143,21 @@ def compare_seconds(files, settings, repeats):
         return np.array([[float(output(program)) for program in programs] for _ in range(repeats)]).T
 
 
+def draw(report, path):
+    """Draw the smallest size over evaluations, and the sizes at the levels made for size."""
+    figure = Figure(figsize=(6, 3.2), dpi=100, layout="constrained")
+    ax = figure.subplots()
+    ax.step(range(1, len(report["values"]) + 1), np.fmin.accumulate(report["values"]), where="post", color="#1f5fa8")
+    for level in ("-Os", "-Oz"):
+        ax.axhline(report["bytes"][level], color="#e07b1a", linewidth=1, linestyle="--")
+        va = "bottom" if level == "-Os" else "top"
+        ax.text(1, report["bytes"][level], f"  {level}", va=va, ha="right", transform=ax.get_yaxis_transform())
+    ax.set(xlabel="compilations", ylabel="bytes")
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path)
+
+
 def main(arguments=None):
     """Search, and compare with the levels of GCC."""
     parser = argparse.ArgumentParser(description="Search the optimization flags of GCC.")
@@ -150,7 +168,7 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--journal", help="file in which every evaluation is recorded, to resume from")
     parser.add_argument("--repeats", type=int, default=100, help="measurements in the final comparison of `time`")
-    parser.add_argument("--output", type=Path, help="JSON file for the results")
+    parser.add_argument("--output", type=Path, help="JSON file for the results; for `size` also a figure")
     given = parser.parse_args(arguments)
 
     started = time.perf_counter()
@@ -184,7 +202,9 @@ def main(arguments=None):
     if given.output:
         report |= {"options": found, "wall_seconds": round(time.perf_counter() - started)}
         report["values"] = [evaluation.value for evaluation in result.evaluations]
-        given.output.write_text(json.dumps(report, indent=1), encoding="utf-8")
+        given.output.write_text(json.dumps(report) + "\n", encoding="utf-8")
+        if given.goal == "size":
+            draw(report, given.output.with_suffix(".png"))
 
 
 if __name__ == "__main__":

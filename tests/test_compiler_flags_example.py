@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.skipif(not (shutil.which("gcc") and shutil.which("size")), reason="needs gcc and size")
+pytest.importorskip("matplotlib", reason="the run is drawn: pip install 'knobless[plots]'")
 
 PROGRAM = """
 #include <stdio.h>
