@@ -162,7 +162,7 @@ class Climber:
                     x[i] = old
                 if steps - up >= patience and steps - up >= up:
                     return f
-            if not accepted:  # all neighbours are worse
+            if not accepted:  # all neighbors are worse
                 return f
 
     def cross(self, x, f, level):

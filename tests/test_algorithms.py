@@ -183,8 +183,10 @@ class Watched:
     inner: Any
     told: list = field(default_factory=list)
 
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
+    def __post_init__(self):
+        """Copy the other attributes: from Python 3.12 on, `isinstance` with a protocol does not call `__getattr__`."""
+        names = {name for name in dir(self.inner) if not name.startswith("_")} - {"tell", "at_least"}
+        vars(self).update({name: getattr(self.inner, name) for name in names})
 
     def tell(self, state, x, f):
         self.told.append((x.tolist(), repr(f.tolist())))
@@ -327,6 +329,7 @@ def test_any_order_of_tells_in_any_parts_is_the_same(name, deterministic):
         assert played(lambda each: chance.sample(each, len(each))) == expected
 
 
+@pytest.mark.slow
 @either
 @every_algorithm
 def test_more_candidates_than_needed_do_not_change_the_iterations(name, deterministic):
@@ -403,6 +406,7 @@ def test_x0_is_handed_out_first(name, deterministic):
     assert repr(flat(opt.best.x)) == repr(flat(x0))
 
 
+@pytest.mark.slow
 @every_algorithm
 def test_a_deterministic_run_pays_for_no_point_twice(name):
     opt, paid = made(name, deterministic=True), []
@@ -443,6 +447,7 @@ def played(name, deterministic, steps, begun, again):
     return opt
 
 
+@pytest.mark.slow
 @either
 @every_algorithm
 def test_a_journal_opened_again_goes_on_as_the_run_that_never_stopped(name, deterministic, tmp_path):

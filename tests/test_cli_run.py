@@ -31,7 +31,7 @@ from knobless.cli.terminal import plain
 from knobless.journal.records import read
 from knobless.journal.sqlite import Writer
 from knobless.report.marginals import variable_summaries
-from knobless.report.summary import sayable
+from knobless.report.summary import jsonable
 from knobless.space import toml as spacefile
 
 TOML = """
@@ -143,7 +143,7 @@ def run(*words, objective="sim:loss", space="space.toml", budget=300, rng=3):
 
 def reported(result):
     """The expected output of `--json` for a result, through JSON and back."""
-    return json.loads(json.dumps(sayable({name: getattr(result, name) for name in commands.REPORTED})))
+    return json.loads(json.dumps(jsonable({name: getattr(result, name) for name in commands.REPORTED})))
 
 
 def without_traceback(data):
@@ -192,7 +192,7 @@ def test_options_are_those_of_the_library(folder, words, options):
     plain = kl.minimize(import_object("sim:loss"), space, budget=300, rng=3)
     found = json.loads(here("show", "run.sqlite", "--json").stdout)
     for name in ("x", "fun", "fun_std", "lowest_x", "lowest_fun", "deterministic", "nfev", "nit"):
-        assert found[name] == sayable(getattr(result, name))
+        assert found[name] == jsonable(getattr(result, name))
     assert ([*result.history] != [*plain.history]) == bool(words)
     assert found["deterministic_stated"] == options(space).get("deterministic")
 
@@ -536,11 +536,11 @@ def test_show_is_what_the_library_says(folder):
         opt = kl.Optimizer.from_journal(record)
         seconds = [event.ended - event.started for event in record]
         first = next(record.failures()).failure
-    assert (data["x"], data["fun"]) == (sayable(opt.best.x), opt.best.fun)
+    assert (data["x"], data["fun"]) == (jsonable(opt.best.x), opt.best.fun)
     assert data["fun"] < 0
     assert (data["nfev"], data["nit"], data["lam"], data["eps"]) == (opt.nfev, opt.nit, opt.lam, opt.eps)
     assert (data["failures"], data["failure"]) == (opt.failures, first)
-    assert data["mode"] == sayable(opt.mode)
+    assert data["mode"] == jsonable(opt.mode)
     assert data["seconds_median"] == np.median(seconds)
     assert data["seconds_longest"] == max(seconds)
     assert sum(data["workers"].values()) == 300
@@ -669,7 +669,7 @@ def test_the_mode_is_shown_with_its_probability(theta):
         expected = [oracle[name][1][int(column[name])] for name in names]
         np.testing.assert_allclose(np.atleast_1d(each.probability), expected, rtol=1e-12)
         assert np.allclose(expected, [max(oracle[name][1]) for name in names])
-    assert [bits.value.tolist(), two.value, three.value.tolist(), whole.value, real.value.tolist()] == sayable(
+    assert [bits.value.tolist(), two.value, three.value.tolist(), whole.value, real.value.tolist()] == jsonable(
         SPACE.decode(code)
     )
     for each, names in ((whole, ["[3]"]), (real, ["[4][0]", "[4][1]"])):
@@ -787,6 +787,7 @@ WORDS = [
 VALUES = ["1", "9", "0.5", "-3", "1e999", "nan", "true", "'x'", "2020-01-01", "[1, 9]", "[0.5, 0.5]", "{ binary = 3 }"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(WORDS + VALUES), max_size=12).map(" ".join) | st.text(max_size=30))
 def test_any_text_is_a_space_or_a_value_error(text):
     space, said = None, "here: "

@@ -84,7 +84,7 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
     family : Family
         Family of the algorithm.
     depth : int
-        Greatest depth of portfolios in portfolios.
+        Maximum depth of portfolios in portfolios.
 
     Returns
     -------
