@@ -107,6 +107,7 @@ def main():
     X, y = load_digits(return_X_y=True)
     data = {"digits": (X[:800], y[:800]), "breast cancer": load_breast_cancer(return_X_y=True)}
     rows = []
+    HERE.mkdir(parents=True, exist_ok=True)
     for seed, (name, (X, y)) in itertools.product(range(seeds), data.items()):
         X, outer_X, y, outer_y = train_test_split(X, y, test_size=0.5, stratify=y, random_state=seed)
         cv = StratifiedKFold(3, shuffle=True, random_state=seed)
@@ -118,8 +119,7 @@ def main():
                 row = {"data": name, "candidates": budget, "method": method, "seed": seed}
                 rows.append(row | {"inner": round(float(inner), 5), "outer": round(outer, 5)})
             print(rows[-1], flush=True)
-    HERE.mkdir(parents=True, exist_ok=True)
-    write_csv(HERE / "runs.csv", rows)
+            write_csv(HERE / "runs.csv", rows)  # what has been done is left after an interruption
     lines = ["| data | candidates | method | inner | outer |", "|---|---|---|---|---|"]
     for name, budget, method in itertools.product(data, BUDGETS, METHODS):
         group = [r for r in rows if (r["data"], r["candidates"], r["method"]) == (name, budget, method)]
