@@ -57,7 +57,7 @@ if __name__ == "__main__":
         """Return the accuracy in cross-validation."""
         return cross_val_score(pipeline(c), X, y, cv=3).mean()
 
-    result = kl.maximize(accuracy, SPACE, budget=50, deterministic=True, rng=0)
+    result = kl.maximize(accuracy, SPACE, budget=40, deterministic=True, rng=0)
     plain = cross_val_score(make_pipeline(StandardScaler(), SVC()), X, y, cv=3).mean()
     print(f"{result.fun:.3f} with {', '.join(result.x[step] for step in ('scaler', 'reduction', 'model'))}")
     print(f"{plain:.3f} by a support vector machine with default parameters")
