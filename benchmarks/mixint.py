@@ -1,4 +1,4 @@
-"""Mixed integers and floats: bbob-mixint of COCO, beside CatCMAwM of cmaes, TPE of Optuna, NGOpt and random search.
+"""Mixed integers and floats: bbob-mixint of COCO, with CatCMAwM of cmaes, TPE of Optuna, NGOpt and random search.
 
     python benchmarks/mixint.py run [--functions 1 3 …] [--dimensions 10 20] [--methods portfolio …] [--tune] [--jobs 2]
     python benchmarks/mixint.py table [--tune]

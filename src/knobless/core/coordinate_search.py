@@ -1,4 +1,4 @@
-"""Coordinate search, for deterministic objectives over numbers, alone or beside bits, choices and subsets.
+"""Coordinate search, for deterministic objectives over numbers, alone or with bits, choices and subsets.
 
 A local search from a random point, in sweeps. A sweep visits the variables in random order. Each other option of a bit
 or a choice is tried, and kept if it is not worse. Along a number, the search goes a step forward or back as long as the
