@@ -329,6 +329,7 @@ def test_any_order_of_tells_in_any_parts_is_the_same(name, deterministic):
         assert played(lambda each: chance.sample(each, len(each))) == expected
 
 
+@pytest.mark.slow
 @either
 @every_algorithm
 def test_more_candidates_than_needed_do_not_change_the_iterations(name, deterministic):
@@ -405,6 +406,7 @@ def test_x0_is_handed_out_first(name, deterministic):
     assert repr(flat(opt.best.x)) == repr(flat(x0))
 
 
+@pytest.mark.slow
 @every_algorithm
 def test_a_deterministic_run_pays_for_no_point_twice(name):
     opt, paid = made(name, deterministic=True), []
@@ -445,6 +447,7 @@ def played(name, deterministic, steps, begun, again):
     return opt
 
 
+@pytest.mark.slow
 @either
 @every_algorithm
 def test_a_journal_opened_again_goes_on_as_the_run_that_never_stopped(name, deterministic, tmp_path):

@@ -787,6 +787,7 @@ WORDS = [
 VALUES = ["1", "9", "0.5", "-3", "1e999", "nan", "true", "'x'", "2020-01-01", "[1, 9]", "[0.5, 0.5]", "{ binary = 3 }"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(WORDS + VALUES), max_size=12).map(" ".join) | st.text(max_size=30))
 def test_any_text_is_a_space_or_a_value_error(text):
     space, said = None, "here: "

@@ -478,6 +478,7 @@ def test_a_parent_has_few_values():
     assert Presence([first, second]).conditions == {"w": {}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_the_parameters_of_a_random_tree_are_those_that_its_conditions_predict(seed):
     rng = np.random.default_rng(seed)
@@ -573,6 +574,7 @@ def test_a_parameter_without_an_explanation_is_left_to_the_independent_sampler(c
     assert max(iterations(study)) > 5
 
 
+@pytest.mark.slow
 def test_the_state_follows_from_the_trials_when_the_space_grows(shared):
     def study_again():
         sampler = KnoblessSampler(independent_sampler=ByNumber(), seed=0)

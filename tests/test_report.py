@@ -137,6 +137,7 @@ def test_only_what_is_new_is_sent(recorded):
     assert whole | {"columns": None, "since": None} == part | {"columns": None, "since": None}
 
 
+@pytest.mark.slow
 def test_a_noisy_run_is_shown_with_its_recommended_point(tmp_path):
     path, noise = tmp_path / "run.sqlite", np.random.default_rng(0)
 
@@ -196,6 +197,7 @@ def test_the_largest_values_are_inside_the_chart(tmp_path):
     assert unpacked(data["best"]) == -1.7e308
 
 
+@pytest.mark.slow
 def test_what_is_too_much_is_left_out(tmp_path):
     path, space = tmp_path / "run.sqlite", {"wide": kl.Binary(5000), "narrow": kl.Binary(8), "one": kl.Choice("a", "b")}
     kl.minimize(lambda x: float(x["wide"].sum()), space, budget=20, rng=0, journal=path)
@@ -652,6 +654,7 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
     assert {re.sub(r"\?.*", "", url.split("/", 3)[3]) for url in tab.asked} <= {"", "data", "favicon.ico"}
 
 
+@pytest.mark.slow
 def test_constants_in_reports(tmp_path):
     space = kl.Space(mode=kl.Choice("fast"), x=kl.Binary(4), k=kl.Integer(3, 3, n=2))
     path = tmp_path / "run.sqlite"

@@ -231,6 +231,7 @@ def test_every_candidate_of_every_search_is_admissible(space, seed):
     check_candidates(space, seed, 120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conditions", [{}, {"c": ("u", "v")}])
 def test_candidates_of_every_search_are_admissible_in_a_mixed_space(conditions):
     first = kl.Subset(7, 3)
@@ -240,6 +241,7 @@ def test_candidates_of_every_search_are_admissible_in_a_mixed_space(conditions):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4, (2, 6)])
 @pytest.mark.parametrize("make", [kl.pbil_lambda, kl.pbil_elitist, kl.p3, kl.portfolio, kl.linear_thompson])
 def test_each_search_finds_the_best_subset_of_an_additive_objective(make, size):
