@@ -47,7 +47,14 @@ def run(request, tmp_path_factory):
     path, infos, sign = tmp_path_factory.mktemp("plots") / "run.sqlite", [], SIGNS[request.param]
     known = [({"switches": [1] * 5, "kernel": "linear", "norm": None, "depth": 4, "rate": 1e-2}, sign * 6.5)]
     result = getattr(kl, request.param)(
-        lambda x: sign * loss(x), SPACE, budget=300, known=known, rng=1, journal=path, callback=infos.append
+        lambda x: sign * loss(x),
+        SPACE,
+        budget=300,
+        known=known,
+        rng=1,
+        journal=path,
+        callback=infos.append,
+        algorithm=kl.pbil_elitist(SPACE),  # the only one of a portfolio that has an α
     )
     with journal.read(path) as record:
         events, opt = list(record), kl.Optimizer.from_journal(record)
