@@ -7,7 +7,7 @@ whether to double, and for each pair whether to split. An evaluation plays 1,000
 search uses nothing else: no rules, no cards, no single decision. Dynamic programming, which uses all rules, then gives
 the optimal strategy and the exact expected results of both. Needs numba and matplotlib.
 
-Rules: infinite deck. The dealer stands on all 17 and checks for blackjack first. Blackjack pays 3 to 2. Any two cards
+Rules: infinite deck. The dealer stands on all 17 and checks for blackjack first. Blackjack wins 1.5 bets. Any two cards
 may be doubled, after a split as well. A pair may be split once; split aces get one card each.
 """
 

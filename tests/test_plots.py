@@ -3,6 +3,7 @@
 import json
 import math
 import sqlite3
+from contextlib import closing
 from itertools import accumulate
 from types import SimpleNamespace
 
@@ -367,7 +368,7 @@ def test_the_largest_values_are_drawn(tmp_path):
 def test_a_row_that_is_no_point_is_an_error_at_once(tmp_path):
     path = tmp_path / "run.sqlite"
     kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=10, rng=0, journal=path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         (first,), (second,) = connection.execute("SELECT code FROM events WHERE number IN (1, 2) ORDER BY number")
         codes = [(first + second[:1], 1), (second[1:], 2)]  # together as long as they should be
         connection.executemany("UPDATE events SET code = ? WHERE number = ?", codes)
