@@ -12,15 +12,18 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from knobless._checks import suggests
 from knobless.core.algorithm import Algorithm
 from knobless.core.rng import keys
+from knobless.run.arguments import OPTUNA_SAMPLER
 from knobless.space.space import Space
 
-from .conditions import Needs, Presence
+from .conditions import Needs, Presence, variable_value
 from .fold import Fold
 from .joint import Joint, declared, pbil_in_branches, variable_of
 from .tags import TAG
 
+MANY_TRIALS = 10  # after which a declared parameter that no trial has suggested is reported
 log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
 
 
@@ -71,6 +74,7 @@ class KnoblessSampler(BaseSampler):
     True
     """
 
+    @suggests("KnoblessSampler", "KnoblessSampler(search_space, seed=0)", OPTUNA_SAMPLER)
     def __init__(
         self,
         search_space: Mapping[str, BaseDistribution] | Space | None = None,
@@ -150,6 +154,9 @@ class KnoblessSampler(BaseSampler):
         self._independent.before_trial(study, trial)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        if self._given is not None and state == TrialState.COMPLETE:
+            with self._lock:
+                self._view_of(study).compare(trial, self._given, self._needs)
         self._independent.after_trial(study, trial, state, values)
 
     def _view_of(self, study: Study) -> _View:
@@ -214,6 +221,30 @@ class _View:
         if name not in self._variables or self._variables[name][0] is not distribution:
             self._variables[name] = distribution, variable_of(distribution) is not None
         return self._variables[name][1]
+
+    def compare(self, trial: FrozenTrial, given: Mapping[str, BaseDistribution], needs: Needs | None) -> None:
+        """Warn once for every parameter whose declaration differs from what a completed trial has suggested."""
+        for name in [name for name in given if name not in self._warned]:
+            suggested = trial.distributions.get(name)
+            if suggested is None and self._is_missing(name, trial, given, needs):
+                self._warned.add(name)
+                message = "Trial %d: the parameter %r of search_space is not suggested; its values have no effect."
+                log.warning(message, trial.number, name)
+            elif suggested is not None and suggested != given[name]:
+                self._warned.add(name)
+                message = "Trial %d: the parameter %r is suggested with %r, but sampled from %r, as in search_space."
+                log.warning(message, trial.number, name, suggested, given[name])
+
+    def _is_missing(
+        self, name: str, trial: FrozenTrial, given: Mapping[str, BaseDistribution], needs: Needs | None
+    ) -> bool:
+        """Return whether a trial should have had a parameter that it lacks."""
+        if needs is None:  # the parameter may be conditional; the objective may suggest it later
+            return trial.number >= MANY_TRIALS and name not in self._presence.distributions
+        try:
+            return all(variable_value(given[n], trial.params[n]) in active for n, active in needs[name].items())
+        except (KeyError, ValueError):  # the condition is on a parameter that the trial lacks, or on another value
+            return False
 
     def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler) -> None:
         """Warn once for every parameter of completed trials that is not sampled jointly while others are."""

@@ -9,6 +9,7 @@ Constants, which are variables with one value, have no columns.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from knobless._checks import constructed_as
 from knobless.core.conditional import Conditional
 from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
 from knobless.core.gaussian import Gaussian
@@ -76,6 +78,7 @@ class Column(NamedTuple):
         return np.zeros((len(codes), self.variable.n or 1)) if self.is_constant else codes[:, self.where]
 
 
+@constructed_as("kl.Space(x=kl.Float(0.0, 1.0)) or kl.Space.of({'x': kl.Float(0.0, 1.0)})")
 class Space:
     """A search space of named variables.
 
@@ -116,6 +119,9 @@ class Space:
         if is_conditional(self._tree):
             self._conditions = resolve(self._tree)
             self._tree = resolved_tree(self._tree, iter(self._conditions.guards))
+            unknown = self._conditions.unknown
+            if unknown is not None and unknown.is_misspelled:  # no error yet: a space around this one may have the name
+                warnings.warn(unknown.message, UserWarning, stacklevel=4)
         self._leaves: list[tuple[str, Variable]] = list(_walk(self._tree, ""))
 
     @classmethod
@@ -161,7 +167,7 @@ class Space:
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
         if self._conditions is not None and self._conditions.unknown is not None:
-            raise ValueError(self._conditions.unknown)
+            raise ValueError(self._conditions.unknown.message)
         if not self._order:
             raise ValueError(f"space: expected a variable with two values or more, got constants only: {self!r}")
         spans = slices(self._leaves[i][1].n or 1 for i in self._order)
