@@ -642,7 +642,7 @@ def test_torch_refuses_conditional_variables():
     pytest.importorskip("torch")
     from knobless.torch import Search
 
-    with pytest.raises(TypeError, match="none of them conditional, got Conditional"):
+    with pytest.raises(TypeError, match="none of them conditional, got a conditional variable"):
         Search(kl.Space(a=KIND, b=KIND.when(a="b")), rng=0)
 
 

@@ -577,7 +577,8 @@ def test_a_parameter_without_an_explanation_is_left_to_the_independent_sampler(c
 def test_a_declaration_that_differs_from_what_is_suggested_is_reported_once(caplog):
     space = {"x": kl.Float(0, 1), "n": kl.Integer(1, 5), "typo": kl.Float(0, 1), "model": kl.Choice("a", "b")}
     space |= {"share": kl.Float(0, 1).when(model="b"), "missing": kl.Float(0, 1).when(model="b")}
-    distributions = {"x": FloatDistribution(0, 1), "typo": FloatDistribution(0, 1)}
+    distributions = dict.fromkeys(("x", "share", "typo"), FloatDistribution(0, 1))
+    distributions["model"] = CategoricalDistribution(["a", "b"])
 
     def objective(trial):
         value = trial.suggest_float("x", 0, 1) + trial.suggest_int("n", 1, 9)
@@ -587,8 +588,7 @@ def test_a_declaration_that_differs_from_what_is_suggested_is_reported_once(capl
 
     for given, expected in [
         (kl.Space(**space), {"n": 0, "typo": 0, "missing": None}),
-        (distributions, {"typo": 10}),
-        (None, {}),
+        (distributions, {"typo": 10, "n": 1}),  # n is left to the independent sampler
     ]:
         caplog.clear()
         study = study_of(KnoblessSampler(given, seed=0))

@@ -24,6 +24,10 @@ from .joint import Joint, declared, pbil_in_branches, variable_of
 from .tags import TAG
 
 MANY_TRIALS = 10  # after which a declared parameter that no trial has suggested is reported
+UNEXPLAINED = (
+    "its distribution varies, or because no categorical or integer parameter determines which trials have it; pass "
+    "search_space to KnoblessSampler to sample it jointly with the others."
+)
 log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
 
 
@@ -147,7 +151,7 @@ class KnoblessSampler(BaseSampler):
     ) -> Any:
         self._raise_error_if_multi_objective(study)
         with self._lock:
-            self._view_of(study).warn(param_name, trial, self._independent)
+            self._view_of(study).warn(param_name, trial, self._independent, self._given is not None)
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
@@ -246,16 +250,11 @@ class _View:
         except (KeyError, ValueError):  # the condition is on a parameter that the trial lacks, or on another value
             return False
 
-    def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler) -> None:
+    def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler, declared: bool) -> None:
         """Warn once for every parameter of completed trials that is not sampled jointly while others are."""
         joint = {} if self._joint is None else self._joint[1].distributions
         if joint and name in self._presence.distributions and name not in joint and name not in self._warned:
             self._warned.add(name)
-            log.warning(
-                "Trial %d: the parameter %r is sampled by %s, because its distribution varies, or because no "
-                "categorical or integer parameter determines which trials have it; pass search_space to "
-                "KnoblessSampler to sample it jointly with the others.",
-                trial.number,
-                name,
-                type(sampler).__name__,
-            )
+            undeclared = "it is not part of search_space."
+            message = "Trial %d: the parameter %r is sampled by %s, because %s"
+            log.warning(message, trial.number, name, type(sampler).__name__, undeclared if declared else UNEXPLAINED)
