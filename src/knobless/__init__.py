@@ -5,8 +5,8 @@
 
 `minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
 as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
-known forms. `P3`, `LinearThompson`, `NoisyPortfolio`, `BranchSearch`, `Portfolio` and `GuidedPortfolio` are further
-algorithms with the same protocol.
+known forms. `P3`, `CoordinateSearch`, `LinearThompson`, `NoisyPortfolio`, `BranchSearch`, `Portfolio` and
+`GuidedPortfolio` are further algorithms with the same protocol.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -15,6 +15,7 @@ from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm, AlgorithmInfo, Member
 from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Condition, Conditional
+from knobless.core.coordinate_search import CoordinateSearch
 from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
 from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
@@ -73,6 +74,7 @@ __all__ = [
     "Condition",
     "Conditional",
     "ConditionalBernoulli",
+    "CoordinateSearch",
     "Elite",
     "Elitism",
     "Evaluation",
