@@ -509,7 +509,7 @@ def test_a_wrong_call_shows_the_right_one(entry):
 
 
 def test_names_of_other_libraries_name_the_right_one():
-    names = {"Real": "use kl.Float", "Int": "use kl.Integer", "minimise": "use kl.minimize", "Bool": "use kl.Binary"}
+    names = {"Real": "use kl.Float", "Int": "use kl.Integer", "fmin": "use kl.minimize", "Bool": "use kl.Binary"}
     for name, hint in names.items():
         with pytest.raises(AttributeError, match=rf"^module 'knobless' has no attribute '{name}': {hint}"):
             getattr(kl, name)
