@@ -388,6 +388,16 @@ def test_many_conditions_are_counted_fast():
 
 # Errors.
 
+
+def test_a_misspelled_name_is_reported_when_the_space_is_built():
+    message = r"space.x: when: kernal: expected a variable .*, got none; did you mean kernel\?$"
+    with pytest.warns(UserWarning, match=message):  # a space around it may have the name
+        space = kl.Space(kernel=KIND, x=X.when(kernal="a"))
+    with pytest.raises(ValueError, match=message):
+        kl.minimize(lambda x: 0.0, space, budget=10)
+    assert kl.Space(kernal=KIND, inner=space).cardinality == math.inf
+
+
 CHAIN = {"x0": kl.Binary(1)} | {f"x{i}": kl.Binary(1).when(**{f"x{i - 1}": 1}) for i in range(1, 60)}
 
 
@@ -398,6 +408,7 @@ CHAIN = {"x0": kl.Binary(1)} | {f"x{i}": kl.Binary(1).when(**{f"x{i - 1}": 1}) f
             lambda: kl.Space(k=KIND, x=X.when(kind="a")),
             r"space.x: when: kind: expected a variable of the space \(k, x\)",
         ),
+        (lambda: kl.Space(k1=KIND, x=X.when(k2="a")), r"space.x: when: k2: .* \(k1, x\), got none$"),
         (
             lambda: kl.Space(y=X, x=X.when(y=0.5)),
             "space.x: when: y: expected a Choice, an Integer or a Binary.*, got Float",
@@ -631,7 +642,7 @@ def test_torch_refuses_conditional_variables():
     pytest.importorskip("torch")
     from knobless.torch import Search
 
-    with pytest.raises(TypeError, match="none of them conditional, got Conditional"):
+    with pytest.raises(TypeError, match="none of them conditional, got a conditional variable"):
         Search(kl.Space(a=KIND, b=KIND.when(a="b")), rng=0)
 
 

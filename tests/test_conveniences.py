@@ -36,7 +36,7 @@ def test_a_timeout_is_enough(optimize):
     assert result.status is kl.Status.TIMEOUT
     assert result.nfev > 0
     assert result.success
-    with pytest.raises(TypeError, match="budget: expected an integer, or None with a timeout, got None"):
+    with pytest.raises(TypeError, match="budget: expected a number of evaluations, or a timeout, got neither"):
         optimize(ones, kl.Binary(200))
 
 

@@ -13,6 +13,14 @@ SPACE = kl.Space(
 )
 POINT = {"bits": [0, 1], "act": "tanh", "width": 5, "lr": 0.5}
 
+
+class Model:
+    """An object that equals no other one, as estimators do."""
+
+    def __repr__(self):
+        return "Model()"
+
+
 # What is built, the error, its message.
 VARIABLES = {
     "Binary of none": (lambda: kl.Binary(0), ValueError, r"^Binary: n: expected an integer of at least 1, got 0$"),
@@ -219,6 +227,49 @@ VARIABLES = {
     "a range of integers": (lambda: kl.Space(a=range(1, 10, 2)), TypeError, r"written kl.Integer\(1, 9, step=2\)$"),
     "text": (lambda: kl.Space(a="rbf"), TypeError, r"got 'rbf' of type str; a constant is written kl.Choice\('rbf'\)$"),
     "a class": (lambda: kl.Space(a=kl.Binary), TypeError, r"^space.a: expected Binary, Choice, .* of type type$"),
+    "Binary without n": (lambda: kl.Binary(), TypeError, r"missing .*'n'; expected a call such as kl.Binary\(100\)$"),
+    "Float of a tuple": (
+        lambda: kl.Float((0, 1)),
+        TypeError,
+        r"^Float\(\) missing .*'high'; expected a call such as kl.Float\(0.0, 1.0\) or ",
+    ),
+    "Float of another library": (
+        lambda: kl.Float(0, 1, prior="log-uniform"),
+        TypeError,
+        r"argument 'prior'; expected .* log=True\)$",
+    ),
+    "Integer of one": (lambda: kl.Integer(10), TypeError, r"'high'; expected a call such as kl.Integer\(1, 10\) or "),
+    "Subset without k": (lambda: kl.Subset(9), TypeError, r"'k'; expected a call such as kl.Subset\(10, 3\) or "),
+    "Space of a dict": (
+        lambda: kl.Space({"x": BITS}),
+        TypeError,
+        r"^Space\(\) takes .*; expected a call such as kl.Space\(x=.* or kl.Space.of\(\{'x'",
+    ),
+    "when of a dict": (
+        lambda: BITS.when({"kernel": "rbf"}),
+        TypeError,
+        r"^when\(\) takes .*; expected a call such as variable.when\(kernel='rbf'\)",
+    ),
+    "when of a dict, later": (
+        lambda: BITS.when(a=1).when({"kernel": "rbf"}),
+        TypeError,
+        r"when\(\) takes .*; expected a call such as variable.when\(kernel='rbf'\)",
+    ),
+    "when of an equal object": (
+        lambda: kl.Space(a=kl.Choice(Model(), None), b=BITS.when(a=Model())),
+        ValueError,
+        r"expected one of Model\(\), None, got Model\(\); options are compared by equality: .* that are strings$",
+    ),
+    "Categorical for Choice": (
+        lambda: kl.Categorical("a", "b"),
+        TypeError,
+        r"^n and k: expected integers, got 'a' and 'b'; .* written kl.Choice\('a', 'b'\)$",
+    ),
+    "Categorical of a list": (
+        lambda: kl.Categorical(["a", "b"]),
+        TypeError,
+        r"missing .*; expected a call such as kl.Choice\('a', 'b'\) for a variable",
+    ),
     "umda, mu = lam": (lambda: kl.umda(BITS, 4, 4), ValueError, r"^mu: expected fewer than lam = 4, got 4$"),
     "umda, lam of 1": (lambda: kl.umda(BITS, 1, 1), ValueError, r"^lam: expected an integer of at least 2, got 1$"),
     "pbil, eps of 2": (lambda: kl.pbil(BITS, 4, 2, 2.0), ValueError, r"^eps: expected a number in \(0, 1\], got 2.0$"),
@@ -251,7 +302,11 @@ ARGUMENTS = {
     "budget of -5": ({"budget": -5}, ValueError, r"^budget: expected an integer of at least 1, got -5$"),
     "budget of 10.5": ({"budget": 10.5}, TypeError, r"^budget: expected an integer, got 10.5 of type float$"),
     "budget of text": ({"budget": "9"}, TypeError, r"^budget: expected an integer, got '9' of type str$"),
-    "budget of None": ({"budget": None}, TypeError, r"^budget: expected an integer, or None with a timeout, got None$"),
+    "budget of None": (
+        {"budget": None},
+        TypeError,
+        r"^budget: expected a number of evaluations, or a timeout, got neither$",
+    ),
     "batch of 0": ({"batch": 0}, ValueError, r"^batch: expected an integer of at least 1, got 0$"),
     "batch of 1.5": ({"batch": 1.5}, TypeError, r"^batch: expected an integer, got 1.5 of type float$"),
     "target of text": ({"target": "low"}, TypeError, r"^target: expected a number, got 'low' of type str$"),
@@ -438,3 +493,25 @@ def test_an_unknown_argument_is_pythons_to_refuse():
         kl.minimize(sum, BITS, budget=10, popsize=5)
     with pytest.raises(TypeError, match="budget"):
         kl.minimize(sum, BITS)
+
+
+@pytest.mark.parametrize("entry", [kl.minimize, kl.maximize])
+def test_a_wrong_call_shows_the_right_one(entry):
+    call = rf"; expected a call such as kl.{entry.__name__}\(fun, space, budget=1000\)$"
+    for args in [(sum, BITS, 10), (sum,), ()]:
+        with pytest.raises(TypeError, match=call):
+            entry(*args)
+    with pytest.raises(TypeError, match=r"got None of type NoneType; is a return statement missing\?$"):
+        entry(lambda x: None, BITS, budget=10)
+    with pytest.raises(TypeError) as info:  # of the objective: nothing is added
+        entry(lambda x: len(1), BITS, budget=10)
+    assert "expected a call" not in str(info.value)
+
+
+def test_names_of_other_libraries_name_the_right_one():
+    names = {"Real": "use kl.Float", "Int": "use kl.Integer", "fmin": "use kl.minimize", "Bool": "use kl.Binary"}
+    for name, hint in names.items():
+        with pytest.raises(AttributeError, match=rf"^module 'knobless' has no attribute '{name}': {hint}"):
+            getattr(kl, name)
+    with pytest.raises(AttributeError, match=r"^module 'knobless' has no attribute 'nothing'$"):
+        kl.nothing  # noqa: B018

@@ -96,7 +96,7 @@ def test_the_search_counts_its_evaluations_and_repeats_with_a_seed(kind):
 
 
 def solved(problem, format, **limits):
-    return solve_instance(Instance("a", format, "as given", problem), seed=1, **limits)
+    return solve_instance(Instance("a", format, "--format", problem), seed=1, **limits)
 
 
 def test_an_answer_is_that_of_the_problem_and_states_both_counts():

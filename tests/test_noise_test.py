@@ -330,7 +330,7 @@ def test_what_is_stated_is_neither_tested_nor_changed():
 def test_a_limit_of_time_alone_is_enough():
     result = kl.minimize(lambda x: float(x.sum()), kl.Binary(40), timeout=0.2, target=0.0, rng=0)
     assert result.status in (kl.Status.TARGET, kl.Status.TIMEOUT)
-    with pytest.raises(TypeError, match="budget: expected an integer, or None with a timeout"):
+    with pytest.raises(TypeError, match="budget: expected a number of evaluations, or a timeout"):
         kl.minimize(lambda x: 0.0, kl.Binary(4))
 
 

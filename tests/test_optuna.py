@@ -527,7 +527,7 @@ def warnings_of_the_sampler(caplog):
     with caplog.at_level(logging.WARNING):
         yield said
     optuna.logging.disable_propagation()
-    said += {record.args[:2] for record in caplog.records if "is sampled by ByNumber" in record.getMessage()}
+    said += {record.args[:2] for record in caplog.records if record.name == "optuna.knobless"}
 
 
 def models(trial):
@@ -572,6 +572,31 @@ def test_a_parameter_without_an_explanation_is_left_to_the_independent_sampler(c
     assert {t.number for t in study.trials if t.number > without + 20 and "y" in t.params} <= asked
     assert [name for _, name in warned] == ["y"]  # once
     assert max(iterations(study)) > 5
+
+
+def test_a_declaration_that_differs_from_what_is_suggested_is_reported_once(caplog):
+    space = {"x": kl.Float(0, 1), "n": kl.Integer(1, 5), "typo": kl.Float(0, 1), "model": kl.Choice("a", "b")}
+    space |= {"share": kl.Float(0, 1).when(model="b"), "missing": kl.Float(0, 1).when(model="b")}
+    distributions = dict.fromkeys(("x", "share", "typo"), FloatDistribution(0, 1))
+    distributions["model"] = CategoricalDistribution(["a", "b"])
+
+    def objective(trial):
+        value = trial.suggest_float("x", 0, 1) + trial.suggest_int("n", 1, 9)
+        if trial.suggest_categorical("model", ["a", "b"]) == "b":
+            value += trial.suggest_float("share", 0, 1)
+        return value
+
+    for given, expected in [
+        (kl.Space(**space), {"n": 0, "typo": 0, "missing": None}),
+        (distributions, {"typo": 10, "n": 1}),  # n is left to the independent sampler
+    ]:
+        caplog.clear()
+        study = study_of(KnoblessSampler(given, seed=0))
+        with warnings_of_the_sampler(caplog) as warned:
+            study.optimize(objective, n_trials=15)
+        first = next(t.number for t in study.trials if t.params["model"] == "b")
+        reported = [(first if number is None else number, name) for name, number in expected.items()]
+        assert sorted(warned) == sorted(reported)
 
 
 @pytest.mark.slow
@@ -976,6 +1001,10 @@ def test_reseeding_is_for_the_independent_sampler():
 
 
 def test_what_it_refuses():
+    with pytest.raises(TypeError, match=r"KnoblessSampler\(\) got .* argument 'space': use search_space"):
+        KnoblessSampler(space={})
+    with pytest.raises(TypeError, match=r"argument 'n_startup_trials': the sampler has no strategy parameters"):
+        KnoblessSampler(n_startup_trials=10)
     with pytest.raises(TypeError, match=r"search_space\['x'\]: expected a distribution of Optuna, got 3"):
         KnoblessSampler({"x": 3})
     with pytest.raises(TypeError, match=r"search_space\['x'\]: expected one Choice, Integer or Float.*, got Binary"):

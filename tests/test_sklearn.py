@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import warnings
 from contextlib import nullcontext
 
 import numpy as np
@@ -18,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import knobless.sklearn as module
-from knobless import Binary, Choice, Float, Integer
+from knobless import Binary, Choice, Float, Integer, Space
 from knobless.sklearn import FeatureSelector, Grid, SearchCV
 
 
@@ -241,6 +242,7 @@ def test_groups_and_weights_go_where_they_belong(routing):
         ({"n_iter": 0}, ValueError, "n_iter: expected an integer of at least 1, got 0"),
         ({"n_iter": 2.5}, TypeError, "n_iter: expected an integer, got 2.5"),
         ({"scoring": ["r2"]}, TypeError, r"scoring: expected the name of one score, a scorer or None, got \['r2'\]"),
+        ({"k": 5}, TypeError, r"FeatureSelector\(\) got an unexpected keyword argument 'k': use n_features_to_select"),
     ],
 )
 def test_what_a_selector_refuses(noisy, given, error, message):
@@ -405,6 +407,10 @@ def test_param_grid_is_another_name_of_param_distributions():
 def test_arguments_of_other_libraries_name_the_right_one():
     with pytest.raises(TypeError, match=r"SearchCV\(\) got an unexpected keyword argument 'rng': use random_state"):
         SearchCV(Hill(), {"a": [1, 2]}, rng=0)
+    with pytest.raises(
+        TypeError, match=r"; expected a call such as FeatureSelector\(estimator, n_features_to_select=5"
+    ):
+        FeatureSelector(Hill(), 5)
 
 
 def test_a_choice_of_one_is_a_constant():
@@ -532,6 +538,7 @@ def test_the_number_of_comparisons_is_not_quadratic_in_the_number_of_options(wra
         (3, TypeError, "got 3"),
         (Binary(3), TypeError, r"got Binary\(3\)"),
         (Float(0, 1, n=2), TypeError, "got Float"),
+        (Float(0, 1).when(b=2), TypeError, "; variables are given as a dict, and conditional ones as a list of dicts"),
         ([], ValueError, r"param_distributions\['a'\]: expected at least one option, got none"),
     ],
 )
@@ -540,7 +547,16 @@ def test_what_a_search_refuses(given, error, message):
         SearchCV(Hill(), {"a": given}, cv=2).fit(EMPTY)
 
 
-@pytest.mark.parametrize("given", [3, "a", [], [3], {1, 2}], ids=str)
+def test_a_tuple_that_may_be_meant_as_a_range_is_two_options_with_a_warning():
+    with pytest.warns(UserWarning, match=r"\(0.1, 10\) is read as two options.* written kl.Float\(0.1, 10\)$"):
+        search = SearchCV(Hill(), {"a": (0.1, 10)}, cv=ONE).fit(EMPTY)
+    assert list(search.cv_results_["param_a"]) == [0.1, 10]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SearchCV(Hill(), {"a": [0.1, 10]}, cv=ONE).fit(EMPTY)
+
+
+@pytest.mark.parametrize("given", [3, "a", [], [3], {1, 2}, Space(a=Float(0, 1))], ids=str)
 def test_only_dicts_are_spaces(given):
     with pytest.raises(TypeError, match="param_distributions: expected a dict or a list of dicts, got"):
         SearchCV(Hill(), given, cv=2).fit(EMPTY)

@@ -122,7 +122,7 @@ def test_what_is_written_is_read(written, packing, random):
     kind, text, n, worth = written
     data = PACKED[packing](text.encode())
     named, given_ = load_instance(f"a.{kind}{packing}", data=data), load_instance("standard input", Format(kind), data)
-    assert (named.format, named.told_by, given_.told_by) == (kind, "by its name", "as given")
+    assert (named.format, named.detected_from, given_.detected_from) == (kind, "file name", "--format")
     assert named.problem.n == given_.problem.n == n
     for _ in range(8):
         x = [random.randint(0, 1) for _ in range(n)]
@@ -138,18 +138,18 @@ def test_what_is_written_is_read(written, packing, random):
 @pytest.mark.parametrize(
     ("text", "format", "by"),
     [
-        ("c a remark\np cnf 2 1\n1 2 0\n", "cnf", "by its line 'p cnf'"),
-        ("p wcnf 2 1 5\n5 1 2 0\n", "wcnf", "by its line 'p wcnf'"),
-        ("c\nh 1 2 0\n3 -1 0\n", "wcnf", "by a clause that begins with h"),
-        ("p qubo 0 2 1 0\n0 0 3\n", "qubo", "by its line 'p qubo'"),
-        ("# a remark\n2 2\n1 2 3\n# another\n2 2 -4\n", "qubo", "by line 5, an entry on the diagonal"),
-        ("3 2\n1 2\n2 3\n", "mc", "by line 2, an edge without a weight"),
+        ("c a remark\np cnf 2 1\n1 2 0\n", "cnf", "line 'p cnf'"),
+        ("p wcnf 2 1 5\n5 1 2 0\n", "wcnf", "line 'p wcnf'"),
+        ("c\nh 1 2 0\n3 -1 0\n", "wcnf", "a clause that begins with h"),
+        ("p qubo 0 2 1 0\n0 0 3\n", "qubo", "line 'p qubo'"),
+        ("# a remark\n2 2\n1 2 3\n# another\n2 2 -4\n", "qubo", "line 5, an entry on the diagonal"),
+        ("3 2\n1 2\n2 3\n", "mc", "line 2, an edge without a weight"),
     ],
 )
 @pytest.mark.parametrize("pack", PACKED.values())
 def test_contents_that_tell_the_format(text, format, by, pack):
     found = load_instance("G1", data=pack(text.encode()))
-    assert (found.format, found.told_by) == (format, by)
+    assert (found.format, found.detected_from) == (format, by)
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_in_a_pipe():
     assert (done.returncode, done.stderr) == (30, b"")  # nothing but the answer: no bar, no remark
     assert (
         done.stdout.decode().splitlines()[1]
-        == "c MaxSAT as given: standard input, 2 variables, 2 clauses, 1 of them hard"
+        == "c MaxSAT, format from --format: standard input, 2 variables, 2 clauses, 1 of them hard"
     )
     assert done.stdout.splitlines()[-3:] == [b"o 0", b"s OPTIMUM FOUND", b"v 11"]
 

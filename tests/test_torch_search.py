@@ -487,12 +487,12 @@ def test_a_step_recorded_in_a_cuda_graph_takes_the_same_way(recipe):
     "space", [kl.Integer(1, 9), kl.Float(0.0, 1.0), kl.Space(a=kl.Binary(2), b=kl.Float(0.0, 1.0))]
 )
 def test_numbers_are_refused(space):
-    with pytest.raises(TypeError, match=r"^space: expected bits and choices alone .*, got .*Gaussian"):
+    with pytest.raises(TypeError, match=r"^space: expected bits and choices alone .*, got (Integer|Float)\("):
         Search(space)
 
 
 def test_subsets_are_refused():
-    with pytest.raises(TypeError, match=r"^space: expected bits and choices alone .*, got ConditionalBernoulli"):
+    with pytest.raises(TypeError, match=r"^space: expected bits and choices alone .*, got Subset\(5, 2\)"):
         Search(kl.Subset(5, 2))
 
 

@@ -305,7 +305,11 @@ def test_failures_come_back_with_their_tracebacks(kind):
         "holds a lock": (HoldsLockError, "HoldsLockError: locked in", "raise HoldsLockError"),
         "stops": (RuntimeError, "RuntimeError: objective: raised StopIteration()", "raise StopIteration"),
         "exits": (RuntimeError, "RuntimeError: objective: raised SystemExit(3)", "sys.exit(3)"),
-        "nothing": (TypeError, "TypeError: objective: expected one number, got None of type NoneType", ""),
+        "nothing": (
+            TypeError,
+            "TypeError: objective: expected one number, got None of type NoneType; is a return statement missing?",
+            "",
+        ),
         "lock": (TypeError, "of type lock", ""),
         "array": (TypeError, "TypeError: objective: expected one number, got an array of shape (2,)", ""),
     }

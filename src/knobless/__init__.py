@@ -9,6 +9,8 @@ known forms. `P3`, `CoordinateSearch`, `LinearThompson`, `NoisyPortfolio`, `Bran
 `GuidedPortfolio` are further algorithms with the same protocol.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm, AlgorithmInfo, Member
 from knobless.core.branch_search import BranchSearch
@@ -40,6 +42,7 @@ from knobless.recipes import (
     portfolio,
     umda,
 )
+from knobless.run.arguments import PACKAGE_NAMES as _NAMES
 from knobless.run.candidates import Batch, Candidate
 from knobless.run.iteration import Info
 from knobless.run.minimize import maximize, minimize
@@ -121,3 +124,11 @@ __all__ = [
     "steps",
     "umda",
 ]
+
+
+if not _TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name: str) -> None:
+        """Raise the AttributeError of a missing name, with the name to use for one of another library."""
+        hint = f": {_NAMES[name]}" if name in _NAMES else ""
+        raise AttributeError(f"module 'knobless' has no attribute {name!r}{hint}")

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import signature
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def integer(name: str, value: Any) -> int:
@@ -77,19 +79,40 @@ def probabilities(name: str, values: Any) -> NDArray[np.float64]:
         raise TypeError(f"{name}: expected probabilities, got {values!r}") from None
 
 
-def suggests(named: str, suggestions: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator: arguments of other libraries are a TypeError that names the right one."""
+def suggests(
+    named: str, call: str, suggestions: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that adds the right argument, or an example of a call, to the TypeErrors of wrong calls."""
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
-        names = signature(function).parameters.keys()
+        accepted = signature(function)
+        names = accepted.parameters.keys()
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             for name in kwargs:
                 if name in suggestions and name not in names:
                     raise TypeError(f"{named}() got an unexpected keyword argument {name!r}: {suggestions[name]}")
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except TypeError as error:
+                try:
+                    accepted.bind(*args, **kwargs)
+                except TypeError:
+                    shown = str(error).replace(".__init__", "")
+                    raise TypeError(f"{shown}; expected a call such as {call}") from None
+                raise
 
         return checked
+
+    return decorated
+
+
+def constructed_as(call: str) -> Callable[[type[T]], type[T]]:
+    """Return a decorator of classes that adds an example of a call to the TypeErrors of wrong arguments."""
+
+    def decorated(cls: type[T]) -> type[T]:
+        cls.__init__ = suggests(cls.__name__, call)(cls.__init__)  # type: ignore[method-assign]
+        return cls
 
     return decorated

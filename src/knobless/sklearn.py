@@ -11,7 +11,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
 import joblib
@@ -34,11 +34,12 @@ from knobless.core.algorithm import Algorithm
 from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Conditional
 from knobless.recipes import pbil_lambda
-from knobless.run.arguments import SEARCH_CV
+from knobless.run.arguments import FEATURE_SELECTOR, SEARCH_CV
 from knobless.run.optimizer import Optimizer
 from knobless.space.space import Space
 from knobless.space.subset import Subset
 from knobless.space.variables import Binary, Choice, Float, Integer
+from knobless.space.when import When
 
 __all__ = ["FeatureSelector", "SearchCV"]
 
@@ -116,6 +117,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
     True
     """
 
+    @suggests("FeatureSelector", "FeatureSelector(estimator, n_features_to_select=5)", FEATURE_SELECTOR)
     def __init__(
         self,
         estimator: Any,
@@ -342,7 +344,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
     ['C', 'kernel']
     """
 
-    @suggests("SearchCV", SEARCH_CV)
+    @suggests("SearchCV", "SearchCV(estimator, param_distributions, n_iter=50)", SEARCH_CV)
     def __init__(
         self,
         estimator: Any,
@@ -429,6 +431,7 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
         return next(name for name in results if name.startswith("mean_test_"))
 
 
+CONDITIONS = "variables are given as a dict, and conditional ones as a list of dicts, one per case"
 NOT_FINITE = "One or more of the test scores are non-finite"  # the message of scikit-learn
 
 
@@ -475,7 +478,8 @@ class Grid:
     def __init__(self, given: Any) -> None:
         dicts = [given] if isinstance(given, Mapping) else given
         if not isinstance(dicts, (list, tuple)) or not dicts or not all(isinstance(each, Mapping) for each in dicts):
-            raise TypeError(f"param_distributions: expected a dict or a list of dicts, got {given!r}")
+            hint = f"; {CONDITIONS}" if isinstance(given, (Space, When)) else ""
+            raise TypeError(f"param_distributions: expected a dict or a list of dicts, got {given!r}{hint}")
         self.dicts = [{name: _parameter(name, value) for name, value in each.items()} for each in dicts]
         tree: dict[Any, Any] = {
             (i, name): parameter.variable if len(dicts) == 1 else parameter.variable.when(dict=i)
@@ -519,7 +523,13 @@ def _parameter(name: str, given: Any) -> Parameter:
         return _distribution(where, given)
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         expected = "a list, a distribution, or one Integer, Float or Choice"
-        raise TypeError(f"{where}: expected {expected}, got {given!r}")
+        hint = f"; {CONDITIONS}" if isinstance(given, (Space, When)) else ""
+        raise TypeError(f"{where}: expected {expected}, got {given!r}{hint}")
+    if isinstance(given, tuple) and len(given) == 2 and all(map(_is_number, given)) and given[0] < given[1]:
+        low, high = given
+        kind = "Integer" if all(isinstance(each, Integral) for each in given) else "Float"
+        shown = f"the tuple {given} is read as two options, which are written [{low}, {high}]"
+        warnings.warn(f"{where}: {shown}; a range is written kl.{kind}({low}, {high})", UserWarning, 3)
     distinct: dict[Hashable, Any] = {}
     for option in given:
         distinct.setdefault(_identity(option), option)

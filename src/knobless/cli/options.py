@@ -226,7 +226,8 @@ InstanceArgument = Annotated[
     str, typer.Argument(metavar="INSTANCE", help="Instance file, compressed or not; - for the standard input.")
 ]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Format of the file.", show_default="by its name or its contents")
+    Format | None,
+    typer.Option("--format", help="Format of the file.", show_default="from the file name or the contents"),
 ]
 
 # `reproduce`.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless._checks import positive_int, probabilities
+from knobless._checks import constructed_as, positive_int, probabilities
 
 from .rng import RNG, uniforms
 from .types import Array, Points, Words
@@ -544,6 +544,7 @@ class Bernoulli(Unconditional):
         return np.unpackbits(packed_rows(data, self.width), axis=1, count=self.n).view(np.int8)
 
 
+@constructed_as("kl.Choice('a', 'b') for a variable; Categorical(n, k) is a family of distributions")
 @dataclass(frozen=True)
 class Categorical(Unconditional):
     """Family of `n` independent choices among `k` options: T(x) is one-hot and θ the probability of each option.
@@ -572,6 +573,11 @@ class Categorical(Unconditional):
     total: int | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.n, (str, float)) or isinstance(
+            self.k, (str, float)
+        ):  # options, as other libraries have them
+            shown = f"got {self.n!r} and {self.k!r}; a variable with these options is written"
+            raise TypeError(f"n and k: expected integers, {shown} kl.Choice({self.n!r}, {self.k!r})")
         positive_int("n", self.n)
         positive_int("k", self.k, least=2)
 

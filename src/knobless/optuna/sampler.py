@@ -12,15 +12,22 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from knobless._checks import suggests
 from knobless.core.algorithm import Algorithm
 from knobless.core.rng import keys
+from knobless.run.arguments import OPTUNA_SAMPLER
 from knobless.space.space import Space
 
-from .conditions import Needs, Presence
+from .conditions import Needs, Presence, variable_value
 from .fold import Fold
 from .joint import Joint, declared, pbil_in_branches, variable_of
 from .tags import TAG
 
+MANY_TRIALS = 10  # after which a declared parameter that no trial has suggested is reported
+UNEXPLAINED = (
+    "its distribution varies, or because no categorical or integer parameter determines which trials have it; pass "
+    "search_space to KnoblessSampler to sample it jointly with the others."
+)
 log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
 
 
@@ -71,6 +78,7 @@ class KnoblessSampler(BaseSampler):
     True
     """
 
+    @suggests("KnoblessSampler", "KnoblessSampler(search_space, seed=0)", OPTUNA_SAMPLER)
     def __init__(
         self,
         search_space: Mapping[str, BaseDistribution] | Space | None = None,
@@ -143,13 +151,16 @@ class KnoblessSampler(BaseSampler):
     ) -> Any:
         self._raise_error_if_multi_objective(study)
         with self._lock:
-            self._view_of(study).warn(param_name, trial, self._independent)
+            self._view_of(study).warn(param_name, trial, self._independent, self._given is not None)
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         self._independent.before_trial(study, trial)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        if self._given is not None and state == TrialState.COMPLETE:
+            with self._lock:
+                self._view_of(study).compare(trial, self._given, self._needs)
         self._independent.after_trial(study, trial, state, values)
 
     def _view_of(self, study: Study) -> _View:
@@ -215,16 +226,35 @@ class _View:
             self._variables[name] = distribution, variable_of(distribution) is not None
         return self._variables[name][1]
 
-    def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler) -> None:
+    def compare(self, trial: FrozenTrial, given: Mapping[str, BaseDistribution], needs: Needs | None) -> None:
+        """Warn once for every parameter whose declaration differs from what a completed trial has suggested."""
+        for name in [name for name in given if name not in self._warned]:
+            suggested = trial.distributions.get(name)
+            if suggested is None and self._is_missing(name, trial, given, needs):
+                self._warned.add(name)
+                message = "Trial %d: the parameter %r of search_space is not suggested; its values have no effect."
+                log.warning(message, trial.number, name)
+            elif suggested is not None and suggested != given[name]:
+                self._warned.add(name)
+                message = "Trial %d: the parameter %r is suggested with %r, but sampled from %r, as in search_space."
+                log.warning(message, trial.number, name, suggested, given[name])
+
+    def _is_missing(
+        self, name: str, trial: FrozenTrial, given: Mapping[str, BaseDistribution], needs: Needs | None
+    ) -> bool:
+        """Return whether a trial should have had a parameter that it lacks."""
+        if needs is None:  # the parameter may be conditional; the objective may suggest it later
+            return trial.number >= MANY_TRIALS and name not in self._presence.distributions
+        try:
+            return all(variable_value(given[n], trial.params[n]) in active for n, active in needs[name].items())
+        except (KeyError, ValueError):  # the condition is on a parameter that the trial lacks, or on another value
+            return False
+
+    def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler, declared: bool) -> None:
         """Warn once for every parameter of completed trials that is not sampled jointly while others are."""
         joint = {} if self._joint is None else self._joint[1].distributions
         if joint and name in self._presence.distributions and name not in joint and name not in self._warned:
             self._warned.add(name)
-            log.warning(
-                "Trial %d: the parameter %r is sampled by %s, because its distribution varies, or because no "
-                "categorical or integer parameter determines which trials have it; pass search_space to "
-                "KnoblessSampler to sample it jointly with the others.",
-                trial.number,
-                name,
-                type(sampler).__name__,
-            )
+            undeclared = "it is not part of search_space."
+            message = "Trial %d: the parameter %r is sampled by %s, because %s"
+            log.warning(message, trial.number, name, type(sampler).__name__, undeclared if declared else UNEXPLAINED)

@@ -113,7 +113,8 @@ def _number(value: Any, name: str) -> float:
     shown = (
         f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r} of type {type(value).__name__}"
     )
-    raise TypeError(f"{name}: expected one number, got {shown}")
+    hint = "; is a return statement missing?" if value is None else ""
+    raise TypeError(f"{name}: expected one number, got {shown}{hint}")
 
 
 def objective_values(values: Any, n: int) -> list[float]:

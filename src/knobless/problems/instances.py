@@ -54,11 +54,11 @@ SUFFIXES = {f".{each}": each for each in Format} | {".sparse": Format.QUBO}  # t
 
 @dataclass(frozen=True)
 class Instance:
-    """A problem from a file; `told_by` states how its format was determined."""
+    """A problem from a file; `detected_from` states how its format was determined."""
 
     name: str
     format: Format
-    told_by: str
+    detected_from: str
     problem: InstanceProblem
 
     @property
@@ -92,16 +92,16 @@ def load_instance(name: str, format: Format | None = None, data: bytes | None = 
     if data is None:
         with open(name, "rb") as file:
             data = file.read()
-    told_by = "as given"
+    detected_from = "--format"
     if format is None:
-        told_by, plain_name = "by its name", uncompressed_name(name)
+        detected_from, plain_name = "file name", uncompressed_name(name)
         format = next((each for suffix, each in SUFFIXES.items() if plain_name.endswith(suffix)), None)
     if format is None:
-        format, told_by = _guess_format(Lines(_open(name, data)))
+        format, detected_from = _guess_format(Lines(_open(name, data)))
     problem = READERS[format](_open(name, data))
     if math.isinf(problem.largest_sum):
         raise ValueError(f"{name}: expected weights with a finite sum, got more than a float can represent")
-    return Instance(name, format, told_by, problem)
+    return Instance(name, format, detected_from, problem)
 
 
 class _NamedBytes(io.BytesIO):
@@ -118,22 +118,22 @@ def _open(name: str, data: bytes) -> io.BufferedReader:
 
 
 def _guess_format(lines: Lines) -> tuple[Format, str]:
-    """Return the format that the contents show, and by what; raise if they are ambiguous."""
+    """Return the format that the contents show, and where; raise if they are ambiguous."""
     first: list[str] = []
     for words in lines:
         if words[0].startswith(("c", "#")):
             continue
         match first, words:
             case [], ["p", kind, *_] if kind in [*Format]:
-                return Format(kind), f"by its line 'p {kind}'"
+                return Format(kind), f"line 'p {kind}'"
             case [], ["h", *_]:
-                return Format.WCNF, "by a clause that begins with h"
+                return Format.WCNF, "a clause that begins with h"
             case [], [n, m] if n.isdigit() and m.isdigit():
                 first = words
             case [_, _], [_, _]:
-                return Format.MC, f"by line {lines.number}, an edge without a weight"
+                return Format.MC, f"line {lines.number}, an edge without a weight"
             case [_, _], [i, j, _] if i == j:
-                return Format.QUBO, f"by line {lines.number}, an entry on the diagonal"
+                return Format.QUBO, f"line {lines.number}, an entry on the diagonal"
             case [], _:
                 break
     found = "it may be a graph or a matrix" if first else "its contents are not recognized"
@@ -186,7 +186,7 @@ class Answer:
         return {
             "instance": self.instance.name,
             "format": self.instance.format,
-            "told_by": self.instance.told_by,
+            "format_detected_from": self.instance.detected_from,
             "value": self.value,
             "verdict": self.verdict,
             "hard_unsatisfied": None if x is None else self.instance.problem.hard_unsatisfied(x),

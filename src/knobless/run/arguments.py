@@ -1,4 +1,4 @@
-"""Arguments of other libraries, and the argument to use here instead, for error messages."""
+"""Names of other libraries, and what to use here instead, for error messages."""
 
 from __future__ import annotations
 
@@ -34,13 +34,48 @@ OPTIMIZER |= dict.fromkeys(
     ("fun", "budget", "workers", *(name for names in _OF_A_RUN.values() for name in names)),
     "an Optimizer is asked for candidates and told their values; kl.minimize takes an objective and a budget",
 )
-SEARCH_CV = {
-    name: f"use {here}"
-    for here, names in {
-        "n_iter, the number of candidates": ("budget", "n_trials", "n_calls", "max_evals", "n_candidates"),
-        "random_state": ("rng", "seed"),
-        "n_jobs": ("workers",),
-        "param_distributions": ("space", "search_spaces", "search_space", "param_dist", "params", "param_space"),
-    }.items()
-    for name in names
+_OF_AN_ESTIMATOR = {
+    "n_iter, the number of candidates": ("budget", "n_trials", "n_calls", "max_evals", "n_candidates"),
+    "random_state": ("rng", "seed"),
+    "n_jobs": ("workers",),
 }
+SEARCH_CV = _suggestions(
+    _OF_AN_ESTIMATOR,
+    {"param_distributions": ("space", "search_spaces", "search_space", "param_dist", "params", "param_space")},
+)
+FEATURE_SELECTOR = _suggestions(
+    _OF_AN_ESTIMATOR, {"n_features_to_select": ("k", "n_features", "k_features", "max_features", "min_features")}
+)
+OPTUNA_SAMPLER = _suggestions(
+    {
+        "search_space": ("space", "distributions", "param_distributions"),
+        "seed": ("rng", "random_state"),
+        "algorithm, a recipe such as kl.pbil_lambda": ("method", "optimizer"),
+    }
+) | dict.fromkeys(
+    ("n_startup_trials", "n_ei_candidates", "multivariate", "group", "popsize", "population_size", "sigma0"),
+    "the sampler has no strategy parameters, so leave it out",
+)
+TENSOR_RUN = {name: text for name, text in RUN.items() if name != "trials"} | dict.fromkeys(
+    (
+        *("vectorized", "deterministic", "evaluation_timeout", "constraints", "fixed"),
+        *("workers", *_OF_A_RUN["workers"], "journal", *_MEANT["journal, a file"]),
+    ),
+    "not available for objectives in tensors; kl.minimize and kl.maximize have it",
+)
+
+# Attributes of the package.
+_VARIABLES_AND_CALLS = {
+    "kl.Float(low, high), with log=True for a log scale": ("Real", "Uniform", "LogUniform", "FloatDistribution"),
+    "kl.Integer(low, high), both included": ("Int", "IntUniform", "RandInt", "IntDistribution"),
+    "kl.Choice(*options)": ("Ordinal", "Constant", "CategoricalDistribution"),
+    "kl.Binary(n)": ("Bool", "Boolean", "Bits"),
+    "kl.minimize(fun, space, budget=1000)": ("minimise", "optimize", "optimise", "fmin", "gp_minimize"),
+    "kl.maximize(fun, space, budget=1000)": ("maximise",),
+    "kl.minimize, or kl.Optimizer for ask and tell": ("Study", "create_study"),
+    "knobless.sklearn.SearchCV": ("SearchCV",),
+    "knobless.sklearn.FeatureSelector": ("FeatureSelector",),
+    "knobless.optuna.KnoblessSampler": ("KnoblessSampler",),
+}
+_MODULES = ("fast", "optuna", "plots", "problems", "report", "sklearn", "torch")
+PACKAGE_NAMES = _suggestions(_VARIABLES_AND_CALLS) | {name: f"import knobless.{name} first" for name in _MODULES}

@@ -61,7 +61,7 @@ class StoppingRules(NamedTuple):
     def of(cls, sign: float, budget: Any, target: Any, timeout: Any, stall: Any) -> StoppingRules:
         """Check what the user has given."""
         if budget is None and timeout is None:
-            raise TypeError("budget: expected an integer, or None with a timeout, got None")
+            raise TypeError("budget: expected a number of evaluations, or a timeout, got neither")
         return cls(
             math.inf if budget is None else count("budget", budget),
             math.nan if target is None else sign * real("target", target),

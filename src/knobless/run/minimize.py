@@ -17,7 +17,7 @@ from .result import Result
 from .sources import EvaluatedObjective, workers_of
 
 
-@suggests("minimize", RUN)
+@suggests("minimize", "kl.minimize(fun, space, budget=1000)", RUN)
 def minimize(
     fun: Callable[[Any], Any],
     space: Any,
@@ -178,7 +178,7 @@ def minimize(
     )
 
 
-@suggests("maximize", RUN)
+@suggests("maximize", "kl.maximize(fun, space, budget=1000)", RUN)
 def maximize(
     fun: Callable[[Any], Any],
     space: Any,

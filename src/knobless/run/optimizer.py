@@ -122,7 +122,7 @@ class Optimizer:
     (0.0, True)
     """
 
-    @suggests("Optimizer", OPTIMIZER)
+    @suggests("Optimizer", "kl.Optimizer(space, rng=0)", OPTIMIZER)
     def __init__(
         self,
         space: Any,

@@ -65,6 +65,32 @@ class Guard(NamedTuple):
     variable: int | None
 
 
+class Unknown(NamedTuple):
+    """A name in a condition that is not in the tree; a tree around it may have it.
+
+    Attributes
+    ----------
+    message : str
+        Error message.
+    is_misspelled : bool
+        Whether the tree has a similar name.
+    """
+
+    message: str
+    is_misspelled: bool
+
+    @classmethod
+    def of(cls, where: str, name: str, names: list[str]) -> Unknown:
+        from difflib import get_close_matches  # here because only this message needs it
+
+        # Names that differ in their numbers only, such as layer1 and layer2, are different ones on purpose.
+        others = [each for each in names if each.rstrip("0123456789") != name.rstrip("0123456789")]
+        similar = get_close_matches(name, others, n=1, cutoff=0.8)
+        hint = f"; did you mean {similar[0]}?" if similar else ""
+        message = f"{where}: expected a variable of the space ({', '.join(names)}), got none{hint}"
+        return cls(message, bool(similar))
+
+
 @dataclass(frozen=True)
 class Conditions:
     """The conditions of a tree.
@@ -80,15 +106,15 @@ class Conditions:
     shape
         The tree with pairs in its dicts and lists: the index of a `when` or None, and an index of a variable, a dict
         or a list.
-    unknown : str or None
-        Message about a name that is not in the tree; None if all names are.
+    unknown : Unknown or None
+        The first name that is not in the tree; None if all names are.
     """
 
     variables: tuple[tuple[str, Variable], ...]
     inside: tuple[int | None, ...]
     guards: tuple[Guard, ...]
     shape: Any
-    unknown: str | None
+    unknown: Unknown | None
 
     @cached_property
     def levels(self) -> tuple[int, ...]:
@@ -213,7 +239,7 @@ def resolve(tree: Any) -> Conditions:
             of = next((scope[name] for scope in scopes if name in scope), None)
             if of is None:
                 names = [str(key) for scope in scopes for key in scope]
-                unknown = unknown or f"{where}: expected a variable of the space ({', '.join(names)}), got none"
+                unknown = unknown or Unknown.of(where, name, names)
                 given.append((name, values))
                 continue
             if of[0] == i:

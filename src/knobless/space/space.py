@@ -9,6 +9,7 @@ Constants, which are variables with one value, have no columns.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from knobless._checks import constructed_as
 from knobless.core.conditional import Conditional
 from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
 from knobless.core.gaussian import Gaussian
@@ -95,6 +97,7 @@ class LinearFloats(NamedTuple):
     high: Array
 
 
+@constructed_as("kl.Space(x=kl.Float(0.0, 1.0)) or kl.Space.of({'x': kl.Float(0.0, 1.0)})")
 class Space:
     """A search space of named variables.
 
@@ -135,6 +138,9 @@ class Space:
         if is_conditional(self._tree):
             self._conditions = resolve(self._tree)
             self._tree = resolved_tree(self._tree, iter(self._conditions.guards))
+            unknown = self._conditions.unknown
+            if unknown is not None and unknown.is_misspelled:  # no error yet: a space around this one may have the name
+                warnings.warn(unknown.message, UserWarning, stacklevel=4)
         self._leaves: list[tuple[str, Variable]] = list(_walk(self._tree, ""))
 
     @classmethod
@@ -180,7 +186,7 @@ class Space:
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
         if self._conditions is not None and self._conditions.unknown is not None:
-            raise ValueError(self._conditions.unknown)
+            raise ValueError(self._conditions.unknown.message)
         if not self._order:
             raise ValueError(f"space: expected a variable with two values or more, got constants only: {self!r}")
         spans = slices(self._leaves[i][1].n or 1 for i in self._order)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless._checks import integer, positive_int, probabilities
+from knobless._checks import constructed_as, integer, positive_int, probabilities
 from knobless.core.subset import ConditionalBernoulli, number_of_subsets
 from knobless.core.types import Points
 
@@ -21,6 +21,7 @@ from .when import when
 LARGEST_TABLE = 10**7  # entries of a table with which subsets are drawn: one per option and number of members
 
 
+@constructed_as("kl.Subset(10, 3) or kl.Subset(options, (1, 3))")
 @dataclass(frozen=True, init=False, eq=False)
 class Subset:
     """Subset with k members of n options.

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless._checks import integer, positive_int, positive_real, probabilities, real
+from knobless._checks import constructed_as, integer, positive_int, positive_real, probabilities, real
 from knobless.core.gaussian import RESOLUTION, Axis, bounded
 from knobless.core.types import Array, Points
 
@@ -68,6 +68,7 @@ def brief(self: Any) -> str:
     return f"{type(self).__name__}({', '.join(words)})"
 
 
+@constructed_as("kl.Binary(100)")
 @dataclass(frozen=True, repr=False)
 class Binary:
     """Array of bits, an int8 array in a point.
@@ -207,7 +208,9 @@ class Choice:
         for i, option in enumerate(self.options):  # of another type: True is 1 only if there is no option 1
             if equal(option, value):
                 return float(i)
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, self.options))}, got {value!r}")
+        options, shown = [repr(option) for option in self.options], repr(value)
+        hint = "; options are compared by equality: use the same object, or options that are strings"
+        raise ValueError(f"{name}: expected one of {', '.join(options)}, got {shown}{hint if shown in options else ''}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Choice) or len(self.options) != len(other.options):
@@ -225,6 +228,7 @@ class Choice:
         return f"Choice({', '.join(words)})"
 
 
+@constructed_as("kl.Integer(1, 10) or kl.Integer(1, 1000, log=True)")
 @dataclass(frozen=True, repr=False)
 class Integer:
     """Integer from `low` to `high`, both included.
@@ -312,6 +316,7 @@ class Integer:
         return self._latent(int(number)) if self.log else (index + 0.5) / self.count
 
 
+@constructed_as("kl.Float(0.0, 1.0) or kl.Float(1e-4, 1.0, log=True)")
 @dataclass(frozen=True, repr=False)
 class Float:
     """Real number from `low` to `high`.

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from knobless._checks import suggests
+
 from .options import alike
 
 MOST_VALUES = 10**4  # of one condition
+CALL = "variable.when(kernel='rbf') or variable.when(n_layers=(2, 3))"
 
 
 class Inactive(Enum):
@@ -38,6 +41,7 @@ class When:
     of: Any
     conditions: tuple[tuple[str, tuple[Any, ...]], ...]
 
+    @suggests("when", CALL)
     def when(self, /, **conditions: Any) -> When:
         """Return this with further conditions; all of them must hold.
 
@@ -75,6 +79,7 @@ class When:
         return f"{of}.when({', '.join(f'{name}={shown_values(values)}' for name, values in self.conditions)})"
 
 
+@suggests("when", CALL)
 def when(self: Any, /, **conditions: Any) -> When:
     """Return this as a conditional variable: part of a point only for some values of other variables.
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from knobless.core.families import Bernoulli, Categorical, Family, Product
+from knobless.space.space import Space
+from knobless.space.variables import Binary, Choice
 
 
 class TensorFamily(Protocol):
@@ -137,6 +139,21 @@ class SideBySide:
         return torch.cat(list(parts), -1)
 
 
+CHOICE_LIMIT = 2**15
+_EXPECTED = f"bits and choices alone (of fewer than {CHOICE_LIMIT} options), none of them conditional"
+
+
+def space_in_tensors(space: Space) -> TensorFamily:
+    """Return the family of a space in tensors; raise TypeError with the first variable that it cannot contain."""
+    for column in space.columns():
+        variable = column.variable
+        allowed = isinstance(variable, (Binary, Choice)) and variable.count < CHOICE_LIMIT
+        if not (column.is_constant or (allowed and not (column.conditions and space.is_conditional))):
+            shown = "a conditional variable" if allowed else f"{variable!r:.200}"
+            raise TypeError(f"space: expected {_EXPECTED}, got {shown}{f' for {column.name}' if column.name else ''}")
+    return in_tensors(space.family)
+
+
 def in_tensors(family: Family) -> TensorFamily:
     """Return the family in tensors.
 
@@ -152,12 +169,11 @@ def in_tensors(family: Family) -> TensorFamily:
     """
     if isinstance(family, Bernoulli):
         return TensorBits(family)
-    if isinstance(family, Categorical) and family.k < 2**15:
+    if isinstance(family, Categorical) and family.k < CHOICE_LIMIT:
         return Choices(family)
     if isinstance(family, Product):
         return SideBySide(family)
-    expected = f"bits and choices alone (of fewer than {2**15} options), none of them conditional"
-    raise TypeError(f"space: expected {expected}, got {family!r}")
+    raise TypeError(f"space: expected {_EXPECTED}, got {type(family).__name__}")
 
 
 def tensor_threshold(p: Tensor) -> Tensor:

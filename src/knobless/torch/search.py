@@ -28,7 +28,7 @@ from knobless.recipes import pbil_epsilon
 from knobless.space.codec import space_data
 from knobless.space.space import Space
 
-from .families import TensorFamily, in_tensors
+from .families import TensorFamily, space_in_tensors
 from .uniforms import tensor_uniforms
 
 
@@ -86,7 +86,7 @@ class Search(nn.Module):
         super().__init__()
         self.space = Space.of(space)
         family = self.space.family
-        self._family = in_tensors(family)
+        self._family = space_in_tensors(self.space)
         self.algorithm = tensor_algorithm(pbil_epsilon(family) if algorithm is None else algorithm, family)
         rows = 1 if trials is None else positive_int("trials", trials)
         self._lead = () if trials is None else (rows,)

@@ -28,7 +28,7 @@ from knobless.journal.evaluations import Evaluations
 from knobless.journal.events import RETURNED_NAN
 from knobless.recipes import pbil_lambda
 from knobless.run import interrupts
-from knobless.run.arguments import RUN
+from knobless.run.arguments import TENSOR_RUN
 from knobless.run.iteration import Info
 from knobless.run.kept_evaluations import KeptEvaluations
 from knobless.run.loop import StoppingRules
@@ -41,7 +41,7 @@ from knobless.space.variables import Binary
 from knobless.space.when import When
 
 from .engine import STATUSES, Engine, TrialCounts, record, take_point
-from .families import TensorFamily, in_tensors
+from .families import TensorFamily, in_tensors, space_in_tensors
 from .fused import FusedEngine, is_fused
 from .samples import RedrawnSamples, Samples, StoredSamples
 from .search import SearchState, most_samples, tensor_algorithm
@@ -54,7 +54,7 @@ TensorObjective = Callable[[Any], Tensor]
 RunCallback = Callable[[Any], object]
 
 
-@suggests("minimize", {name: text for name, text in RUN.items() if name != "trials"})
+@suggests("minimize", "minimize(fun, space, budget=10000)", TENSOR_RUN)
 def minimize(
     fun: TensorObjective | Separable,
     space: Any,
@@ -138,7 +138,7 @@ def minimize(
     return _optimize(1.0, fun, space, device, algorithm, rules, x0, known, rng, batch, trials, callback, progress)
 
 
-@suggests("maximize", {name: text for name, text in RUN.items() if name != "trials"})
+@suggests("maximize", "maximize(fun, space, budget=10000)", TENSOR_RUN)
 def maximize(
     fun: TensorObjective | Separable,
     space: Any,
@@ -215,20 +215,29 @@ def _optimize(
     space = Space.of(space)
     if isinstance(fun, Separable) and not isinstance(space.sole, Binary):
         raise TypeError(f"fun: expected a function, or Binary(n) as the space of a Separable objective, got {space!r}")
-    in_tensors(space.family)  # raises for numbers and conditional variables
+    space_in_tensors(space)  # raises for numbers and conditional variables
     algorithm = tensor_algorithm(pbil_lambda(space) if algorithm is None else algorithm, space.family)
     algorithm = algorithm.at_least(positive_int("batch", batch))
     rngs = [rng] if trials is None else np.random.default_rng(rng).spawn(positive_int("trials", trials))
     keys = [Streams.of(each).main.key for each in rngs]
     pairs = encoded_pairs(known, space, sign)
     code = None if x0 is None else space.encode(x0, "x0")
-    where = torch.empty(0, device=device).device
+    where = usable_device(device)
     with ExitStack() as resources:
         run = TensorRun(sign, fun, space, algorithm, rules, keys, where, code, pairs)
         if boolean("progress", progress):
             run.bar = resources.enter_context(Bar(None if rules.budget == math.inf else rules.budget * len(keys)))
         results = run.run(callback, listed=trials is not None)
     return results[0] if trials is None else results
+
+
+def usable_device(device: Any) -> torch.device:
+    """Return the device of new tensors; raise ValueError if there is none."""
+    try:
+        return torch.empty(0, device=device).device
+    except (AssertionError, RuntimeError) as error:  # the former where torch is built without CUDA
+        message = str(error).splitlines()[0]
+        raise ValueError(f"device: expected an available device, got {device!r}: {message}") from None
 
 
 class TensorRun:
