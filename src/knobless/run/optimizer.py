@@ -89,8 +89,12 @@ class Optimizer:
 
     Attributes
     ----------
-    space, batch, maximize
-        As given, with the defaults filled in.
+    space : Space
+        The search space.
+    batch : int
+        Evaluations that run at once.
+    maximize : bool
+        Whether larger values are better.
     run : RunState
         Everything that changes, as one value. It is internal: use the properties below.
 
