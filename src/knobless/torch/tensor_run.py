@@ -118,7 +118,8 @@ def minimize(
     -------
     Result or list of Result
         As of ``knobless.minimize`` with an `algorithm`: `x` is the best single observation. If the objective is noisy,
-        use `mode`. No evaluations are kept, and `mode_fun` is None. With `trials`, a list of one result per run.
+        use `mode`. If it is not, evaluate `mode`, which is often better than `x`: see Notes. No evaluations are kept,
+        and `mode_fun` is None. With `trials`, a list of one result per run.
 
     Raises
     ------
@@ -136,6 +137,8 @@ def minimize(
     -----
     The run of a seed is that of ``knobless.minimize(..., algorithm=pbil_lambda(space), vectorized=True)``: the same
     samples and λ. All parameters are in double precision.
+
+    The better of `x` and `mode` is ``minimize(fun, space, budget=1, x0=result.mode, known=[(result.x, result.fun)]).x``.
 
     On a GPU there is no host synchronization per iteration. `fun` may therefore get up to 64 iterations of points after
     the one that ends a run, and more rows than λ in an iteration. These values are ignored.
