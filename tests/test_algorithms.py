@@ -16,6 +16,7 @@ import pytest
 
 import knobless as kl
 from knobless.core.algorithm import AlgorithmInfo, Member
+from knobless.core.coordinate_search import CoordinateSearch
 from knobless.core.description import stream_data
 from knobless.core.evolution import Evolution
 from knobless.core.rng import Stream
@@ -133,12 +134,14 @@ ALGORITHMS = {
     "linear_thompson on numbers": (kl.linear_thompson, NUMBERS),
     "noisy_portfolio": (kl.noisy_portfolio, CHOICES),
     "noisy_portfolio on numbers": (kl.noisy_portfolio, NUMBERS),
+    "coordinate search": (lambda space: CoordinateSearch(kl.Space.of(space).family), NUMBERS),
     "branch_search": (kl.branch_search, BRANCHES),
     "branch_search on numbers": (kl.branch_search, NUMBERED_BRANCHES),
     "branch_search without a linear model": (lambda space: kl.BranchSearch(kl.pbil_lambda(space)), NUMBERED_BRANCHES),
     "portfolio": (kl.portfolio, BITS),
     "portfolio on choices": (lambda space: kl.portfolio(space).rest, CHOICES),
     "guided portfolio": (kl.portfolio, CHOICES),
+    "portfolio on numbers": (kl.portfolio, NUMBERS),
     "portfolio on subsets": (kl.portfolio, SUBSETS),
     "portfolio of three": (of_three, CHOICES),
     "portfolio with a linear model": (with_a_linear_model, CHOICES),
@@ -485,7 +488,7 @@ def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministi
         return other, out
 
     if name in OWN:
-        with pytest.raises(TypeError, match=r"^algorithm: expected IGO, P3, Evolution, LinearThompson, NoisyPortfolio"):
+        with pytest.raises(TypeError, match=r"^algorithm: expected IGO, P3, CoordinateSearch, Evolution"):
             begun().save(path)
         assert not path.exists()
         return

@@ -275,7 +275,7 @@ with open(f"{name}.log", "w", buffering=1) as log:
     for round in range(1000):
         done = call("ask", "run.sqlite", "--space", "space.toml", "--seed", "3", "--budget", "200", "--n", "3")
         if done.exit_code:
-            assert done.exit_code == 1, done.output
+            assert "No candidates to hand out" in done.output, (done.output, done.exception)  # not an exception
             break
         log.write(done.stdout)
         if round == hang:

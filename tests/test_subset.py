@@ -255,11 +255,11 @@ def test_each_search_finds_the_best_subset_of_an_additive_objective(make, size):
     assert result.fun == best
 
 
-def test_the_portfolio_is_recommended_without_numbers():
+def test_the_portfolio_is_recommended():
     mixed = kl.Space(s=kl.Subset(9, 3), b=kl.Binary(2), c=kl.Choice("a", "b", "c"))
     assert kl.Optimizer(mixed, deterministic=True).algorithm == kl.portfolio(mixed)
     numbers = kl.Space(s=kl.Subset(9, 3), x=kl.Float(0, 1))
-    assert kl.Optimizer(numbers, deterministic=True).algorithm == kl.pbil_elitist(numbers)
+    assert kl.Optimizer(numbers, deterministic=True).algorithm == kl.portfolio(numbers)
 
 
 def test_local_search_of_p3_exchanges_members():

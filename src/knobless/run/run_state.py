@@ -390,6 +390,13 @@ class RunState:
         """Store values of pending candidates; see `ToldValues` for the arguments."""
         if not len(ids):
             return
+        if len(ids) > 1 and (self.late or self.iteration.drawn > self.iteration.size):
+            # One by one: the iteration may be complete before the last of them, which must not count for it then. A
+            # journal does not record which values were told together.
+            for i, id in enumerate(ids):
+                text = {0: failures[i]} if i in failures else {}
+                self.tell([id], f[i : i + 1], text, {0: infeasible[i]} if i in infeasible else NONE)
+            return
         self.stale = 0
         self._count(ids, f, failures, infeasible)
         self._settle(ids, f, TOLD)
