@@ -52,7 +52,10 @@ NOT_RUN = {
     "knobless reproduce": "takes minutes to hours; tests/test_reproduce.py does it in small",
 }
 # What differs from run to run is not compared.
-VARIES = re.compile(r"pid \d+@[^ ]+|median .* s, longest .* s|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[\d.]+ seconds")
+VARIES = re.compile(
+    r"pid \d+@[^ ]+|median .* s, longest .* s|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[\d.]+ seconds|\"seconds\": [\d.e-]+"
+    r"|[-\d.]+ \(standard error [\d.]+\)\n[01]+"  # of noise without a seed
+)
 
 
 def updated(page: Path, text: str) -> str:
