@@ -271,8 +271,8 @@ class Optimizer:
         """The point to use, with an estimate of its mean value; None before there is a finite value.
 
         It is the best point of a deterministic objective. Of a noisy one, whose best value is a lucky one, it is chosen
-        by models of all evaluations, without the final comparison of `minimize`. The estimate is the mean of its values,
-        or that of a linear model if there are fewer than two.
+        by models of all evaluations, without the final comparison of `minimize`. The estimate is the mean of its
+        values, or that of a linear model if there are fewer than two.
         """
         found = recommended_point(self.run)
         if found is None:

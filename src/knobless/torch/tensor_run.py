@@ -138,7 +138,8 @@ def minimize(
     The run of a seed is that of ``knobless.minimize(..., algorithm=pbil_lambda(space), vectorized=True)``: the same
     samples and λ. All parameters are in double precision.
 
-    The better of `x` and `mode` is ``minimize(fun, space, budget=1, x0=result.mode, known=[(result.x, result.fun)]).x``.
+    The better of `x` and `mode` without noise is the `x` of
+    ``minimize(fun, space, budget=1, x0=result.mode, known=[(result.x, result.fun)])``.
 
     On a GPU there is no host synchronization per iteration. `fun` may therefore get up to 64 iterations of points after
     the one that ends a run, and more rows than λ in an iteration. These values are ignored.
