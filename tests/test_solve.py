@@ -122,7 +122,7 @@ def test_what_is_written_is_read(written, packing, random):
     kind, text, n, worth = written
     data = PACKED[packing](text.encode())
     named, given_ = load_instance(f"a.{kind}{packing}", data=data), load_instance("standard input", Format(kind), data)
-    assert (named.format, named.recognized, given_.recognized) == (kind, "by its name", "as given")
+    assert (named.format, named.told_by, given_.told_by) == (kind, "by its name", "as given")
     assert named.problem.n == given_.problem.n == n
     for _ in range(8):
         x = [random.randint(0, 1) for _ in range(n)]
@@ -149,7 +149,7 @@ def test_what_is_written_is_read(written, packing, random):
 @pytest.mark.parametrize("pack", PACKED.values())
 def test_contents_that_tell_the_format(text, format, by, pack):
     found = load_instance("G1", data=pack(text.encode()))
-    assert (found.format, found.recognized) == (format, by)
+    assert (found.format, found.told_by) == (format, by)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def solve_command(
         seed = int(np.random.default_rng().integers(2**32)) if seed is None else seed
         if not json:
             typer.echo(f"c knobless {__version__}")
-            typer.echo(f"c {read.problem.kind} {read.recognized}: {plain(read.name)}, {read.problem.size}")
+            typer.echo(f"c {read.problem.kind} {read.told_by}: {plain(read.name)}, {read.problem.size}")
             if read.is_rounded:
                 typer.echo("c the sum of the weights exceeds 2^53: values are rounded")
             sys.stdout.flush()

@@ -54,11 +54,11 @@ SUFFIXES = {f".{each}": each for each in Format} | {".sparse": Format.QUBO}  # t
 
 @dataclass(frozen=True)
 class Instance:
-    """A problem from a file; `recognized` states how its format was determined."""
+    """A problem from a file; `told_by` states how its format was determined."""
 
     name: str
     format: Format
-    recognized: str
+    told_by: str
     problem: InstanceProblem
 
     @property
@@ -92,16 +92,16 @@ def load_instance(name: str, format: Format | None = None, data: bytes | None = 
     if data is None:
         with open(name, "rb") as file:
             data = file.read()
-    recognized = "as given"
+    told_by = "as given"
     if format is None:
-        recognized, plain_name = "by its name", uncompressed_name(name)
+        told_by, plain_name = "by its name", uncompressed_name(name)
         format = next((each for suffix, each in SUFFIXES.items() if plain_name.endswith(suffix)), None)
     if format is None:
-        format, recognized = _guess_format(Lines(_open(name, data)))
+        format, told_by = _guess_format(Lines(_open(name, data)))
     problem = READERS[format](_open(name, data))
     if math.isinf(problem.largest_sum):
         raise ValueError(f"{name}: expected weights with a finite sum, got more than a float can represent")
-    return Instance(name, format, recognized, problem)
+    return Instance(name, format, told_by, problem)
 
 
 class _NamedBytes(io.BytesIO):
@@ -186,7 +186,7 @@ class Answer:
         return {
             "instance": self.instance.name,
             "format": self.instance.format,
-            "recognized": self.instance.recognized,
+            "told_by": self.instance.told_by,
             "value": self.value,
             "verdict": self.verdict,
             "hard_unsatisfied": None if x is None else self.instance.problem.hard_unsatisfied(x),
