@@ -52,7 +52,10 @@ NOT_RUN = {
     "knobless reproduce": "takes minutes to hours; tests/test_reproduce.py does it in small",
 }
 # What differs from run to run is not compared.
-VARIES = re.compile(r"pid \d+@[^ ]+|median .* s, longest .* s|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[\d.]+ seconds")
+VARIES = re.compile(
+    r"pid \d+@[^ ]+|median .* s, longest .* s|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[\d.]+ seconds|\"seconds\": [\d.e-]+"
+    r"|[-\d.]+ \(standard error [\d.]+\)\n[01]+"  # of noise without a seed
+)
 
 
 def updated(page: Path, text: str) -> str:
@@ -201,6 +204,8 @@ def test_what_the_pages_import_is_in_the_reference():
 
 NOT_IMPERATIVE = re.compile(r"(?:A|An|The|Of|What|Where|Whether|How|As|If|With|[A-Z][a-z]*(?<!s)s)\b")
 ALIGNED = re.compile(r"^(?!\.\.\. )\S+(?:, \S+)* {2,}\S", re.MULTILINE)  # names and their meanings in columns
+# Parameters without types in one entry: the reference would show all of them with the type and default of the first.
+GROUPED = re.compile(r"^[a-z]\w*(?:, \w+)+$(?=\n {4})", re.MULTILINE)
 # Methods of an algorithm have one line each: the protocols document their parameters.
 PROTOCOL = {name: each for protocol in (Algorithm, Member) for name, each in vars(protocol).items()}
 Sections = griffe.DocstringSectionKind
@@ -251,6 +256,7 @@ def faults(obj: object) -> list[str]:
         found.append(f"summary: expected the imperative, got {summary.split()[0]!r}")
     if returned not in (None, "None") and not {Sections.returns, Sections.yields} & set(kinds):
         found.append("Returns: not documented")
+    found += [f"one entry: {names}" for names in GROUPED.findall(text)]
     return found + [f"aligned columns: {line!r}" for line in ALIGNED.findall(text)]
 
 

@@ -31,10 +31,14 @@ class Axis:
 
     Parameters
     ----------
-    low, high : float
-        Bounds of the mean.
-    cell, rate : float
-        The width of a cell at z is cell·exp(−rate·z).
+    low : float
+        Lower bound of the mean.
+    high : float
+        Upper bound of the mean.
+    cell : float
+        The width of a cell at z = 0.
+    rate : float
+        The rate at which cells become narrower: the width at z is cell·exp(−rate·z).
     count : int
         Number of cells; 0 for a continuum.
 

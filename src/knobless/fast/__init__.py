@@ -70,8 +70,10 @@ class Objective:
     ----------
     code : compiled function
         Function of a point, `ints` and `reals`, compiled by numba, or a kernel, which is compiled when it is used.
-    ints, reals : array
-        Data of the function.
+    ints : array of int64, optional
+        Integer data of the function; none by default.
+    reals : array of float64, optional
+        Real data of the function; none by default.
     n : int, optional
         Number of bits that the data require; any by default.
     """
@@ -233,8 +235,10 @@ def of_kernel(n: int, name: str, ints: NDArray[np.int64], reals: Array) -> Objec
         Number of bits.
     name : str
         Name of the kernel.
-    ints, reals : array
-        Data of the kernel.
+    ints : array of int64
+        Integer data of the kernel.
+    reals : array of float64
+        Real data of the kernel.
 
     Returns
     -------

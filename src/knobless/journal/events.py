@@ -109,8 +109,10 @@ class Event(NamedTuple):
         The index of the candidate among the samples of its iteration. −1 for a point that was not sampled: an initial
         point, a second evaluation that tests for noise or confirms that the target is reached, a point evaluated
         elsewhere. For an evaluation that compares the points to recommend, the index of the point among these.
-    started, ended : float or None
-        Times in seconds since the epoch.
+    started : float or None
+        Time of the start in seconds since the epoch.
+    ended : float or None
+        Time of the end in seconds since the epoch.
     worker : str or None
         Where the objective was evaluated.
     violation : float or None
@@ -173,8 +175,10 @@ class Counts(NamedTuple):
         Cancelled candidates.
     added : int
         Points evaluated elsewhere.
-    started, ended : float or None
-        Times of the first start and the last end, in seconds since the epoch.
+    started : float or None
+        Time of the first start in seconds since the epoch.
+    ended : float or None
+        Time of the last end in seconds since the epoch.
     """
 
     evaluations: int

@@ -46,8 +46,14 @@ class Record:
         "minimize" or "maximize".
     sign : float
         −1 for "maximize", else 1: values times it are minimized.
-    batch, deterministic, x0, seed
-        As they were given to the run.
+    batch : int
+        The parameter of the run.
+    deterministic : bool or None
+        The parameter of the run, as it was given.
+    x0 : point or None
+        The initial point of the run.
+    seed : object
+        The seed of the run; None if it was started from a generator.
     meta : dict
         Notes given to `Journal`; `minimize` adds "fun", "code" (a digest) and "budget".
     created : float or None

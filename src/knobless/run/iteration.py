@@ -21,8 +21,10 @@ class Info(NamedTuple):
 
     Attributes
     ----------
-    iteration, nfev : int
-        Iterations and evaluations so far.
+    iteration : int
+        Number of iterations so far.
+    nfev : int
+        Number of evaluations so far.
     best : float
         The best objective value so far; inf (−inf for `maximize`) before there is one. As long as no point is feasible,
         the value of the point with the least violation.

@@ -206,12 +206,46 @@ def maximize(
 
     Parameters
     ----------
-    fun, space, budget, algorithm, timeout, stall, x0, constraints, fixed, rng, batch, workers, vectorized
+    fun : callable
+        The objective, as in `minimize`; a larger value is better.
+    space : Binary, Choice, Integer, Float, Subset, Space, or a list or dict of these
         As in `minimize`.
-    deterministic, evaluation_timeout, journal, callback, progress
+    budget : int, optional
         As in `minimize`.
-    target, known
-        As in `minimize`, with values of `fun`: a larger value is better.
+    algorithm : Algorithm, optional
+        As in `minimize`.
+    target : float, optional
+        Stop at the first value of `fun` that is at least as large, as `minimize` describes it.
+    timeout : float, optional
+        As in `minimize`.
+    stall : int, optional
+        As in `minimize`.
+    x0 : point, optional
+        As in `minimize`.
+    constraints : callable or sequence of callables, optional
+        As in `minimize`.
+    fixed : dict, optional
+        As in `minimize`.
+    known : iterable of (point, value) pairs, optional
+        As in `minimize`, with values of `fun`.
+    rng : None, int, or numpy.random.Generator, optional
+        As in `minimize`.
+    batch : int, optional
+        As in `minimize`.
+    workers : int, Executor, Dask client or map-like callable, optional
+        As in `minimize`.
+    vectorized : bool, optional
+        As in `minimize`.
+    deterministic : bool or None, optional
+        As in `minimize`.
+    evaluation_timeout : float, optional
+        As in `minimize`.
+    journal : path or Journal, optional
+        As in `minimize`.
+    callback : callable, optional
+        As in `minimize`.
+    progress : bool, optional
+        As in `minimize`.
 
     Returns
     -------

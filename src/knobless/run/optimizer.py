@@ -89,8 +89,12 @@ class Optimizer:
 
     Attributes
     ----------
-    space, batch, maximize
-        As given, with the defaults filled in.
+    space : Space
+        The search space.
+    batch : int
+        Evaluations that run at once.
+    maximize : bool
+        Whether larger values are better.
     run : RunState
         Everything that changes, as one value. It is internal: use the properties below.
 
@@ -267,7 +271,8 @@ class Optimizer:
         """The point to use, with an estimate of its mean value; None before there is a finite value.
 
         It is the best point of a deterministic objective. Of a noisy one, whose best value is a lucky one, it is chosen
-        by means of several evaluations, and the estimate is NaN if that very point was not evaluated.
+        by models of all evaluations, without the final comparison of `minimize`. The estimate is the mean of its
+        values, or that of a linear model if there are fewer than two.
         """
         found = recommended_point(self.run)
         if found is None:

@@ -88,6 +88,11 @@ class History(Sequence[Info]):
 
     Long runs are thinned out evenly to fewer than `LENGTH` rows, of which the last iteration is always one. A
     `callback` receives every iteration, with `theta`.
+
+    Parameters
+    ----------
+    compute : callable, optional
+        Returns the `Info` of an iteration from the arguments of `append_deferred`.
     """
 
     LENGTH = 2048
@@ -215,7 +220,7 @@ class Result:
 
     Attributes
     ----------
-    x
+    x : point or None
         The point to use: the best point of a deterministic objective, the recommended point of a noisy one. None if no
         evaluation succeeded.
     fun : float
@@ -226,14 +231,18 @@ class Result:
         Whether the objective is deterministic, as stated or found; None if that was neither stated nor found.
     violation : float
         How much `x` violates the constraints, if the objective returns pairs (value, violation); 0 if it is feasible.
-    lowest_x, lowest_fun
-        The best single observation, which under noise is a lucky one.
-    mode
+    lowest_x : point or None
+        The point of the best single observation, which under noise is a lucky one.
+    lowest_fun : float
+        The value of that observation.
+    mode : point
         The most probable point of the search distribution.
     mode_fun : float or None
         Its mean objective value among the last 512 evaluations; None if it is not among them.
-    nfev, nit : int
-        Evaluations and iterations.
+    nfev : int
+        Number of evaluations.
+    nit : int
+        Number of iterations. It can exceed `nfev`: a point with a stored value is not evaluated again.
     constraint_checks : int
         Points at which the constraints were called; 0 if there are none.
     success : bool

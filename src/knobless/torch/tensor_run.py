@@ -90,8 +90,20 @@ def minimize(
         Where the points are drawn. The default is torch's default device.
     algorithm : IGO, optional
         A value such as ``pbil_epsilon(space)``. The default is ``pbil_lambda(space)``.
-    target, timeout, stall, x0, known, rng, batch, progress
+    target : float, optional
+        Stop at the first value that is at least as good.
+    timeout : float, optional
+        Stop after this many seconds, at the end of an iteration.
+    stall : int, optional
         As in `knobless.minimize`.
+    x0 : point, optional
+        As in `knobless.minimize`.
+    known : iterable of (point, value) pairs, optional
+        As in `knobless.minimize`.
+    rng : None, int, or numpy.random.Generator, optional
+        As in `knobless.minimize`.
+    batch : int, optional
+        The smallest number of samples per iteration.
     trials : int, optional
         Number of independent runs side by side. `fun` gets the points of all of them in one call. Run i is the one with
         ``rng=numpy.random.default_rng(rng).spawn(trials)[i]``.
@@ -99,12 +111,15 @@ def minimize(
         Called with an `Info` after each iteration, or with a list of one `Info` per run if `trials` is given;
         `Info.theta` is a tensor. On a GPU it is called once every so many iterations, at most 64. It may raise
         `StopIteration` to stop the run.
+    progress : bool, optional
+        Whether to show a progress bar, which needs tqdm.
 
     Returns
     -------
     Result or list of Result
         As of ``knobless.minimize`` with an `algorithm`: `x` is the best single observation. If the objective is noisy,
-        use `mode`. No evaluations are kept, and `mode_fun` is None. With `trials`, a list of one result per run.
+        use `mode`. If it is not, evaluate `mode`, which is often better than `x`: see Notes. No evaluations are kept,
+        and `mode_fun` is None. With `trials`, a list of one result per run.
 
     Raises
     ------
@@ -122,6 +137,9 @@ def minimize(
     -----
     The run of a seed is that of ``knobless.minimize(..., algorithm=pbil_lambda(space), vectorized=True)``: the same
     samples and λ. All parameters are in double precision.
+
+    The better of `x` and `mode` without noise is the `x` of
+    ``minimize(fun, space, budget=1, x0=result.mode, known=[(result.x, result.fun)])``.
 
     On a GPU there is no host synchronization per iteration. `fun` may therefore get up to 64 iterations of points after
     the one that ends a run, and more rows than λ in an iteration. These values are ignored.
@@ -161,10 +179,36 @@ def maximize(
 
     Parameters
     ----------
-    fun, space, budget, device, algorithm, timeout, stall, x0, rng, batch, trials, callback, progress
+    fun : callable or Separable
+        The objective, as in `minimize`; a larger value is better.
+    space : Binary, Choice, Space, or a list or dict of these
         As in `minimize`.
-    target, known
-        As in `minimize`, with values of `fun`: a larger value is better.
+    budget : int, optional
+        As in `minimize`.
+    device : torch.device or str, optional
+        As in `minimize`.
+    algorithm : IGO, optional
+        As in `minimize`.
+    target : float, optional
+        Stop at the first value of `fun` that is at least as large.
+    timeout : float, optional
+        As in `minimize`.
+    stall : int, optional
+        As in `minimize`.
+    x0 : point, optional
+        As in `minimize`.
+    known : iterable of (point, value) pairs, optional
+        As in `minimize`, with values of `fun`.
+    rng : None, int, or numpy.random.Generator, optional
+        As in `minimize`.
+    batch : int, optional
+        As in `minimize`.
+    trials : int, optional
+        As in `minimize`.
+    callback : callable, optional
+        As in `minimize`.
+    progress : bool, optional
+        As in `minimize`.
 
     Returns
     -------
