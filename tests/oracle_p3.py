@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 
 MASK = 2**64 - 1
-SKIPPED = 1000  # as in the library: points in a row known already, after which one is evaluated all the same
+SKIPPED = 2000  # as in the library: points in a row known already, after which one is evaluated all the same
 
 
 class SplitMix:
@@ -145,16 +145,21 @@ class Climber:
         changes = [(i, by) for i in range(len(x)) for by in range(1, options[i])]
         patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1
         steps = up = 0
+        effects = [[0.0] * k for k in options]
         while True:
-            accepted = False
+            accepted = better = False
             for c in self.pyramid.random.permutation(len(changes)):
                 i, by = changes[c]
                 old = x[i]
                 x[i] = (old + by) % options[i]
                 value = self.value(x)
                 steps += 1
+                if math.isfinite(value) and math.isfinite(f):
+                    effects[i][x[i]] += value - f
+                    effects[i][old] -= value - f
                 if value < f:
                     up = steps
+                    better = True
                 if value <= f:
                     f = value
                     accepted = True
@@ -162,8 +167,41 @@ class Climber:
                     x[i] = old
                 if steps - up >= patience and steps - up >= up:
                     return f
+            if not better:
+                lowest = [min(range(options[i]), key=lambda k: (effects[i][k], k != x[i], k)) for i in range(len(x))]  # noqa: B023
+                if lowest != x:
+                    value = self.value(lowest)
+                    steps += 1
+                    if value < f:
+                        f, up, accepted = value, steps, True
+                        x[:] = lowest
             if not accepted:  # all neighbours are worse
-                return f
+                return self.tabu_search(x, f, steps, changes)
+
+    def tabu_search(self, x, f, steps, changes):
+        found = [(f, list(x))]
+        forbidden = {}  # variables, and how many moves they are
+        while steps > 0:
+            values = {}
+            for c in self.pyramid.random.permutation(len(changes)):
+                i, by = changes[c]
+                if i in forbidden:
+                    continue
+                y = [*x[:i], (x[i] + by) % self.pyramid.options[i], *x[i + 1 :]]
+                values[i, y[i]] = self.value(y)
+                steps -= 1
+                if values[i, y[i]] < f:
+                    break
+            if not values or min(values.values()) == math.inf:
+                break
+            i, option = min(values, key=values.get)
+            x[i], f = option, values[i, option]
+            forbidden = {j: left - 1 for j, left in forbidden.items() if left > 1}
+            forbidden[i] = 1 + self.pyramid.random.below(math.isqrt(len(x)) + 1)
+            found.append((f, list(x)))
+        f, best = min(found, key=lambda each: each[0])
+        x[:] = best
+        return f
 
     def cross(self, x, f, level):
         tree, donors = self.pyramid.tree(level), list(self.pyramid.levels[level])
