@@ -168,7 +168,7 @@ class Climber:
                 if steps - up >= patience and steps - up >= up:
                     return f
             if not better:
-                lowest = [min(range(options[i]), key=lambda k: (effects[i][k], k != x[i], k)) for i in range(len(x))]  # noqa: B023
+                lowest = [min(range(options[i]), key=lambda k: (effects[i][k], k != x[i], k)) for i in range(len(x))]
                 if lowest != x:
                     value = self.value(lowest)
                     steps += 1
