@@ -71,7 +71,7 @@ BEGIN, BEGUN, CLIMB, COMBINE, SEARCH, CLIMBED, ENTER, CROSS = range(8)
 # Indices into the arrays of a `PyramidState`.
 PHASE, WORD_COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS = range(11)
 PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS, MOVE, CHOSEN = range(11, 18)
-F, BEFORE, PATIENCE, LEAST, LOWEST = range(5)
+F, BEFORE, PATIENCE, CHOSEN_FUN, LOWEST = range(5)
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
 
@@ -420,7 +420,7 @@ def _begin_search(p):
     counts, reals = p.counts, p.reals
     p.best[:] = p.x
     p.free_at[:] = 0
-    reals[LOWEST], reals[LEAST] = reals[F], math.inf
+    reals[LOWEST], reals[CHOSEN_FUN] = reals[F], math.inf
     counts[MOVE], counts[CHOSEN], counts[CAN_YIELD] = 0, -1, 1
     counts[PHASE] = SEARCH
     _next_order(p)
@@ -432,7 +432,7 @@ def _make_move(p, codes):
     counts, reals, i = p.counts, p.reals, p.counts[CHOSEN]
     if i >= 0:
         _turn(p, i, codes)
-        reals[F], reals[LEAST] = reals[LEAST], math.inf
+        reals[F], reals[CHOSEN_FUN] = reals[CHOSEN_FUN], math.inf
         counts[MOVE] += 1
         counts[CHOSEN] = -1
         p.free_at[i] = counts[MOVE] + 1 + below(p, isqrt(p.x.size) + 1)
@@ -530,8 +530,8 @@ def take_value(p, value, codes):
     if counts[PHASE] == SEARCH:
         _turn(p, p.changed[0], codes)
         counts[STEPS] -= 1
-        if value < reals[LEAST]:
-            reals[LEAST] = value
+        if value < reals[CHOSEN_FUN]:
+            reals[CHOSEN_FUN] = value
             counts[CHOSEN] = p.changed[0]
         if value < reals[F]:  # the move is made at once
             counts[NEXT] = p.x.size
