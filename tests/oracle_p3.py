@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 
 MASK = 2**64 - 1
-SKIPPED = 2000  # as in the library: points in a row known already, after which one is evaluated all the same
+SKIPPED = 1000  # as in the library: points in a row known already, after which one is evaluated all the same
 
 
 class SplitMix:
@@ -176,32 +176,7 @@ class Climber:
                         f, up, accepted = value, steps, True
                         x[:] = lowest
             if not accepted:  # all neighbours are worse
-                return self.tabu_search(x, f, steps, changes)
-
-    def tabu_search(self, x, f, steps, changes):
-        found = [(f, list(x))]
-        forbidden = {}  # variables, and how many moves they are
-        while steps > 0:
-            values = {}
-            for c in self.pyramid.random.permutation(len(changes)):
-                i, by = changes[c]
-                if i in forbidden:
-                    continue
-                y = [*x[:i], (x[i] + by) % self.pyramid.options[i], *x[i + 1 :]]
-                values[i, y[i]] = self.value(y)
-                steps -= 1
-                if values[i, y[i]] < f:
-                    break
-            if not values or min(values.values()) == math.inf:
-                break
-            i, option = min(values, key=values.get)
-            x[i], f = option, values[i, option]
-            forbidden = {j: left - 1 for j, left in forbidden.items() if left > 1}
-            forbidden[i] = 1 + self.pyramid.random.below(math.isqrt(len(x)) + 1)
-            found.append((f, list(x)))
-        f, best = min(found, key=lambda each: each[0])
-        x[:] = best
-        return f
+                return f
 
     def cross(self, x, f, level):
         tree, donors = self.pyramid.tree(level), list(self.pyramid.levels[level])

@@ -128,8 +128,8 @@ def test_the_same_points_in_the_same_order(noted, name):
 
 @pytest.mark.slow
 def test_long_runs_of_p3_build_the_same_pyramid():
-    noted = Noted(noisy(0), 14, 8000)
-    _, run = both(noted, kl.p3(kl.Bernoulli(14)), 0, budget=8000)
+    noted = Noted(noisy(0), 14, 6000)
+    _, run = both(noted, kl.p3(kl.Bernoulli(14)), 0, budget=6000)
     assert run._pyramid.levels[0, pyramid.SIZE] > 128  # three blocks, and more in all than there was room for at first
 
 

@@ -9,9 +9,7 @@ The local search differs from the original, which stops where no single change i
 neighbors and continues for as many steps as led to the last improvement, at least N ln N for N neighbors (the expected
 number of draws until each has been drawn), unless all neighbors are worse. It thereby crosses plateaus. When all
 variables were changed without an improvement, one point combines what was better on average: each variable takes the
-option with the lowest sum of the differences in value so far. Where all neighbors are worse, a tabu search of as many
-steps follows: the best change is made even if it is worse, and a variable that has changed does not change again for 2
-to 2 + √n moves.
+option with the lowest sum of the differences in value so far.
 
 Several points can be evaluated at the same time, by as many climbers. They share the first individual: they evaluate
 different neighbors of the same point, and the better ones are combined. After that, each climber has an individual of
@@ -45,7 +43,7 @@ from .rng import RNG, Stream
 from .subset import resized
 from .types import Array, Points
 
-SKIPPED = 2000  # cached points in a row after which one is evaluated again
+SKIPPED = 1000  # cached points in a row after which one is evaluated again
 
 Individual = Generator[Points, float, None]
 Batches = Generator[list[bytes], list[float], None]
@@ -278,10 +276,7 @@ def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individua
     x = pyramid.random(stream)  # in any case, so that the other random numbers do not depend on x0
     x = x if x0 is None else x0.copy()
     f = yield x
-    f, steps = yield from climb(x, f, pyramid, stream)
-    if steps:
-        pyramid.can_yield = True
-        f = yield from tabu_search(x, f, steps, pyramid, stream)
+    f = yield from climb(x, f, pyramid, stream)
     pyramid.join(0, x)
     for i, level in enumerate(pyramid.levels):  # the list may grow meanwhile
         before = f
@@ -352,11 +347,8 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
     pyramid.join(0, best)
 
 
-def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, tuple[float, int]]:
-    """Accept single changes in random order that are not worse; return the value, and the steps to a strict optimum.
-
-    The steps are 0 if the search ended on a plateau.
-    """
+def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, float]:
+    """Local search: accept single changes in random order that are not worse, until there is no more progress."""
     changes, options, bounds_of = pyramid.changes, pyramid.options, pyramid.bounds_of
     patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1.0
     effects = [[0.0] * k for k in options.tolist()]  # sums of differences in value, by variable and option
@@ -383,7 +375,7 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
                 if other is not None:
                     x[other] = 1 - old
             if steps - up >= max(patience, up):
-                return f, 0
+                return f
         if up <= begun and not bounds_of:
             before = x.copy()
             x[:] = [best_option(effect, old) for effect, old in zip(effects, x.tolist(), strict=True)]
@@ -394,49 +386,13 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
                     f, moved, up = value, True, steps
                 else:
                     x[:] = before
-    return f, steps
+    return f
 
 
 def best_option(effects: Sequence[float], current: int) -> int:
     """Return the option with the lowest sum, the current one in case of ties with it."""
     lowest = min(effects)
     return effects.index(lowest) if lowest < effects[current] else current
-
-
-def tabu_search(x: Points, f: float, steps: int, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, float]:
-    """Make the best change of a variable that has not changed lately, even if it is worse; end at the best point.
-
-    A better change is made at once. No move begins after this number of steps.
-    """
-    changes, options = pyramid.changes, pyramid.options
-    best, lowest = x.copy(), f
-    free_at = [0] * len(x)  # move from which on a variable may change again
-    move = 0
-    while steps > 0:
-        chosen, least = None, math.inf
-        for i, by in changes[stream.permutation(len(changes))].tolist():
-            if free_at[i] > move:
-                continue
-            old = int(x[i])
-            x[i] = (old + by) % options[i]
-            value = yield x
-            x[i] = old
-            steps -= 1
-            if value < least:
-                chosen, least = (i, by), value
-            if value < f:
-                break
-        if chosen is None:
-            break
-        i, by = chosen
-        x[i] = (int(x[i]) + by) % options[i]
-        f = least
-        move += 1
-        free_at[i] = move + 1 + stream.below(math.isqrt(len(x)) + 1)
-        if f < lowest:
-            best[:], lowest = x, f
-    x[:] = best
-    return lowest
 
 
 def exchanged(x: Points, i: int, bounds: SizeBounds, stream: Stream) -> int | None:

@@ -64,14 +64,14 @@ from .shared import (
 
 MAX_TOLD = 2**16  # in one call, so that Ctrl-C is handled in time
 
-# Phases of an individual: it begins, has begun, climbs, combines the better options, searches with a tabu list, has
-# climbed, enters a level, crosses there.
-BEGIN, BEGUN, CLIMB, COMBINE, SEARCH, CLIMBED, ENTER, CROSS = range(8)
+# Phases of an individual: it begins, has begun, climbs, combines the better values, has climbed, enters a level, crosses
+# there.
+BEGIN, BEGUN, CLIMB, COMBINE, CLIMBED, ENTER, CROSS = range(7)
 
 # Indices into the arrays of a `PyramidState`.
 PHASE, WORD_COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS = range(11)
-PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS, MOVE, CHOSEN = range(11, 18)
-F, BEFORE, PATIENCE, CHOSEN_FUN, LOWEST = range(5)
+PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS = range(11, 16)
+F, BEFORE, PATIENCE = range(3)
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
 
@@ -89,8 +89,6 @@ class PyramidState(NamedTuple):
     order: NDArray[np.int64]  # order in which bits are flipped, or groups taken over
     ones: NDArray[np.int64]  # of each bit among all members
     effects: Array  # sums of the differences in value between one and zero, of each bit in the local search
-    free_at: NDArray[np.int64]  # move of the tabu search from which on each bit may change again
-    best: NDArray[np.int8]  # best point of the tabu search
     terms: Array  # `entropy_terms` for the next tree: computed by NumPy, because other logarithms may round otherwise
     levels: NDArray[np.int64]  # one row per level: first and last block, members, groups; −1 if there is no tree
     leaves: NDArray[np.int64]
@@ -106,8 +104,8 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidStat
     none = np.empty(0, dtype=np.int64)
     return grown_pyramid(
         PyramidState(
-            np.zeros(18, dtype=np.int64),
-            np.array([math.inf, math.inf, n * math.log(n) if n > 1 else 1.0, math.inf, math.inf]),
+            np.zeros(16, dtype=np.int64),
+            np.array([math.inf, math.inf, n * math.log(n) if n > 1 else 1.0]),
             np.array([key, 0], dtype=np.uint64),
             threshold(algorithm.family.initial()),
             np.empty(0, dtype=np.int8) if x0 is None else x0.copy(),
@@ -116,8 +114,6 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidStat
             np.empty(2 * n, dtype=np.int64),
             np.zeros(n, dtype=np.int64),
             np.zeros(n),
-            np.zeros(n, dtype=np.int64),
-            np.zeros(n, dtype=np.int8),
             np.empty(0),
             none.reshape(0, 4),
             none.reshape(0, n),
@@ -384,24 +380,6 @@ def _take_over(p, level, group, codes):
 
 
 @njit(error_model="numpy")
-def _next_order(p):
-    """Draw the order of the next changes."""
-    n = p.x.size
-    p.order[:n] = np.argsort(_words(p, n))
-    p.counts[NEXT] = 0
-
-
-@njit(error_model="numpy")
-def _turn_next(p, codes):
-    """Change the next bit of the order."""
-    i = p.order[p.counts[NEXT]]
-    p.counts[NEXT] += 1
-    _turn(p, i, codes)
-    p.changed[0] = i
-    p.counts[CHANGED] = 1
-
-
-@njit(error_model="numpy")
 def _combine(p, codes):
     """Set each bit to the value that was better in the local search; return whether x has changed."""
     changed = 0
@@ -415,46 +393,6 @@ def _combine(p, codes):
 
 
 @njit(error_model="numpy")
-def _begin_search(p):
-    """Begin the tabu search, with as many steps as the local search has made."""
-    counts, reals = p.counts, p.reals
-    p.best[:] = p.x
-    p.free_at[:] = 0
-    reals[LOWEST], reals[CHOSEN_FUN] = reals[F], math.inf
-    counts[MOVE], counts[CHOSEN], counts[CAN_YIELD] = 0, -1, 1
-    counts[PHASE] = SEARCH
-    _next_order(p)
-
-
-@njit(error_model="numpy")
-def _make_move(p, codes):
-    """Make the best change that was found; after the last one, return to the best point."""
-    counts, reals, i = p.counts, p.reals, p.counts[CHOSEN]
-    if i >= 0:
-        _turn(p, i, codes)
-        reals[F], reals[CHOSEN_FUN] = reals[CHOSEN_FUN], math.inf
-        counts[MOVE] += 1
-        counts[CHOSEN] = -1
-        p.free_at[i] = counts[MOVE] + 1 + below(p, isqrt(p.x.size) + 1)
-        if reals[F] < reals[LOWEST]:
-            reals[LOWEST] = reals[F]
-            p.best[:] = p.x
-        if counts[STEPS] > 0:
-            _next_order(p)
-            return
-    p.x[:] = p.best
-    p.keys[POINT] = key_of(p.x, codes)
-    reals[F] = reals[LOWEST]
-    counts[PHASE] = CLIMBED
-
-
-@njit(error_model="numpy")
-def isqrt(n):
-    """Return the integer part of the square root."""
-    return np.int64(math.sqrt(n))
-
-
-@njit(error_model="numpy")
 def proceed(p, codes, table):
     """Compute the next point to evaluate, x; at most one member joins on the way."""
     counts, n = p.counts, p.x.size
@@ -465,21 +403,18 @@ def proceed(p, codes, table):
                     counts[PHASE] = COMBINE
                     return GOING
                 if not counts[MOVED]:  # all neighbors are worse
-                    _begin_search(p)
+                    counts[PHASE] = CLIMBED
                     continue
-                _next_order(p)
                 counts[MOVED] = 0
                 counts[PASS] = counts[STEPS]
-            _turn_next(p, codes)
+                p.order[:n] = np.argsort(_words(p, n))
+                counts[NEXT] = 0
+            i = p.order[counts[NEXT]]
+            counts[NEXT] += 1
+            _turn(p, i, codes)
+            p.changed[0] = i
+            counts[CHANGED] = 1
             return GOING
-        if counts[PHASE] == SEARCH:
-            while counts[NEXT] < n and p.free_at[p.order[counts[NEXT]]] > counts[MOVE]:
-                counts[NEXT] += 1
-            if counts[NEXT] < n:
-                _turn_next(p, codes)
-                return GOING
-            _make_move(p, codes)
-            continue
         if counts[PHASE] == CROSS:
             level = counts[LEVEL]
             while counts[NEXT] < p.levels[level, GROUPS]:
@@ -526,15 +461,6 @@ def take_value(p, value, codes):
         counts[NEXT] = p.x.size
         counts[PHASE] = CLIMB
         p.effects[:] = 0.0
-        return
-    if counts[PHASE] == SEARCH:
-        _turn(p, p.changed[0], codes)
-        counts[STEPS] -= 1
-        if value < reals[CHOSEN_FUN]:
-            reals[CHOSEN_FUN] = value
-            counts[CHOSEN] = p.changed[0]
-        if value < reals[F]:  # the move is made at once
-            counts[NEXT] = p.x.size
         return
     if counts[PHASE] == CLIMB and math.isfinite(value - reals[F]):
         i = p.changed[0]
@@ -620,7 +546,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
 
 PYRAMID_STATE = types.NamedTuple(
     (
-        *(INTS, REALS, LONG_WORDS, WORDS, BITS, BITS, INTS, INTS, INTS, REALS, INTS, BITS, REALS),
+        *(INTS, REALS, LONG_WORDS, WORDS, BITS, BITS, INTS, INTS, INTS, REALS, REALS),
         *(types.int64[:, ::1], types.int64[:, ::1], types.int64[:, :, ::1], types.uint64[:, ::1], INTS, LONG_WORDS),
     ),
     PyramidState,
