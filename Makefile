@@ -17,7 +17,7 @@ demo: .venv/.demo
 demo-joint: .venv/.dev
 	$(BIN)/python examples/joint_training.py
 
-# One process per core runs the tests, and more threads than cores would wait for each other.
+# Several processes run the tests, and more threads than cores would wait for each other.
 test: .venv/.dev lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 

@@ -290,7 +290,7 @@ def repeats(options: argparse.Namespace) -> None:
                 seen[key] = f(point)
             found = [deterministic, number, total, len(points), len(seen), tests, others]
             rows.append([str(each) for each in found])
-    text = grid(rows) + "\n"
+    text = f"# Repeated evaluations in conditional spaces\n\n{grid(rows)}\n"
     (options.out / "repeats.md").write_text(text, encoding="utf-8")
     print(text)
 

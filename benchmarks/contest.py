@@ -289,7 +289,7 @@ PEERS = {
 
 Row = dict[str, Any]
 RESULTS = ("end", "nfev", "best", "best_at", "overhead_us", "seconds", "objective_seconds")
-STOPPED = "Stopped. What is finished is kept; the same command goes on from here."
+STOPPED = "Stopped. What is finished is kept; the same command continues from here."
 
 
 def mask(source: np.random.SeedSequence, n: int) -> Any:
@@ -302,7 +302,7 @@ def compete(f: Objective, algorithm: Algorithm, source: np.random.SeedSequence) 
     start = time.perf_counter()
     try:
         algorithm(f, f.mask.size, int(source.generate_state(1)[0] >> 1))
-        end = "gave up"
+        end = "ended early"
     except Done:
         end = "optimum" if f.solved else "budget"
     return {
@@ -328,7 +328,9 @@ def carry_out(tasks: Sequence[Any], run: Callable[[Any], Row], add: Callable[[Ro
         for future in tqdm(as_completed(futures), total=len(tasks), unit=" runs", smoothing=0.0):
             error = future.exception()
             if isinstance(error, BrokenProcessPool):
-                raise SystemExit("A worker process died. Repeat the command to resume, or leave out a peer.")
+                raise SystemExit(
+                    "A worker process ended unexpectedly. Repeat the command to resume, or leave out a peer."
+                )
             if error is None:
                 add(future.result())
             else:

@@ -152,7 +152,7 @@ def killed_until_done(tally: Tally, chance: random.Random, pause: float, workers
         listed, committed = lines(done), recorded(journal)
         tally.check("no committed evaluation is lost", before <= set(committed))
         tally.check("no committed evaluation is recorded twice", len(set(committed)) == len(committed))
-        tally.check("no committed evaluation is made again", before.isdisjoint(listed[at:]))
+        tally.check("no committed evaluation is repeated", before.isdisjoint(listed[at:]))
         if os.WIFEXITED(how):
             wrong = " ".join(lines(folder / "error"))
             tally.check(f"a run ends by itself without an error: {wrong}", os.WEXITSTATUS(how) == 0)

@@ -1,4 +1,4 @@
-"""What it costs that nothing is declared, and which noise is detected.
+"""The overhead if nothing is declared, and which noise is detected.
 
     python benchmarks/detection.py cost  [--runs 200] [--data ../shared/data] [--out docs/peers/detection]
     python benchmarks/detection.py noise [--runs 200] [--out docs/peers/detection]

@@ -39,8 +39,8 @@ class Instance(NamedTuple):
     file: str = ""
 
     def function(self, data: Path) -> Function:
-        cost, greatest = self.read(data / self.file)
-        return Function(self.name, cost, self.best, -1, greatest - self.best + 1.0)
+        cost, largest = self.read(data / self.file)
+        return Function(self.name, cost, self.best, -1, largest - self.best + 1.0)
 
 
 def max_sat(path: Path) -> Cost:
@@ -118,13 +118,13 @@ def multi_knapsack(path: Path) -> Cost:
 def facilities(fixed: Any, serving: Any) -> Cost:
     """Return the cost of the open facilities and of the cheapest service; `serving` has one row per facility."""
     fixed, serving = np.asarray(fixed, dtype=np.float64), np.asarray(serving, dtype=np.float64)
-    greatest = float(fixed.sum() + serving.max(axis=0).sum()) + 1.0
+    largest = float(fixed.sum() + serving.max(axis=0).sum()) + 1.0
 
     def cost(x: Any) -> float:
         is_open = x.astype(bool)
-        return float(fixed @ x + serving[is_open].min(axis=0).sum()) if is_open.any() else greatest
+        return float(fixed @ x + serving[is_open].min(axis=0).sum()) if is_open.any() else largest
 
-    return cost, greatest
+    return cost, largest
 
 
 def facility_location(path: Path) -> Cost:

@@ -243,7 +243,7 @@ def comparison(cells: Sequence[Cell], ours: str, other: str) -> list[str]:
 def summary(options: argparse.Namespace) -> None:
     rows = read_csv(options.out / "runs.csv")
     cells = cells_of(row for row in rows if row["problem"] in options.problems)
-    parts = [means_grid(cells)]
+    parts = ["# Noisy objectives: mean regret of the returned point", means_grid(cells)]
     for other in dict.fromkeys(row["search"] for row in rows):
         if other != options.ours:
             parts += comparison(cells, options.ours, other)

@@ -444,7 +444,7 @@ def table(options: argparse.Namespace) -> None:
             lines.append([method, f"{median(found):.2f}", each, architectures, f"{updates:,.0f}", f"{seconds:.0f}"])
     published = [["published", "accuracy"], *map(list, PUBLISHED.items())]
     note = "Of the published accuracies only 39.77 (skip connections only) and 91.61 were checked, with the same table."
-    text = f"{grid(lines)}\n\n{grid(published)}\n\n{note}\n"
+    text = f"# One-shot search on NAS-Bench-201\n\n{grid(lines)}\n\n{grid(published)}\n\n{note}\n"
     (options.out / "table.md").write_text(text, encoding="utf-8")
     print(text)
 

@@ -66,7 +66,7 @@ MIXED: dict[str, BaseDistribution] = {
 
 SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
     "Knobless": lambda seed: KnoblessSampler(seed=seed),
-    "Knobless, survivor": lambda seed: KnoblessSampler(seed=seed, algorithm=pbil_elitist),
+    "Knobless, elitist": lambda seed: KnoblessSampler(seed=seed, algorithm=pbil_elitist),
     "TPE": lambda seed: optuna.samplers.TPESampler(seed=seed),
     "CmaEs": lambda seed: optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False),
     "Random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
@@ -288,7 +288,7 @@ def main() -> None:
             table.add(pending[done]._asdict() | done.result())
     times = {(problem, name): time_of(Run(problem, name, options.calls, 0)) for problem, name in each}
     lines = lines_of([table.get(key(run)) for run in runs], times)
-    text = report(lines, options)
+    text = f"# Samplers of Optuna\n\n{report(lines, options)}"
     print(text)
     (options.out / "table.md").write_text(text, encoding="utf-8")
     write_csv(options.out / "table.csv", lines)

@@ -32,7 +32,7 @@ from contest import STOPPED, Done, complete_runs, grid
 from knobless import fast
 from knobless.paper.experiment import commit, machine, seed
 from parameterless_edas import parallel_run_cga, sig_cga, smart_restart_cga
-from parameterless_problems import COUNT, FIRST, GREATEST, NOISE, PBO, PROBLEMS
+from parameterless_problems import COUNT, FIRST, LARGEST, NOISE, PBO, PROBLEMS
 from power import fill
 
 ROOT = Path(__file__).parents[1]
@@ -174,8 +174,8 @@ def check(points: int = 1000) -> None:
         rng = np.random.default_rng(0)
         for _ in range(points):
             x = (rng.random(problem.n) < rng.random()).astype(np.int8)
-            if GREATEST[name] - fun(x) != theirs(x.tolist()):
-                raise SystemExit(f"{name}: expected {theirs(x.tolist())} at {x}, got {GREATEST[name] - fun(x)}")
+            if LARGEST[name] - fun(x) != theirs(x.tolist()):
+                raise SystemExit(f"{name}: expected {theirs(x.tolist())} at {x}, got {LARGEST[name] - fun(x)}")
         print(f"{name}: equal on {points:,} points")
 
 

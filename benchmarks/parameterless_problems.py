@@ -109,4 +109,4 @@ PBO = {
     "F22 independent set": Problem(independent_set, (50,)),
 }
 PROBLEMS = NOISE | PBO
-GREATEST = {"F19 IsingRing": 100.0, "F20 IsingTorus": 200.0, "F22 independent set": 50.0}  # ioh's values at the optimum
+LARGEST = {"F19 IsingRing": 100.0, "F20 IsingTorus": 200.0, "F22 independent set": 50.0}  # ioh's values at the optimum

@@ -248,10 +248,10 @@ def hnco(kernel: Any, n: int, ints: tuple[int, ...], number: int, rng: np.random
     return Instance(fast.Objective(on_flipped_bits(kernel), values, n=n), kl.Binary(n))
 
 
-def maximum(kernel: Any, greatest: float, published: dict[str, float], n: int = 100, ints: Any = ()) -> Problem:
-    """Return a problem of HNCO whose greatest value is known."""
+def maximum(kernel: Any, largest: float, published: dict[str, float], n: int = 100, ints: Any = ()) -> Problem:
+    """Return a problem of HNCO whose largest value is known."""
     make = partial(hnco, kernel, n, ints)
-    return Problem(make, published, (300_000,), 0.0, lambda cost: greatest - cost, True)
+    return Problem(make, published, (300_000,), 0.0, lambda cost: largest - cost, True)
 
 
 COMBO = {

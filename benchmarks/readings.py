@@ -1,4 +1,4 @@
-"""Measure the figures of README.md and docs/algorithm.md, and print them next to the printed ones.
+"""Measure the figures of pages in docs/, and print them next to the printed ones.
 
     python benchmarks/readings.py [--only NAME] [--seeds 11]
 
@@ -27,7 +27,7 @@ from knobless import fast
 from knobless.problems import IsingRing, IsingTorus, Jump, LeadingOnes, NoisyOneMax, OneMax, Traps
 
 ROOT = Path(__file__).resolve().parent.parent
-README, ALGORITHM = "README.md", "docs/algorithm.md"
+COMPARISON, OBJECTIVE, ALGORITHM = (f"docs/{page}.md" for page in ("comparison", "objective", "algorithm"))
 CAP = 2_000_000  # calls after which a run to the optimum is stopped and counts as infinitely long
 
 Rows = Iterator[tuple[str, list[str]]]  # the first cell of a row, and the others
@@ -181,7 +181,10 @@ def bits(seeds: range) -> Rows:
         return [wrong(one_plus_one(NoisyOneMax(n, 10, seed), n, seed, noisy, again)[1]) for seed in seeds]
 
     ours, cga = (span(modes(algorithm)) for algorithm in both)
-    yield f"OneMax under noise of deviation 10: wrong bits after {noisy:,} calls", [ours, "", cga, span(ends(False))]
+    yield (
+        f"OneMax under noise of deviation 10: wrong bits after {noisy:,} evaluations",
+        [ours, "", cga, span(ends(False))],
+    )
     yield "the same, the EA's current point evaluated again at every step", ["", "", "", span(ends(True))]
 
     deceptive = Traps(50)
@@ -194,7 +197,7 @@ def bits(seeds: range) -> Rows:
         found.append(span([solved(r.best_x) for r in fast.trials(deceptive, algorithm, seeds, budget=far, jobs=1)]))
     found.insert(1, span([solved(run.x) for run in certain(deceptive, seeds, far)]))
     ea = span([solved(one_plus_one(deceptive, 50, seed, far)[1]) for seed in seeds])
-    yield f"ten deceptive traps of five bits: traps solved after {far:,} calls", [*found, ea]
+    yield f"ten deceptive traps of five bits: traps solved after {far:,} evaluations", [*found, ea]
 
 
 def span(counts: list[int]) -> str:
@@ -218,13 +221,13 @@ def budget(seeds: range) -> Rows:
 
 def few(seeds: range) -> Rows:
     n, problem = 100, OneMax(100)
-    random, learnt = [], []
+    random, learned = [], []
     for budget in (50, 500):
         algorithm = kl.pbil_lambda(kl.Bernoulli(n))
-        learnt.append(median(run.best for run in fast.trials(problem, algorithm, seeds, budget=budget, jobs=1)))
+        learned.append(median(run.best for run in fast.trials(problem, algorithm, seeds, budget=budget, jobs=1)))
         points = (np.random.default_rng(seed).integers(0, 2, (budget, n), dtype=np.int8) for seed in seeds)
         random.append(median(problem(x).min() for x in points))
-    yield "knobless", learnt
+    yield "knobless", learned
     certainly = [median(run.fun for run in certain(problem, seeds, budget)) for budget in (50, 500)]
     yield "knobless, `deterministic=True`", certainly
     yield "random points", random
@@ -264,7 +267,7 @@ def unbounded(seeds: range) -> Rows:
     for spent in (20_000, 200_000):
         ends = [last(iterations(pure_noise(seed), algorithm, seed, spent)).state for seed in seeds]
         lam = [algorithm.lam(state) for state in ends]
-        yield f"λ after {spent:,} calls", [f"{min(lam):,}", median(lam), f"{max(lam):,}"]
+        yield f"λ after {spent:,} evaluations", [f"{min(lam):,}", median(lam), f"{max(lam):,}"]
 
 
 def variance(seeds: range) -> Rows:
@@ -346,9 +349,9 @@ def beyond(seeds: range) -> Rows:
 
 
 READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
-    "bits": (README, "100 bits: knobless | `deterministic=True` | cGA, ε = 1/n | (1+1)-EA", bits),
-    "budget": (README, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
-    "few": (README, "smallest number of wrong bits of 100 after 50 | 500 calls", few),
+    "bits": (COMPARISON, "100 bits: knobless | `deterministic=True` | cGA, ε = 1/n | (1+1)-EA", bits),
+    "budget": (OBJECTIVE, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
+    "few": (OBJECTIVE, "smallest number of wrong bits of 100 after 50 | 500 evaluations", few),
     "weights": (ALGORITHM, "calls: weights as here | divided by λ/μ | cGA, ε = n^-½", weights),
     "whitening": (ALGORITHM, "calls: whitened with θ before | after the update", whitening),
     "unbounded": (ALGORITHM, "pure noise, 100 bits, λ_max = ∞: minimum | median | maximum of λ", unbounded),

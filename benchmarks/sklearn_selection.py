@@ -60,7 +60,7 @@ class Ridge(Counted, RidgeClassifier):
     """A linear model."""
 
 
-class Neighbours(Counted, KNeighborsClassifier):
+class Neighbors(Counted, KNeighborsClassifier):
     """No coefficients."""
 
 
@@ -99,7 +99,7 @@ def select(data: str, X: np.ndarray, y: np.ndarray, model: str, seed: int) -> li
     X, test, y, expected, cv = halves(X, y, seed)
     scaler = StandardScaler().fit(X)
     X, test = scaler.transform(X), scaler.transform(test)
-    estimator = {"ridge": Ridge(), "5 neighbours": Neighbours()}[model]
+    estimator = {"ridge": Ridge(), "5 neighbors": Neighbors()}[model]
     rows: list[dict] = []
 
     def row(method: str, selector=None, budget_of: str | None = None) -> int:
@@ -213,7 +213,7 @@ def main() -> None:
     data, rows = tables(chosen.data), []
     if chosen.what == "features":
         run, seeds = select, range(chosen.seeds or 3)
-        models = {"ridge": list(data), "5 neighbours": [name for name in data if data[name][0].shape[1] <= 30]}
+        models = {"ridge": list(data), "5 neighbors": [name for name in data if data[name][0].shape[1] <= 30]}
         cases = [(name, *data[name], model) for model, names in models.items() for name in names]
         group, shown = ["model", "data", "method", "budget of"], ["fits", "features", "inner", "outer"]
         title = "Feature selection at equal numbers of fits"

@@ -83,7 +83,7 @@ def summed(runs: list[dict[str, Any]]) -> dict[str, Any]:
         "met": sum(each <= 0.0 for each in gaps),
         "gap_least": f"{min(gaps):.3g}",
         "gap_median": f"{statistics.median(gaps):.3g}",
-        "gap_greatest": f"{max(gaps):.3g}",
+        "gap_largest": f"{max(gaps):.3g}",
         "nfev_median": round(statistics.median(int(run["nfev"]) for run in runs)),
         "seconds_median": f"{statistics.median(float(run['seconds']) for run in runs):.2f}",
     }
@@ -114,7 +114,7 @@ def report(runs: list[dict[str, Any]], out: Path, budget: int, timeout: float | 
     for name, each in by_set.items():
         s, sizes = summed(each), sorted({int(run["n"]) for run in each})
         n = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else sizes[0]
-        gaps = " / ".join(s[f"gap_{which}"] for which in ("least", "median", "greatest"))
+        gaps = " / ".join(s[f"gap_{which}"] for which in ("least", "median", "largest"))
         sets.append(
             (
                 name,

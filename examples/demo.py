@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 import knobless as kl
 
-BLUE, ORANGE, GREY, INK = "#1f5fa8", "#e07b1a", "#8a8f98", "#22262b"
+BLUE, ORANGE, GRAY, INK = "#1f5fa8", "#e07b1a", "#8a8f98", "#22262b"
 THETA_HISTORY = LinearSegmentedColormap.from_list("theta_history", ["#fbfcfe", "#a9c7e8", "#1f5fa8", "#0d2a52"])
 
 
@@ -281,7 +281,7 @@ def draw(panels, path):
     for ax in axes.flat:
         ax.tick_params(colors=INK, labelsize=9)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.spines[["left", "bottom"]].set_color(GREY)
+        ax.spines[["left", "bottom"]].set_color(GRAY)
         ax.yaxis.label.set_color(INK)
     figure.savefig(path)
 
@@ -289,11 +289,11 @@ def draw(panels, path):
 def draw_values(ax, panel, evaluations):
     """Draw the best value over evaluations, with reference lines."""
     for name, level, side in panel.levels:
-        ax.axhline(level, color=GREY, linewidth=1, linestyle=(0, (4, 3)))
+        ax.axhline(level, color=GRAY, linewidth=1, linestyle=(0, (4, 3)))
         at = (0.99, level + (0.01 if side == "bottom" else -0.01) * np.ptp(panel.value_range))
-        ax.text(*at, name, transform=ax.get_yaxis_transform(), ha="right", va=side, fontsize=9, color=GREY)
-    for name, values, colour in panel.curves:
-        ax.step(evaluations, values, where="post", color=colour, linewidth=2, label=name)
+        ax.text(*at, name, transform=ax.get_yaxis_transform(), ha="right", va=side, fontsize=9, color=GRAY)
+    for name, values, color in panel.curves:
+        ax.step(evaluations, values, where="post", color=color, linewidth=2, label=name)
     ax.set_title(panel.title, fontsize=13, fontweight="bold", color=INK, loc="left", pad=12)
     ax.set_ylabel(panel.value_label)
     ax.set_ylim(panel.value_range)

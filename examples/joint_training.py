@@ -27,7 +27,7 @@ from knobless.paper.joint.training import Setting, Training
 from knobless.torch import Activations, Architecture, Residual, Search, train_epsilon, train_lambda
 from knobless.torch.data import digits
 
-BLUE, ORANGE, GREEN, GREY, INK = "#1f5fa8", "#e07b1a", "#2f9e6e", "#8a8f98", "#22262b"
+BLUE, ORANGE, GREEN, GRAY, INK = "#1f5fa8", "#e07b1a", "#2f9e6e", "#8a8f98", "#22262b"
 THETA_HISTORY = LinearSegmentedColormap.from_list("theta_history", ["#fbfcfe", "#a9c7e8", "#1f5fa8", "#0d2a52"])
 
 PIXELS, CLASSES, BATCH, TRIALS = 64, 10, 64, 5
@@ -39,7 +39,7 @@ class Curve(NamedTuple):
 
     setting: Setting
     label: str
-    colour: str
+    color: str
     rows: list  # of a mark: the numbers of each trial
 
     def column(self, name):
@@ -118,12 +118,12 @@ def freeze(network, search):
     """Describe the plain network of the most probable architecture, and check that its outputs are equal."""
     plain = network.freeze(search.mode)
     images, labels = torch.tensor(DATA.test_x) / 255, torch.tensor(DATA.test_y)
-    said, says = network(images, search.mode).argmax(1), plain(images).argmax(1)
-    wrong = 100 * (says != labels).float().mean()
+    searched, frozen = network(images, search.mode).argmax(1), plain(images).argmax(1)
+    wrong = 100 * (frozen != labels).float().mean()
     size, left = (sum(p.numel() for p in each.parameters()) for each in (network, plain))
     print(f"   chosen      {network.describe(search.mode)}")
     print(f"   frozen      {left:,} of {size:,} parameters are left, test error {wrong:.2f} %;")
-    print(f"               {(said == says).sum()} of {len(says)} predictions are as before\n")
+    print(f"               {(searched == frozen).sum()} of {len(frozen)} predictions are as before\n")
     return plain
 
 
@@ -138,14 +138,14 @@ def marks(updates):
 def compare(settings, updates):
     """Run five trainings of each setting at once, and print a table of the results."""
     curves = []
-    for setting, label, colour in settings:
+    for setting, label, color in settings:
         training, rows = Training(setting, DATA, range(TRIALS), updates), []
         with tqdm(total=updates, desc=f"   {label}, {TRIALS} trainings", unit="update", leave=False) as bar:
             for mark in marks(updates):
                 training.run(mark)
                 rows.append(training.records())
                 bar.update(mark - bar.n)
-        curves.append(Curve(setting, label, colour, rows))
+        curves.append(Curve(setting, label, color, rows))
     early = marks(updates)[len(marks(updates)) // 2]
     heads = (
         f"test error in %, {TRIALS} trainings",
@@ -181,7 +181,7 @@ def solve_layers(updates=800):
             (Setting("pbil-epsilon", same, kl.pbil_epsilon, clip=2.0), "PBIL-ε", BLUE),
             (Setting("pbil-lambda", same, kl.pbil_lambda, clip=2.0), "PBIL-λ", GREEN),
             (Setting("cga", same, kl.cga, clip=2.0), "cGA", ORANGE),
-            (Setting("all", same, mask=(1,) * same.n, clip=2.0), "all 20 layers", GREY),
+            (Setting("all", same, mask=(1,) * same.n, clip=2.0), "all 20 layers", GRAY),
         ],
         updates,
     )
@@ -213,7 +213,7 @@ def solve_activations(updates=1200):
             (Setting("pbil-epsilon", same, kl.pbil_epsilon), "PBIL-ε", BLUE),
             (Setting("pbil-lambda", same, kl.pbil_lambda), "PBIL-λ", GREEN),
             (Setting("cga", same, kl.cga), "cGA", ORANGE),
-            (Setting("relu", same, mask=(1,) * same.n), "all ReLU", GREY),
+            (Setting("relu", same, mask=(1,) * same.n), "all ReLU", GRAY),
             (Setting("tanh", same, mask=(0,) * same.n), "all tanh", INK),
         ],
         updates,
@@ -253,7 +253,7 @@ def draw(panels, path):
     for ax in axes.flat:
         ax.tick_params(colors=INK, labelsize=9)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.spines[["left", "bottom"]].set_color(GREY)
+        ax.spines[["left", "bottom"]].set_color(GRAY)
         ax.yaxis.label.set_color(INK)
     figure.savefig(path)
 
@@ -261,8 +261,8 @@ def draw(panels, path):
 def draw_band(ax, panel, curve, values):
     """Draw the median and the quartiles of the trials."""
     low, middle, high = quartiles(values)
-    ax.fill_between(panel.marks, low, high, color=curve.colour, alpha=0.15, linewidth=0)
-    ax.plot(panel.marks, middle, color=curve.colour, linewidth=2, label=curve.label)
+    ax.fill_between(panel.marks, low, high, color=curve.color, alpha=0.15, linewidth=0)
+    ax.plot(panel.marks, middle, color=curve.color, linewidth=2, label=curve.label)
 
 
 def draw_error(ax, panel):
@@ -318,7 +318,7 @@ def draw_theta(ax, panel):
 
 def main():
     """Run both experiments and draw the figure."""
-    torch.set_num_threads(1)  # a second thread does not pay off for such small networks
+    torch.set_num_threads(1)  # a second thread does not speed up such small networks
     panels = [solve_layers(), solve_activations()]
     picture = Path("out") / "joint_training.png"
     picture.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""A noisy objective: the run finds that out and recommends a point; the one with the best observed value was lucky.
+"""A noisy objective: the run detects the noise and recommends a point, not the one with the best observed value.
 
 It prints:
 

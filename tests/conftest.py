@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import signal
 
 import numpy as np
@@ -33,6 +34,12 @@ def pytest_configure(config):
     """Draw fewer examples where slow tests are left out."""
     if config.option.markexpr == "not slow":
         settings.load_profile("quick")
+
+
+def pytest_xdist_auto_num_workers():
+    """Run three processes on two cores, because many tests wait for processes, databases and browsers."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + cores // 2
 
 
 # A shell starts background jobs with SIGINT ignored, and the tests of Ctrl-C would then wait forever.

@@ -175,7 +175,7 @@ class Climber:
                     if value < f:
                         f, up, accepted = value, steps, True
                         x[:] = lowest
-            if not accepted:  # all neighbours are worse
+            if not accepted:  # all neighbors are worse
                 return f
 
     def cross(self, x, f, level):

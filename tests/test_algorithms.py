@@ -16,6 +16,7 @@ import pytest
 
 import knobless as kl
 from knobless.core.algorithm import AlgorithmInfo, Member
+from knobless.core.coordinate_search import CoordinateSearch
 from knobless.core.description import stream_data
 from knobless.core.evolution import Evolution
 from knobless.core.rng import Stream
@@ -133,12 +134,14 @@ ALGORITHMS = {
     "linear_thompson on numbers": (kl.linear_thompson, NUMBERS),
     "noisy_portfolio": (kl.noisy_portfolio, CHOICES),
     "noisy_portfolio on numbers": (kl.noisy_portfolio, NUMBERS),
+    "coordinate search": (lambda space: CoordinateSearch(kl.Space.of(space).family), NUMBERS),
     "branch_search": (kl.branch_search, BRANCHES),
     "branch_search on numbers": (kl.branch_search, NUMBERED_BRANCHES),
     "branch_search without a linear model": (lambda space: kl.BranchSearch(kl.pbil_lambda(space)), NUMBERED_BRANCHES),
     "portfolio": (kl.portfolio, BITS),
     "portfolio on choices": (lambda space: kl.portfolio(space).rest, CHOICES),
     "guided portfolio": (kl.portfolio, CHOICES),
+    "portfolio on numbers": (kl.portfolio, NUMBERS),
     "portfolio on subsets": (kl.portfolio, SUBSETS),
     "portfolio of three": (of_three, CHOICES),
     "portfolio with a linear model": (with_a_linear_model, CHOICES),
@@ -183,8 +186,10 @@ class Watched:
     inner: Any
     told: list = field(default_factory=list)
 
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
+    def __post_init__(self):
+        """Copy the other attributes: from Python 3.12 on, `isinstance` with a protocol does not call `__getattr__`."""
+        names = {name for name in dir(self.inner) if not name.startswith("_")} - {"tell", "at_least"}
+        vars(self).update({name: getattr(self.inner, name) for name in names})
 
     def tell(self, state, x, f):
         self.told.append((x.tolist(), repr(f.tolist())))
@@ -327,6 +332,7 @@ def test_any_order_of_tells_in_any_parts_is_the_same(name, deterministic):
         assert played(lambda each: chance.sample(each, len(each))) == expected
 
 
+@pytest.mark.slow
 @either
 @every_algorithm
 def test_more_candidates_than_needed_do_not_change_the_iterations(name, deterministic):
@@ -403,6 +409,7 @@ def test_x0_is_handed_out_first(name, deterministic):
     assert repr(flat(opt.best.x)) == repr(flat(x0))
 
 
+@pytest.mark.slow
 @every_algorithm
 def test_a_deterministic_run_pays_for_no_point_twice(name):
     opt, paid = made(name, deterministic=True), []
@@ -443,6 +450,7 @@ def played(name, deterministic, steps, begun, again):
     return opt
 
 
+@pytest.mark.slow
 @either
 @every_algorithm
 def test_a_journal_opened_again_goes_on_as_the_run_that_never_stopped(name, deterministic, tmp_path):
@@ -480,7 +488,7 @@ def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministi
         return other, out
 
     if name in OWN:
-        with pytest.raises(TypeError, match=r"^algorithm: expected IGO, P3, Evolution, LinearThompson, NoisyPortfolio"):
+        with pytest.raises(TypeError, match=r"^algorithm: expected IGO, P3, CoordinateSearch, Evolution"):
             begun().save(path)
         assert not path.exists()
         return

@@ -40,6 +40,7 @@ def wrong(attack, seeds, tmp_path):
     return found
 
 
+@pytest.mark.slow
 @cases(DIFFERENTIAL, 6)
 def test_a_result_does_not_depend_on_how_it_is_evaluated_recorded_or_resumed(seeds, tmp_path):
     assert wrong(differential.attack, seeds, tmp_path) == {}

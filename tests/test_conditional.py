@@ -252,6 +252,7 @@ def test_a_state_is_a_value_without_p3(family, seed):
         assert (again.n, again.best, again.turn) == (after.n, after.best, after.turn)
 
 
+@pytest.mark.slow
 @examples(10)
 @given(trees(several=True), st.integers(0, 9))
 def test_a_state_is_restored_from_its_data(family, seed):
@@ -264,6 +265,7 @@ def test_a_state_is_restored_from_its_data(family, seed):
         )
 
 
+@pytest.mark.slow
 def test_shares_of_the_turns():
     # Three branches of one number each whose best values do not change: 6/11, 3/11 and 2/11 of the evaluations.
     flat = Product((Categorical(1, 3), Gaussian((Axis(),) * 3)))

@@ -107,6 +107,7 @@ def test_every_candidate_is_feasible(problem, algorithm, seed, batch, sizes):
             opt.tell(candidate, score(candidate.x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("deterministic", [None, False])
 def test_the_run_does_not_depend_on_workers_or_a_journal(tmp_path, problem, deterministic):

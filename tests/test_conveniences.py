@@ -212,7 +212,7 @@ def test_the_digest_of_code_is_that_of_what_runs():
 
     def other(x, a=2):
         # A comment.
-        return x in {"c", "b", "a"} and [y + 1 for y in x]
+        return x in {"a", "c", "b"} and [y + 1 for y in x]
 
     class Called:
         def __call__(self, x):

@@ -285,24 +285,6 @@ def test_the_comparison_says_what_was_measured():
             assert (ours, best) == (line["PBIL-λ"], line[peer])
 
 
-# The site.
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / "docs" / "demo.png").exists(), reason="an sdist has no pictures")
-def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
-    pages = list(tmp_path.rglob("*.html"))
-    assert len(pages) == len(PAGES)  # without README.md, and with a page for status 404
-    loads = re.compile(
-        r'<(?:script|img|iframe|source)\b[^>]*\bsrc="?(?:https?:)?//|<link\b[^>]*\bhref="?(?:https?:)?//'
-    )
-    assert [page.name for page in pages if loads.search(text_of(page))] == []
-
-
 if __name__ == "__main__":
     for page in [Path(each).resolve() for each in sys.argv[1:]] or PAGES:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):

@@ -533,7 +533,7 @@ def squeezed(family, m):
 
 @pytest.mark.parametrize("D", [1, 4, 30, 1000])
 @pytest.mark.parametrize("count", [2, 3, 10, 257])
-def test_the_neighbours_of_an_integer_keep_their_margin(D, count):
+def test_the_neighbors_of_an_integer_keep_their_margin(D, count):
     integer = Integer(0, count - 1)
     family = Gaussian((integer.axis,)).within(D)
     margin = 1.0 / max(D, 4)
@@ -544,7 +544,7 @@ def test_the_neighbours_of_an_integer_keep_their_margin(D, count):
         sigma = math.sqrt(theta[1] - theta[0] ** 2)
         outside = 2.0 * NormalDist().cdf(-0.5 / count / sigma)
         assert math.isclose(outside, margin, rel_tol=1e-6)
-        # and what the user sees: the value itself, and beyond the cell's edges its neighbours
+        # and what the user sees: the value itself, and beyond the cell's edges its neighbors
         z = m + sigma * np.array([NormalDist().inv_cdf(q) for q in (0.45 * margin, 0.5, 1.0 - 0.45 * margin)])
         low, middle, high = integer.values(z)
         assert (low, middle, high) == (max(value - 1, 0), value, min(value + 1, count - 1))
@@ -552,7 +552,7 @@ def test_the_neighbours_of_an_integer_keep_their_margin(D, count):
 
 @pytest.mark.parametrize("D", [1, 30, 1000])
 @pytest.mark.parametrize("high", [2, 3, 10, 100, 10_000])
-def test_the_neighbours_of_a_log_integer_keep_their_margin(D, high):
+def test_the_neighbors_of_a_log_integer_keep_their_margin(D, high):
     integer = Integer(1, high, log=True)
     family = Gaussian((integer.axis,)).within(D)
     bottom, span = math.log(0.5), math.log(high + 0.5) - math.log(0.5)
@@ -645,7 +645,7 @@ def test_thousands_of_variables(kind, recipe):
     seen = trajectory(recipe(family), 0, lambda x: np.asarray(x, dtype=float).sum(axis=1), iterations=30)
     assert_admissible(family, seen[-1][2])
     expected = [sum(np.dot(*each) for each in marginals(family, theta)) for theta in (family.initial(), seen[-1][2])]
-    assert expected[1] < expected[0]  # and something was learnt
+    assert expected[1] < expected[0]  # and something was learned
 
 
 # What users of a family ask it

@@ -340,6 +340,7 @@ PROBLEMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
 def test_every_problem_runs_compiled(problem):
     result = kl.minimize(problem, problem.space, budget=200, rng=0)

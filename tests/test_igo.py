@@ -178,7 +178,7 @@ def test_pbil_lambda_with_short_steps_is_cga_on_onemax(n):
     pytest.fail("the optimum was not found")
 
 
-# Nothing told, nothing learnt
+# Nothing told, nothing learned
 
 
 @every_family

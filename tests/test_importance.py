@@ -150,6 +150,7 @@ def test_a_run_without_values_has_no_plots(tmp_path):
         plots.importance(tmp_path / "run.sqlite")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["history", "importance", "entropy", "slices", "parallel"])
 def test_each_plot_from_the_shell(run, tmp_path, kind):
     done = CliRunner().invoke(app, ["plot", str(run[0]), "--kind", kind, "-o", str(tmp_path / "plot.svg")])

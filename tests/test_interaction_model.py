@@ -66,6 +66,7 @@ def test_the_posterior_is_that_of_the_textbook(name, n):
     assert model.probability_of_any == pytest.approx(p[2 * len(RATIOS) :].sum())
 
 
+@pytest.mark.slow
 def test_draws_have_the_mean_and_the_covariance_of_one_model():
     family, rng = FAMILIES["mixed"], np.random.default_rng(0)
     phi, y = family.features(family.sample(family.initial(), 20, rng)), rng.normal(size=(2, 20))

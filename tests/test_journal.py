@@ -333,7 +333,7 @@ def test_what_was_drawn_on_a_machine_that_rounds_otherwise_counts_as_it_was(tmp_
     path = tmp_path / "run.sqlite"
     space = kl.Space(b=kl.Binary(2), f=kl.Float(0, 1))
     kl.minimize(lambda x: x["f"], space, budget=20, journal=path, rng=0)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         (code,) = connection.execute("SELECT code FROM events WHERE number = 3").fetchone()
         z = np.nextafter(np.frombuffer(code[1:]), 9.0)
         connection.execute("UPDATE events SET code = ? WHERE number = 3", (code[:1] + z.tobytes(),))
@@ -342,7 +342,7 @@ def test_what_was_drawn_on_a_machine_that_rounds_otherwise_counts_as_it_was(tmp_
     opt = kl.Optimizer(space, journal=path)
     assert z[0] in opt.run.log.x
     opt.close()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET code = ? WHERE number = 3", (code[:1] + (z + 0.01).tobytes(),))
     connection.close()
     for go_on in (lambda: kl.Optimizer(space, journal=path), lambda: kl.minimize(ones, space, budget=30, journal=path)):
@@ -841,7 +841,7 @@ def test_files_that_are_no_journals(tmp_path):
     text.write_text("a shopping list " * 99)
     refused("not a database", text)
     other = tmp_path / "other"
-    with sqlite3.connect(other) as connection:
+    with closing(sqlite3.connect(other)) as connection, connection:
         connection.execute("CREATE TABLE events (id)")
     connection.close()
     refused("a database of another application", other)
@@ -858,7 +858,7 @@ def test_files_that_are_no_journals(tmp_path):
         path = tmp_path / "changed"
         path.unlink(missing_ok=True)
         kl.minimize(ones, BITS, budget=5, journal=path, rng=0)
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute(statement)
         connection.close()
         refused(message, path)
@@ -867,7 +867,7 @@ def test_files_that_are_no_journals(tmp_path):
 def test_a_view_in_the_place_of_a_table_is_not_looked_at(tmp_path):
     path = tmp_path / "endless"
     kl.minimize(ones, BITS, budget=5, journal=path, rng=0)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE events")
         connection.execute(
             "CREATE VIEW events AS WITH RECURSIVE t(number) AS (SELECT 1 UNION ALL SELECT 1 + number FROM t) "
@@ -920,7 +920,7 @@ def test_sizes_that_a_file_declares_are_not_believed(tmp_path):
     def altered(name, change):
         path.unlink(missing_ok=True)
         kl.minimize(ones, BITS, budget=5, journal=path, rng=0)
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             (text,) = connection.execute("SELECT json FROM header WHERE name = 'identity'").fetchone()
             identity = json.loads(text)
             identity[name] = change(identity[name])
@@ -944,7 +944,7 @@ def test_sizes_that_a_file_declares_are_not_believed(tmp_path):
     with pytest.raises(kl.JournalError), read(path) as record:
         kl.Optimizer.from_journal(record)
     altered("batch", lambda data: data)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET drawn = ?", (2**62,))
     connection.close()
     with read(path) as record, pytest.raises(kl.JournalError, match="more than a file may ask for"):
@@ -954,7 +954,7 @@ def test_sizes_that_a_file_declares_are_not_believed(tmp_path):
 def test_a_row_has_one_point(tmp_path):
     path = tmp_path / "run.sqlite"
     kl.minimize(ones, BITS, budget=5, journal=path, rng=0, known=[(np.zeros(10, int), 9.0)])
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET code = zeroblob(4) WHERE id = -1")
     connection.close()
     uses = (
@@ -1251,7 +1251,7 @@ def test_sizes_of_hostile_journals_are_refused(tmp_path):
             batch = opt.ask()
             opt.tell(batch, [0.0] * len(batch))
         opt.close()
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection, connection:
             change(connection)
         with read(path) as record, pytest.raises(kl.JournalError, match="not a valid journal"):
             kl.Optimizer.from_journal(record)
@@ -1360,7 +1360,7 @@ def test_a_damaged_description_of_the_space_is_a_journal_error(tmp_path):
     path = tmp_path / "run.sqlite"
     space = kl.Space(a=kl.Binary(3), b=kl.Choice("x", "y"))
     kl.minimize(lambda x: float(x["a"].sum()), space, budget=5, rng=0, journal=path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         (text,) = connection.execute("SELECT json FROM header WHERE name = 'identity'").fetchone()
         identity = json.loads(text)
         identity["space"] = {"named": 7}

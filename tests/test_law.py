@@ -127,6 +127,7 @@ def change_at(opportunity, monkeypatch):
     monkeypatch.setattr(CompiledEngine, "start", delayed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [(LOOPS[0], False), (LOOPS[17], True), ALGORITHMS[-36], ALGORITHMS[-9]], ids=name)
 def test_the_run_does_not_depend_on_when_it_is_compiled(case, monkeypatch):
     algorithm, deterministic = case
@@ -138,6 +139,7 @@ def test_the_run_does_not_depend_on_when_it_is_compiled(case, monkeypatch):
             equal(run(rough, **given), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", [150, 10**9])
 def test_an_undecided_run_does_not_depend_on_when_it_is_compiled(begins, monkeypatch):
     for opportunity in (*range(12), 25, 60, 130):
@@ -222,6 +224,7 @@ def test_an_undecided_run_is_the_same_compiled_or_not(problem, budget):
         assert result.deterministic or budget == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 9, N])
 def test_a_space_that_is_exhausted_is_the_same_compiled_or_not(n):
     for fun in (rough, fast.objective(lambda x: 1.0)):

@@ -178,6 +178,7 @@ def test_the_order_of_tells_does_not_matter(batch, noisy, seed):
     assert runs[0][1] is (False if noisy else runs[0][1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPACES)
 @pytest.mark.parametrize("noisy", [False, True])
 def test_a_snapshot_at_any_iteration_changes_nothing(name, noisy, tmp_path):
@@ -333,6 +334,7 @@ def test_a_limit_of_time_alone_is_enough():
         kl.minimize(lambda x: 0.0, kl.Binary(4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("batch", [1, 4])
 def test_after_a_target_that_is_not_confirmed_the_iteration_goes_on(workers, batch, tmp_path):
@@ -358,6 +360,7 @@ def test_after_a_target_that_is_not_confirmed_the_iteration_goes_on(workers, bat
     assert refuted
 
 
+@pytest.mark.slow
 def test_the_tests_of_a_long_run_stay_rare(monkeypatch):
     monkeypatch.setattr(evaluation_log, "MOST_EVALUATIONS", 64)
     objective = Recorded(kl.Binary(40), 0)

@@ -126,10 +126,10 @@ def check(study, seed, recipe=kl.pbil_lambda):
                 states[number], roots[number] = algorithm.init(), number
             else:
                 before = state(tag["after"])
-                learnt = [trials[n] for n in tag["learnt"]]
-                assert all(t.system_attrs[TAG]["opened"] == tag["after"] for t in learnt)
-                x = np.array([t.system_attrs[TAG]["code"] for t in learnt])
-                f = trial_values(learnt, sign)
+                learned = [trials[n] for n in tag["learned"]]
+                assert all(t.system_attrs[TAG]["opened"] == tag["after"] for t in learned)
+                x = np.array([t.system_attrs[TAG]["code"] for t in learned])
+                f = trial_values(learned, sign)
                 states[number], roots[number] = algorithm.tell(before, x, f), roots[tag["after"]]
         return states[number]
 
@@ -282,7 +282,7 @@ def test_pruned_trials_are_hardly_worse_than_the_worst_completed_one():
     assert math.isnan(found[4])
 
 
-def test_a_trial_that_fails_before_it_has_asked_for_all_is_still_learnt_from():
+def test_a_trial_that_fails_before_it_has_asked_for_all_is_still_learned_from():
     def early(trial):
         if trial._suggest("act", MIXED["act"]) is None:
             raise ArithmeticError
@@ -327,7 +327,7 @@ def test_what_is_enqueued_later_leaves_the_other_trials_as_they_are():
     assert params(study)[31] == GOOD
     assert params(study)[32]["depth"] == 3
     assert tags(study)[31:33] == [{}, {}]
-    assert not {31, 32} & {n for tag in tags(study) for n in tag.get("learnt", ())}
+    assert not {31, 32} & {n for tag in tags(study) for n in tag.get("learned", ())}
     check(study, 4)
 
 
@@ -366,7 +366,7 @@ def test_trials_of_another_study_are_not_learned_from_as_this_study_s_own(space)
         study.sampler = sampler
         study.optimize(objective, n_trials=20)
     assert max(iterations(study)[30:]) > 5
-    assert not {n for tag in tags(study)[30:] for n in tag.get("learnt", ())} & set(range(5, 30))
+    assert not {n for tag in tags(study)[30:] for n in tag.get("learned", ())} & set(range(5, 30))
 
 
 def test_a_copy_of_a_whole_study_continues_as_the_original():
@@ -379,7 +379,7 @@ def test_a_copy_of_a_whole_study_continues_as_the_original():
 
 
 CODE = [0.0, 0.0, 0.5, 0.5, 0.5, 0.5]
-OPENING = {"iteration": 1, "opened": 5, "number": 5, "size": 2, "after": 0, "learnt": [0, 1], "code": CODE}
+OPENING = {"iteration": 1, "opened": 5, "number": 5, "size": 2, "after": 0, "learned": [0, 1], "code": CODE}
 
 
 @pytest.mark.parametrize(
@@ -393,8 +393,8 @@ OPENING = {"iteration": 1, "opened": 5, "number": 5, "size": 2, "after": 0, "lea
         {"iteration": 0, "opened": 5, "number": 5, "code": CODE, "size": 2},
         {"iteration": 0, "opened": 5, "number": 5, "code": CODE, "size": 2, "identity": {}, "x0": 99},
         {name: value for name, value in OPENING.items() if name != "size"},
-        OPENING | {"learnt": [0, 99]},
-        OPENING | {"learnt": None},
+        OPENING | {"learned": [0, 99]},
+        OPENING | {"learned": None},
         OPENING | {"after": -1},
         OPENING | {"code": [[0.0], 0]},
         {"iteration": 0, "opened": 0, "number": 5, "code": [1.0]},
@@ -410,7 +410,7 @@ def test_a_malformed_tag_is_ignored(tag):
     study.optimize(objective, n_trials=20)
     assert max(iteration for n, iteration in enumerate(iterations(study)) if n != 5) > 5
     own = [tag for n, tag in enumerate(tags(study)) if n != 5]
-    assert 5 not in {n for tag in own for n in tag.get("learnt", ())}
+    assert 5 not in {n for tag in own for n in tag.get("learned", ())}
 
 
 # Conditional parameters.
@@ -478,6 +478,7 @@ def test_a_parent_has_few_values():
     assert Presence([first, second]).conditions == {"w": {}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_the_parameters_of_a_random_tree_are_those_that_its_conditions_predict(seed):
     rng = np.random.default_rng(seed)
@@ -573,6 +574,7 @@ def test_a_parameter_without_an_explanation_is_left_to_the_independent_sampler(c
     assert max(iterations(study)) > 5
 
 
+@pytest.mark.slow
 def test_the_state_follows_from_the_trials_when_the_space_grows(shared):
     def study_again():
         sampler = KnoblessSampler(independent_sampler=ByNumber(), seed=0)
@@ -592,16 +594,16 @@ def test_a_change_of_the_space_continues_the_run():
     assert sum("x0" in tag for tag in tags(study)) == 1
     assert 1 < sum("identity" in tag for tag in tags(study)) < 15
     # All candidates are learned from once, those of the last iteration excepted.
-    learnt = sorted(n for tag in tags(study) for n in tag.get("learnt", ()))
+    learned = sorted(n for tag in tags(study) for n in tag.get("learned", ()))
     last = [n for n, tag in enumerate(tags(study)) if tag["iteration"] == max(iterations(study))]
-    assert learnt == list(range(1, last[0]))
+    assert learned == list(range(1, last[0]))
     # In the last space, the state is that of an algorithm that was told of all iterations.
     presence = Presence(study.trials[: last[0]])
     joint = Joint.of(presence.distributions, presence.conditions, pbil_in_branches)
     state = joint.algorithm.init()
     for tag in tags(study):
-        if tag.get("learnt"):
-            told = [study.trials[n] for n in tag["learnt"]]
+        if tag.get("learned"):
+            told = [study.trials[n] for n in tag["learned"]]
             own = [t for t in told if joint.drawn(t) is not None]
             codes = [joint.drawn(t) if t in own else joint.code(t.params) for t in told]
             state = joint.algorithm.tell(state, np.array(codes), trial_values(told, 1.0))
@@ -646,7 +648,7 @@ def test_a_conditional_parameter_is_sampled_jointly_if_the_space_is_given(space)
     assert sum("identity" in tag for tag in tags(study)) == 1 or space is not GIVEN  # nothing is left to infer
 
 
-def test_a_range_that_differs_from_the_given_one_is_not_learnt_from():
+def test_a_range_that_differs_from_the_given_one_is_not_learned_from():
     study = study_of(KnoblessSampler({"x": FloatDistribution(0, 1)}, seed=0))
     study.optimize(lambda trial: trial.suggest_float("x", 5, 6), n_trials=20)
     assert all(5 <= trial.params["x"] <= 6 for trial in study.trials)
@@ -702,10 +704,10 @@ def test_workers_of_one_seed_draw_different_points_from_one_run(shared):
     assert len({tuple(tag["code"]) for tag in tags(study)}) == 90
     assert sum(tag["iteration"] == 0 and tag["opened"] == n for n, tag in enumerate(tags(study))) == 1
     check(study, 0)
-    # All candidates of earlier iterations are learnt from: they come back before the next is opened.
+    # All candidates of earlier iterations are learned from: they come back before the next is opened.
     last = tags(study)[-1]["opened"]
-    learnt = sorted(n for tag in tags(study) for n in tag.get("learnt", ()))
-    assert learnt == [n for n, tag in enumerate(tags(study)) if tag["opened"] != last]
+    learned = sorted(n for tag in tags(study) for n in tag.get("learned", ()))
+    assert learned == [n for n, tag in enumerate(tags(study)) if tag["opened"] != last]
 
 
 def test_what_a_dead_worker_has_asked_for_is_waited_for_by_nobody(shared):
@@ -736,7 +738,7 @@ def test_late_results_change_nothing(shared):
     finish(quick, quick.ask(MIXED))
     finish(other, other.ask(MIXED))  # folds all of it anew
     assert max(iterations(quick)) in (tip, tip + 1)
-    assert not {trial.number for trial in late} & {n for tag in tags(quick) for n in tag.get("learnt", ())}
+    assert not {trial.number for trial in late} & {n for tag in tags(quick) for n in tag.get("learned", ())}
     assert quick.best_value == -100.0
     check(quick, 0)
 
@@ -756,7 +758,7 @@ def test_of_two_that_open_an_iteration_at_once_the_furthest_is_followed():
 
     root, _ = Fold(optuna.study.StudyDirection.MINIMIZE).draw(joint, [trial(0, None)], 0, key)
     trials = [done(0, root), done(1, {"iteration": 0, "opened": 0, "code": root["code"]})]
-    second = {"iteration": 1, "size": 2, "after": 0, "learnt": [0, 1], "code": root["code"]}
+    second = {"iteration": 1, "size": 2, "after": 0, "learned": [0, 1], "code": root["code"]}
     trials += [trial(2, None), trial(3, second | {"opened": 3})]
     fold = Fold(optuna.study.StudyDirection.MINIMIZE)
 
@@ -769,7 +771,7 @@ def test_of_two_that_open_an_iteration_at_once_the_furthest_is_followed():
     assert opened(4) == 2
     trials += [done(4, {"iteration": 1, "opened": 3, "code": root["code"]})]
     trials[3] = done(3, trials[3].system_attrs[TAG])
-    trials += [trial(5, {"iteration": 2, "opened": 5, "size": 2, "after": 3, "learnt": [3, 4], "code": root["code"]})]
+    trials += [trial(5, {"iteration": 2, "opened": 5, "size": 2, "after": 3, "learned": [3, 4], "code": root["code"]})]
     assert opened(6) == 5  # but the other has come further
 
 
@@ -779,7 +781,7 @@ def test_an_opening_is_taken_in_once_all_it_speaks_of_is_seen():
     trials = study.get_trials()
     joint, key = Joint.of(MIXED, {}, kl.pbil_lambda), 0
     opener = next(n for n, tag in enumerate(tags(study)) if tag["iteration"] == 2)
-    late = tags(study)[opener]["learnt"][-1]
+    late = tags(study)[opener]["learned"][-1]
     torn = copy.deepcopy(trials[: opener + 1])
     torn[late].state = TrialState.RUNNING  # a storage that is read while it is written to
     fold = Fold(optuna.study.StudyDirection.MINIMIZE)
@@ -825,7 +827,7 @@ def test_trials_that_are_asked_for_first_and_suggest_later_are_of_one_run(shared
     for _ in range(10):
         finish(study, study.ask(MIXED))
     assert sum("identity" in tag for tag in tags(study)) == 1
-    assert tags(study)[6]["learnt"] == [0, 1, 2, 3, 4, 5]
+    assert tags(study)[6]["learned"] == [0, 1, 2, 3, 4, 5]
     # Places in the stream before its beginning are places like others.
     assert len({tuple(tag["code"]) for tag in tags(study)}) == 16
 
@@ -842,7 +844,7 @@ def test_a_tag_that_could_not_be_written_is_not_built_on(shared, monkeypatch):
             objective(opener)
     finish(study, out[2])
     finish(study, opener)
-    assert tags(study)[3]["learnt"] == [0, 1, 2]
+    assert tags(study)[3]["learned"] == [0, 1, 2]
     for _ in range(10):
         finish(study, study.ask(MIXED))
         finish(other, other.ask(MIXED))
@@ -928,7 +930,7 @@ def test_only_plain_data_is_stored():
     study = study_of(KnoblessSampler(MIXED))
     study.optimize(objective, n_trials=30)
     assert study._storage.get_study_system_attrs(study._study_id) == {}
-    allowed = {"iteration", "number", "opened", "code", "size", "after", "learnt", "identity", "x0"}
+    allowed = {"iteration", "number", "opened", "code", "size", "after", "learned", "identity", "x0"}
     for trial in study.trials:
         assert trial.system_attrs.keys() == {TAG}
         assert trial.system_attrs[TAG].keys() <= allowed

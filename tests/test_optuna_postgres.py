@@ -116,15 +116,15 @@ def test_four_processes_share_a_study_and_one_of_them_is_killed(server):
     assert [trial.number for trial in trials if trial.state != TrialState.COMPLETE] == [number]
     assert TRIALS <= len(trials) - 1 < TRIALS + PROCESSES
     assert len({trial.user_attrs["pid"] for trial in trials}) == PROCESSES
-    # None is stuck: iterations went on after the death, and they have learnt. Of two branches one is followed.
+    # None is stuck: iterations went on after the death, and they have learned. Of two branches one is followed.
     tip = max((tag for tag in tags if tag.get("opened") is not None), key=lambda tag: tag["iteration"])
     chain = [tags[tip["opened"]]]
     while chain[-1]["iteration"] > 0:
         chain.append(tags[chain[-1]["after"]])
-    learnt = [n for tag in chain for n in tag.get("learnt", ())]
+    learned = [n for tag in chain for n in tag.get("learned", ())]
     assert tip["iteration"] > tags[number]["iteration"] + 5
-    assert number not in learnt
-    assert len(set(learnt)) == len(learnt) > TRIALS / 2
+    assert number not in learned
+    assert len(set(learned)) == len(learned) > TRIALS / 2
     last = [trial.value for trial in trials[-50:] if trial.value is not None]
     assert sum(last) / len(last) < 2.5  # 4.3 at random, with a standard error of 0.2
 

@@ -3,6 +3,7 @@
 import json
 import math
 import sqlite3
+from contextlib import closing
 from itertools import accumulate
 from types import SimpleNamespace
 
@@ -46,7 +47,14 @@ def run(request, tmp_path_factory):
     path, infos, sign = tmp_path_factory.mktemp("plots") / "run.sqlite", [], SIGNS[request.param]
     known = [({"switches": [1] * 5, "kernel": "linear", "norm": None, "depth": 4, "rate": 1e-2}, sign * 6.5)]
     result = getattr(kl, request.param)(
-        lambda x: sign * loss(x), SPACE, budget=300, known=known, rng=1, journal=path, callback=infos.append
+        lambda x: sign * loss(x),
+        SPACE,
+        budget=300,
+        known=known,
+        rng=1,
+        journal=path,
+        callback=infos.append,
+        algorithm=kl.pbil_elitist(SPACE),  # the only one of a portfolio that has an α
     )
     with journal.read(path) as record:
         events, opt = list(record), kl.Optimizer.from_journal(record)
@@ -360,7 +368,7 @@ def test_the_largest_values_are_drawn(tmp_path):
 def test_a_row_that_is_no_point_is_an_error_at_once(tmp_path):
     path = tmp_path / "run.sqlite"
     kl.minimize(lambda x: float(x.sum()), kl.Binary(20), budget=10, rng=0, journal=path)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         (first,), (second,) = connection.execute("SELECT code FROM events WHERE number IN (1, 2) ORDER BY number")
         codes = [(first + second[:1], 1), (second[1:], 2)]  # together as long as they should be
         connection.executemany("UPDATE events SET code = ? WHERE number = ?", codes)

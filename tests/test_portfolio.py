@@ -74,7 +74,7 @@ class Member:
 class Alone(Member):
     """An algorithm without what only members of a portfolio need."""
 
-    inject = observe = can_yield = property()
+    inject = observe = can_yield = None
 
 
 def plain(members, turns):

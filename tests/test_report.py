@@ -63,7 +63,7 @@ def recorded(tmp_path_factory):
         ({"switches": [0] * 12, "act": "relu", "<b>norm</b>": "batch", "width": 8, "rate": 1e-2, "mix": [0, 0]}, 0)
     ]
     to = journal.Journal(path, {"note": EVIL})
-    result = kl.maximize(gain, SPACE, budget=230, known=known, rng=8, journal=to)
+    result = kl.maximize(gain, SPACE, budget=230, known=known, rng=6, journal=to)
     assert result.failures > 3
     with journal.read(path) as record:
         events = [(event, record.point(event)) for event in record]
@@ -137,6 +137,7 @@ def test_only_what_is_new_is_sent(recorded):
     assert whole | {"columns": None, "since": None} == part | {"columns": None, "since": None}
 
 
+@pytest.mark.slow
 def test_a_noisy_run_is_shown_with_its_recommended_point(tmp_path):
     path, noise = tmp_path / "run.sqlite", np.random.default_rng(0)
 
@@ -196,6 +197,7 @@ def test_the_largest_values_are_inside_the_chart(tmp_path):
     assert unpacked(data["best"]) == -1.7e308
 
 
+@pytest.mark.slow
 def test_what_is_too_much_is_left_out(tmp_path):
     path, space = tmp_path / "run.sqlite", {"wide": kl.Binary(5000), "narrow": kl.Binary(8), "one": kl.Choice("a", "b")}
     kl.minimize(lambda x: float(x["wide"].sum()), space, budget=20, rng=0, journal=path)
@@ -415,7 +417,7 @@ def test_the_numbers_on_the_page_are_the_journals(opened, recorded):
     _, result, events, opt = recorded
     names, numbers = (opened.locator(f".tile .{part}").all_inner_texts() for part in ("what", "number"))
     tiles = dict(zip(names, numbers, strict=True))
-    assert float(tiles["greatest value"]) == pytest.approx(result.fun, rel=1e-5)
+    assert float(tiles["largest value"]) == pytest.approx(result.fun, rel=1e-5)
     assert opened.locator(".tile").first.get_attribute("title") == repr(result.fun)
     assert (tiles["evaluations"], tiles["failed"]) == (str(result.nfev), str(result.failures))
     assert tiles["iterations"] == str(result.nit)
@@ -548,7 +550,7 @@ def test_importance_slices_and_parallel_coordinates_are_those_of_the_journal(ope
     lines = opened.evaluate("[...document.querySelectorAll('#parallel .row')].map(p => p.getAttribute('d')).join('')")
     assert lines.count("M") == len(valued)  # none is interrupted without conditions
     assert opened.locator("#parallel .title").last.text_content() == "value"
-    assert opened.locator("#parallel .tick").last.text_content().startswith(f"{result.lowest_fun:.4f}")
+    assert float(opened.locator("#parallel .tick").last.text_content()) == pytest.approx(result.lowest_fun, rel=1e-4)
 
 
 def test_the_headline_of_a_noisy_run_is_the_recommended_point(tab, tmp_path):
@@ -560,7 +562,7 @@ def test_the_headline_of_a_noisy_run_is_the_recommended_point(tab, tmp_path):
     mean, error = map(float, first.locator(".number").inner_text().split(" ± "))
     assert mean == pytest.approx(result.fun, abs=0.1 * result.fun_std)
     assert error == pytest.approx(result.fun_std, rel=0.1)
-    assert f"least value observed {result.lowest_fun:.4f}"[:-2] in first.inner_text()
+    assert f"smallest value observed {result.lowest_fun:.4f}"[:-2] in first.inner_text()
     assert tab.locator("#values .recommended").count() == 1
 
 
@@ -652,6 +654,7 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
     assert {re.sub(r"\?.*", "", url.split("/", 3)[3]) for url in tab.asked} <= {"", "data", "favicon.ico"}
 
 
+@pytest.mark.slow
 def test_constants_in_reports(tmp_path):
     space = kl.Space(mode=kl.Choice("fast"), x=kl.Binary(4), k=kl.Integer(3, 3, n=2))
     path = tmp_path / "run.sqlite"

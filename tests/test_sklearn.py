@@ -561,6 +561,6 @@ def test_only_subsets_with_the_number_of_features_asked_for(noisy, wanted, sizes
     ("wanted", "error"), [(6, ValueError), (0, ValueError), ((0, 3), ValueError), (True, TypeError), (0.5, TypeError)]
 )
 def test_wrong_numbers_of_features(noisy, wanted, error):
-    message = f"n_features_to_select: expected a number from 1 to 5, or the least and the greatest, got {wanted!r}"
+    message = f"n_features_to_select: expected a number from 1 to 5, or the smallest and the largest, got {wanted!r}"
     with pytest.raises(error, match=re.escape(message)):
         FeatureSelector(Ridge(), n_features_to_select=wanted).fit(*noisy)

@@ -741,3 +741,16 @@ def test_constants_in_toml_and_plain_data():
 def test_a_single_list_is_no_constant():
     with pytest.raises(ValueError, match=r"Choice: expected options, got a single list.*Choice\(\*options\)"):
         kl.Choice(["a", "b"])
+
+
+def test_floats_that_are_decoded_together_have_the_values_of_each():
+    each = {
+        "a": kl.Float(-0.3, 0.7),
+        "b": kl.Float(1e-3, 1.0, log=True),
+        "c": kl.Float(2.0, 2.0),
+        "d": kl.Float(0.1, 9),
+    }
+    space, codes = kl.Space(**each), np.array([[z] * 3 for z in (-0.1, 0.0, 0.3, 1.0, 1.2)])
+    expected = {name: variable.values(codes[:, :1])[:, 0].tolist() for name, variable in each.items()}
+    assert space.decode_each(codes) == [{name: expected[name][i] for name in each} for i in range(len(codes))]
+    assert space.visible(codes).T.tolist() == [expected[name] for name in "abd"]

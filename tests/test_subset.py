@@ -231,6 +231,7 @@ def test_every_candidate_of_every_search_is_admissible(space, seed):
     check_candidates(space, seed, 120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conditions", [{}, {"c": ("u", "v")}])
 def test_candidates_of_every_search_are_admissible_in_a_mixed_space(conditions):
     first = kl.Subset(7, 3)
@@ -240,6 +241,7 @@ def test_candidates_of_every_search_are_admissible_in_a_mixed_space(conditions):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [4, (2, 6)])
 @pytest.mark.parametrize("make", [kl.pbil_lambda, kl.pbil_elitist, kl.p3, kl.portfolio, kl.linear_thompson])
 def test_each_search_finds_the_best_subset_of_an_additive_objective(make, size):
@@ -253,11 +255,11 @@ def test_each_search_finds_the_best_subset_of_an_additive_objective(make, size):
     assert result.fun == best
 
 
-def test_the_portfolio_is_recommended_without_numbers():
+def test_the_portfolio_is_recommended():
     mixed = kl.Space(s=kl.Subset(9, 3), b=kl.Binary(2), c=kl.Choice("a", "b", "c"))
     assert kl.Optimizer(mixed, deterministic=True).algorithm == kl.portfolio(mixed)
     numbers = kl.Space(s=kl.Subset(9, 3), x=kl.Float(0, 1))
-    assert kl.Optimizer(numbers, deterministic=True).algorithm == kl.pbil_elitist(numbers)
+    assert kl.Optimizer(numbers, deterministic=True).algorithm == kl.portfolio(numbers)
 
 
 def test_local_search_of_p3_exchanges_members():

@@ -149,6 +149,7 @@ def test_chunks_of_stored_samples_change_nothing(monkeypatch):
     assert max(sizes) <= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiles", [1, 5, 16, 100, (1, 2, 3, 31), (37,)])
 @pytest.mark.parametrize("chunk", [10, 2**22])
 def test_a_separable_objective_is_evaluated_in_tiles_with_the_same_run(monkeypatch, tiles, chunk):
@@ -201,6 +202,7 @@ def test_the_callback_gets_every_iteration_and_can_stop_the_run():
     assert {len(each) for each in rounds} == {3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"target": 2.0}, {"stall": 60}, {"trials": 3, "stall": 90, "x0": [1] * 900}])
 @pytest.mark.parametrize("recipe", [kl.pbil_lambda, kl.pbil_epsilon])
 def test_runs_that_are_read_every_few_iterations_are_the_same(monkeypatch, how, recipe):

@@ -1,10 +1,10 @@
-"""Randomized attacks on the promises of the library: reproducible cases, each identified by an attack and a seed.
+"""Randomized attacks on the guarantees of the library: reproducible cases, each identified by an attack and a seed.
 
     python benchmarks/attack [--minutes 2] [--seed 0] [--cases 100] [--jobs 2] [--only differential,fuzzer]
     python benchmarks/attack --only fuzzer --case 17        # rerun one case and print what differed
 
 An attack is a function of a seed and an empty folder. It returns the differences that it found as lines of text; an
-empty list means that every promise held.
+empty list means that every guarantee held.
 
 differential  the same run, evaluated in other ways or stopped and resumed, must have the same result
 compiled      a compiled objective and the same objective in Python must have the same result

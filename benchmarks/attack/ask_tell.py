@@ -166,7 +166,7 @@ class Game:
             self.check("tell again", ["ValueError", type(refused).__name__])
 
     def tell_nothing(self) -> None:
-        self.calls.append("tell and give up nothing")
+        self.calls.append("tell and cancel nothing")
         self.opt.tell([], [])
         self.opt.cancel([])
 

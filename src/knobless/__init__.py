@@ -5,14 +5,15 @@
 
 `minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
 as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
-known forms. `P3`, `LinearThompson`, `NoisyPortfolio`, `BranchSearch`, `Portfolio` and `GuidedPortfolio` are further
-algorithms with the same protocol.
+known forms. `P3`, `CoordinateSearch`, `LinearThompson`, `NoisyPortfolio`, `BranchSearch`, `Portfolio` and
+`GuidedPortfolio` are further algorithms with the same protocol.
 """
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm, AlgorithmInfo, Member
 from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Condition, Conditional
+from knobless.core.coordinate_search import CoordinateSearch
 from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
 from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
@@ -70,6 +71,7 @@ __all__ = [
     "Condition",
     "Conditional",
     "ConditionalBernoulli",
+    "CoordinateSearch",
     "Elite",
     "Elitism",
     "Evaluation",

@@ -1,4 +1,4 @@
-"""Checks at the surface: each raises with the argument's name, what was expected and what came."""
+"""Checks of arguments: each raises an error with the name, what was expected and what was given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 def integer(name: str, value: Any) -> int:
-    """`value` as an int; anything that is not a whole number is a TypeError."""
+    """Return `value` as an int; raise TypeError for anything that is not a whole number."""
     if isinstance(value, bool):
         raise TypeError(f"{name}: expected an integer, got {value!r}")
     try:
@@ -27,7 +27,7 @@ def integer(name: str, value: Any) -> int:
 
 
 def positive_int(name: str, value: Any, least: int = 1) -> int:
-    """`value` as an int of at least `least`."""
+    """Return `value` as an int of at least `least`."""
     number = integer(name, value)
     if number < least:
         raise ValueError(f"{name}: expected an integer of at least {least}, got {number}")
@@ -35,12 +35,12 @@ def positive_int(name: str, value: Any, least: int = 1) -> int:
 
 
 def count(name: str, value: Any) -> int:
-    """`value` as an int of at least one; a whole float passes, because people write 1e5."""
+    """Return `value` as an int of at least one; whole floats are accepted, for 1e5."""
     return positive_int(name, int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def real(name: str, value: Any) -> float:
-    """`value` as a finite float."""
+    """Return `value` as a finite float."""
     if isinstance(value, (str, bytes, bool)) or np.ndim(value):
         raise TypeError(f"{name}: expected a number, got {value!r} of type {type(value).__name__}")
     try:
@@ -55,7 +55,7 @@ def real(name: str, value: Any) -> float:
 
 
 def positive_real(name: str, value: Any) -> float:
-    """`value` as a finite float above zero."""
+    """Return `value` as a finite float above zero."""
     number = real(name, value)
     if number <= 0:
         raise ValueError(f"{name}: expected a number above 0, got {number}")
@@ -63,7 +63,7 @@ def positive_real(name: str, value: Any) -> float:
 
 
 def boolean(name: str, value: Any) -> bool:
-    """`value`, if it is True or False."""
+    """Return `value` if it is True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}: expected True or False, got {value!r}")
     return bool(value)

@@ -10,6 +10,7 @@ from knobless.core.adaptation import SNR, Fixed, samples, steps
 from knobless.core.algorithm import Member
 from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Conditional
+from knobless.core.coordinate_search import CoordinateSearch
 from knobless.core.elitism import LastBest
 from knobless.core.evolution import Evolution
 from knobless.core.families import Family
@@ -234,7 +235,8 @@ def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
 def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
     """Portfolio of P3, which learns dependencies between variables, and elitist PBIL-λ, for rugged objectives.
 
-    Choices are searched by a climb that is guided by a model at first.
+    Choices are searched by a climb that is guided by a model at first. With numbers among the variables, which P3 does
+    not support, the coordinate search takes its place.
 
     Parameters
     ----------
@@ -244,15 +246,19 @@ def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
     Returns
     -------
     Portfolio or GuidedPortfolio
-        With a guided climb if a variable has more than two options, up to 50 free parameters and without subsets.
+        With a guided climb if a variable has more than two options, up to 50 free parameters and without subsets or
+        numbers.
 
     Raises
     ------
     TypeError
-        If the space contains numbers.
+        If the space contains conditional variables.
     """
     family = family_of(space)
-    both = Portfolio((P3(family), pbil_elitist(family)))
+    loop = pbil_elitist(family)
+    if not family.options.all():
+        return Portfolio((CoordinateSearch(family), loop))
+    both = Portfolio((P3(family), loop))
     guided = family.dim <= SMALL and family.options.max() > 2 and not family.size_bounds
     return GuidedPortfolio(LinearThompson(family), both) if guided else both
 
@@ -277,8 +283,8 @@ def branch_search(space: Any) -> BranchSearch:
     Notes
     -----
     The search begins with elitist PBIL-λ over the whole space and, up to 300 free parameters, Thompson sampling with a
-    linear model. Branches without numbers are searched by the portfolio of P3 and elitist PBIL-λ, the others by elitist
-    PBIL-λ.
+    linear model. Then each branch is searched by the portfolio of elitist PBIL-λ and P3, or the coordinate search for
+    branches with numbers.
     """
     loop = pbil_elitist(space)
     linear = linear_thompson(loop.family) if loop.family.dim <= LINEAR_LIMIT else None
@@ -321,9 +327,10 @@ def recommended(family: Family, deterministic: bool, is_constrained: bool = Fals
     -------
     Algorithm
         For noisy objectives linear Thompson sampling, later in turns with PBIL-λ; for deterministic ones the portfolio
-        of P3 and elitist PBIL-λ, or elitist PBIL-λ alone with numbers, which P3 does not support, or the search of
+        of P3 and elitist PBIL-λ, with numbers that of the coordinate search and elitist PBIL-λ, or the search of
         branches with conditional variables. With constraints, bits and choices are searched by a genetic algorithm
-        (`constrained`), because a repair changes the groups of variables that P3 exchanges.
+        (`constrained`), because a repair changes the groups of variables that P3 exchanges, and spaces with numbers by
+        elitist PBIL-λ.
 
     Notes
     -----
@@ -334,6 +341,6 @@ def recommended(family: Family, deterministic: bool, is_constrained: bool = Fals
         return noisy_portfolio(family)
     if isinstance(family, Conditional):
         return replace(branch_search(family), deterministic=not is_constrained)
-    if is_constrained and (algorithm := constrained(family)) is not None:
-        return algorithm
-    return portfolio(family) if family.options.all() else pbil_elitist(family)
+    if is_constrained:
+        return constrained(family) or pbil_elitist(family)
+    return portfolio(family)

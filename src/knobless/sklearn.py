@@ -75,7 +75,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
     estimator : estimator
         Fitted to subsets of the features. Any estimator is accepted; `coef_` is not needed.
     n_features_to_select : int or pair of int, default=None
-        Number of features to select, or its least and greatest value, both included; any number by default.
+        Number of features to select, or its smallest and largest value, both included; any number by default.
     n_iter : int, default=100
         Maximum number of subsets to evaluate. Each takes one fit per fold.
     scoring : str or callable, default=None
@@ -237,7 +237,7 @@ def _subsets(n_features: Any, p: int) -> Binary | Subset:
     if n_features is None:
         return Binary(p)
     message = (
-        f"n_features_to_select: expected a number from 1 to {p}, or the least and the greatest, got {n_features!r}"
+        f"n_features_to_select: expected a number from 1 to {p}, or the smallest and the largest, got {n_features!r}"
     )
     try:
         space = Subset(p, n_features)

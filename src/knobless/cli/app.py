@@ -1,4 +1,4 @@
-"""The `knobless` command: the Typer app, with the commands of this room."""
+"""The `knobless` command: the Typer app, with the commands of this package."""
 
 from __future__ import annotations
 

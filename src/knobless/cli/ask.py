@@ -18,7 +18,7 @@ from knobless.run.shared import SharedRun, Start
 
 from . import options, tables
 from .errors import reported_errors
-from .plan import read_space
+from .plan import fixed_values, read_space
 from .run import RECIPES
 from .terminal import Messages
 
@@ -44,6 +44,7 @@ def ask_command(
     deterministic: options.DeterministicOption = None,
     seed: options.SeedOption = None,
     algorithm: options.AlgorithmOption = None,
+    fix: options.FixOption = None,
     wait: options.WaitOption = 60.0,
 ) -> None:
     """Print candidates to evaluate, one JSON object per line: {"id": 3, "x": {...}}.
@@ -51,7 +52,7 @@ def ask_command(
     The first call creates the journal and needs --space. The options after it are settings of the run; later calls may
     leave them out or repeat them.
 
-    Exit codes: 0 candidates printed; 1 none to hand out; 2 wrong usage or file, or the journal is in use.
+    Exit codes: 0 candidates printed; 1 no candidates left; 2 wrong usage or file, or the journal is in use.
     """
     with reported_errors():
         start = None
@@ -59,10 +60,10 @@ def ask_command(
             domain = read_space(space)
             recipe = None if algorithm is None else RECIPES[algorithm](domain)
             direction = "maximize" if maximize else "minimize"
-            start = Start(domain, direction, recipe, None, seed, batch, deterministic)
-        elif maximize or any(each is not None for each in (batch, deterministic, seed, algorithm)):
+            start = Start(domain, direction, recipe, None, seed, batch, deterministic, fixed_values(fix or ()))
+        elif maximize or any(each is not None for each in (batch, deterministic, seed, algorithm, fix)):
             raise ValueError(
-                "--space: expected with --batch, --maximize, --deterministic, --noisy, --seed and --algorithm"
+                "--space: expected with --batch, --maximize, --deterministic, --noisy, --seed, --algorithm and --fix"
             )
         meta = {} if budget is None else {"budget": budget}
         with SharedRun(Journal(journal, meta, wait), start) as run:
@@ -71,9 +72,7 @@ def ask_command(
         for id, x in candidates:
             typer.echo(tables.as_json({"id": id, "x": x}))
         if not len(candidates):
-            Messages().write(
-                f"No candidates to hand out: {nfev} evaluations are recorded, {pending} candidates are pending."
-            )
+            Messages().write(f"No candidates left: {nfev} evaluations are recorded, {pending} candidates are pending.")
             raise typer.Exit(1)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from knobless.report.summary import sayable
+from knobless.report.summary import jsonable
 from knobless.run.candidates import Failure
 from knobless.space.space import Space
 from knobless.space.subset import Subset
@@ -105,11 +105,11 @@ class Command:
 
     def words(self, x: Any) -> list[str]:
         """Return the program and its arguments for a point; without those that contain an inactive variable."""
-        values = {WHOLE_POINT: json.dumps(sayable(x))}
+        values = {WHOLE_POINT: json.dumps(jsonable(x))}
         for column, value in zip(self.space.columns(), self.space.flatten(x), strict=True):
             if value is INACTIVE:
                 continue
-            plain = sayable(value)
+            plain = jsonable(value)
             values[_name(column.name)] = _spelled(plain)
             elements = _elements(column)
             values |= dict(zip(elements, map(_spelled, plain if elements else ()), strict=True))

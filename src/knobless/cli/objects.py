@@ -38,7 +38,7 @@ def is_local(name: str) -> bool:
     """Return whether importing the module of this name runs only a file that lies in the current folder.
 
     Modules of packages are not local: a subfolder may have been unpacked from an untrusted archive, and importing a
-    module of a package runs the package first. Nothing is imported to find out, and `sys.path` stays as it is.
+    module of a package runs the package first. Nothing is imported for this, and `sys.path` stays as it is.
     """
     module, _ = _split(name)
     if "." in module or module in sys.stdlib_module_names:  # a file of a standard name is never imported

@@ -25,7 +25,7 @@ class AlgorithmName(StrEnum):
 
 
 class PlotKind(StrEnum):
-    """A plot that `knobless plot` can draw by itself."""
+    """A kind of plot, for `knobless plot --kind`."""
 
     HISTORY = "history"
     IMPORTANCE = "importance"
@@ -109,8 +109,8 @@ DeterministicOption = Annotated[
     bool | None,
     typer.Option(
         "--deterministic/--noisy",
-        help="Whether equal points have equal values; no evaluations are then spent to find out.",
-        show_default="find out",
+        help="Whether equal points have equal values; no evaluations are then spent on testing this.",
+        show_default="tested during the run",
     ),
 ]
 StallOption = Annotated[
@@ -165,7 +165,7 @@ AgainOption = Annotated[
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="First hand out again what was handed out at least this long ago and has no value; 0 for all.",
+        help="First print candidates again that were printed at least this long ago and have no value; 0 for all.",
     ),
 ]
 FirstSpaceOption = Annotated[
@@ -181,7 +181,7 @@ AskBudgetOption = Annotated[
     typer.Option(
         parser=evaluation_count,
         metavar="INTEGER",
-        help="Hand out no more candidates than this in all, such as 1000 or 1e3.",
+        help="Maximum number of evaluations in all, such as 1000 or 1e3.",
         show_default="as recorded in the journal, or no limit",
     ),
 ]

@@ -1,4 +1,4 @@
-"""What `knobless run` was asked to do, as it is recorded in a journal for `knobless resume`."""
+"""The arguments of `knobless run`, as they are recorded in a journal for `knobless resume`."""
 
 from __future__ import annotations
 
@@ -89,11 +89,16 @@ class RunPlan:
 
     def read_fixed(self) -> dict[str, Any]:
         """Return the values of fixed variables: as JSON where that is possible, else as text."""
-        return dict(map(_assignment, self.fixed))
+        return fixed_values(self.fixed)
 
     def read_space(self) -> Space:
         """Build the space from the recorded TOML, or import it."""
         return _space_of(self.space, self.toml)
+
+
+def fixed_values(given: Sequence[str]) -> dict[str, Any]:
+    """Return the values of fixed variables by name, each given as NAME=VALUE."""
+    return dict(map(_assignment, given))
 
 
 def _assignment(text: str) -> tuple[str, Any]:

@@ -144,7 +144,7 @@ def resume_command(
             plan = RunPlan.of(record)
             fun, domain = _import_checked(record, plan, trust)
             before = record.counts().evaluations
-            # By default a run finds out whether the objective is noisy, which it does not if an algorithm is given.
+            # By default a run tests whether the objective is noisy, but not if an algorithm is given.
             algorithm = None
             if not record.identity.is_recommended:
                 algorithm = algorithm_of(record.identity.algorithm, record.space.family)
@@ -257,7 +257,7 @@ def _import_checked(record: Record, plan: RunPlan, trust: bool) -> tuple[NamedFu
 
 def _check_trusted(record: Record, plan: RunPlan) -> None:
     """Raise if the journal has a command, or names what is not in a file of the current folder."""
-    if plan.command is not None:  # its arguments can do harm whatever the program is
+    if plan.command is not None:  # its arguments can do harm with any program
         raise ValueError(_refused(record, f"has the command {plan.command}, which is not run without --trust"))
     for name in (plan.objective, None if plan.toml is not None else plan.space, *plan.constraints):
         if name is not None and not is_local(name):

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from knobless.journal.evaluations import Evaluations, TableColumn
 from knobless.report.marginals import VariableSummary
-from knobless.report.summary import Summary, objective_kind, sayable
+from knobless.report.summary import Summary, jsonable, objective_kind
 from knobless.run.result import Result
 from knobless.space.space import Space
 
@@ -28,7 +28,7 @@ MAX_WORKERS = 4  # named in a summary
 
 def as_json(data: Any) -> str:
     """Return one line of JSON. It is ASCII, so that untrusted text cannot control a terminal."""
-    return json.dumps(sayable(data), allow_nan=False)
+    return json.dumps(jsonable(data), allow_nan=False)
 
 
 def write_evaluations(evaluations: Evaluations, out: IO[str]) -> None:

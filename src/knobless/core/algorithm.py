@@ -2,7 +2,8 @@
 
 An algorithm is a frozen value for one family. Its state is another value: `ask` returns the points of an iteration and
 `tell` the state after their evaluation. `IGO` is the loop of the paper, `P3` a model-based genetic algorithm,
-`LinearThompson` a search with a linear model, and `Portfolio` shares the budget among several algorithms.
+`CoordinateSearch` a local search, `LinearThompson` a search with a linear model, and `Portfolio` shares the budget
+among several algorithms.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from .algorithm import AlgorithmInfo, Member
 from .branch_state import BranchState, Seen
 from .branches import Branches, Combination, Part
 from .conditional import Conditional
+from .coordinate_search import CoordinateSearch
 from .elitism import Elite
 from .igo import IGO, State
 from .linear import LinearThompson
@@ -154,9 +155,10 @@ class BranchSearch:
         adaptation = self._adaptation
         adaptation = replace(adaptation, eps=n**-0.5, lam_max=max(n, adaptation.lam_min))
         loop = replace(self.loop, family=family, adaptation=adaptation)
-        if self.deterministic and family.options.all() and not isinstance(family, Conditional):
-            return Portfolio((P3(family, self.batch), loop))
-        return loop
+        if not self.deterministic or isinstance(family, Conditional):
+            return loop
+        search = P3 if family.options.all() else CoordinateSearch
+        return Portfolio((search(family, self.batch), loop))
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> BranchState:
         """Return the state before the first iteration: that of the loop."""
@@ -203,7 +205,7 @@ class BranchSearch:
             if not state.n or state.spent < stages * PER_BRANCH * len(state.n):
                 return state
             return self._next(state._replace(linear=None))
-        rows: dict[Combination, list[int]] = {}
+        rows: dict[Combination, list[int]] = {state.turn[1]: []}  # told in any case, also if its points were replaced
         for i, row in enumerate(x):
             rows.setdefault(self.branches.combination_of(row), []).append(i)
         for key, own in rows.items():

@@ -128,7 +128,7 @@ class Branches:
         -------
         array
             A new array: the weights are the probabilities of the values of a choice, and a number has its most
-            probable value at the branch with the greatest weight.
+            probable value at the branch with the largest weight.
         """
         theta = theta.copy()
         for own, (column, codes), (at, statistics) in zip(self.of_node, self._nodes, self._statistics, strict=True):

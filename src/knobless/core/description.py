@@ -13,6 +13,7 @@ from typing import Any, cast
 from .adaptation import SNR, Fixed, samples, steps
 from .algorithm import Algorithm, Member
 from .branch_search import BranchSearch
+from .coordinate_search import CoordinateSearch
 from .data import from_plain, readable_name, shown, to_plain
 from .elitism import BestSoFar, LastBest, NoElitism
 from .evolution import Evolution
@@ -26,7 +27,7 @@ from .portfolio import Portfolio
 from .preferences import Quartiles, Truncation, Values
 from .rng import Stream
 
-CLIMBERS = 2**20  # of P3, at most, in a file
+CLIMBERS = 2**20  # of P3 and CoordinateSearch, at most, in a file
 BATCH = 2**20  # of Evolution, LinearThompson and BranchSearch, at most, in a file
 _DEPTH = 50  # of portfolios in portfolios
 
@@ -49,6 +50,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             return {"evolution": {"batch": batch}}
         case P3(climbers=climbers):
             return {"p3": {"climbers": climbers}}
+        case CoordinateSearch(climbers=climbers):
+            return {"coordinate_search": {"climbers": climbers}}
         case LinearThompson(batch=batch):
             return {"linear": {"batch": batch}}
         case NoisyPortfolio(linear=linear, loop=loop):
@@ -84,7 +87,7 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
     family : Family
         Family of the algorithm.
     depth : int
-        Greatest depth of portfolios in portfolios.
+        Maximum depth of portfolios in portfolios.
 
     Returns
     -------
@@ -100,8 +103,10 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
         case {"preference": preference, "adaptation": adaptation, **rest} if rest.keys() <= {"elitism"}:
             parts = [_component_of(each) for each in (preference, adaptation, *rest.values())]
             return None if None in parts else IGO(family, *parts)
-        case {"p3": {"climbers": int() as climbers}} if 0 < climbers <= CLIMBERS and type(climbers) is int:
-            return P3(family, climbers)
+        case {"p3": {"climbers": int() as n}} if 0 < n <= CLIMBERS and type(n) is int:
+            return P3(family, n)
+        case {"coordinate_search": {"climbers": int() as n}} if 0 < n <= CLIMBERS and type(n) is int:
+            return CoordinateSearch(family, n)
         case {"evolution": {"batch": int() as batch}} if 0 < batch <= BATCH and type(batch) is int:
             return Evolution(family, batch)
         case {"linear": {"batch": int() as batch}} if 0 < batch <= BATCH and type(batch) is int:

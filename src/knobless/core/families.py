@@ -60,7 +60,7 @@ class SizeBounds(NamedTuple):
     columns : slice
         The columns.
     low, high : int
-        Least and greatest number of ones.
+        Smallest and largest number of ones.
     """
 
     columns: slice

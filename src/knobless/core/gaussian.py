@@ -156,7 +156,7 @@ class Gaussian(Unconditional):
         m, variance = self._moments(theta)
         mean, second = step.reshape(2, -1)
         low, high, cell, rate = self._axes
-        floor = self._reach * np.maximum(_width(cell, rate, bounded(m + mean, low, high)), RESOLUTION)
+        floor = self._reach * np.maximum(cell_widths(cell, rate, bounded(m + mean, low, high)), RESOLUTION)
         # The variance changes by a factor; its inverse changes linearly and by at most half. For uninformative values
         # and centered weights the precision is then a martingale above its least value: σ² varies below its initial
         # value but returns to it for any step length. With exp(growth) it would drift down to its floor.
@@ -203,7 +203,7 @@ def bounded(v: NDArray[Any], low: Any, high: Any) -> NDArray[Any]:
     return np.minimum(np.maximum(v, low), high)
 
 
-def _width(cell: Array, rate: Array, z: Array) -> Array:
+def cell_widths(cell: Array, rate: Array, z: Array) -> Array:
     """Return the width of the cell around z; on a log scale twice its lower half, which is the wider one."""
     width = cell * np.exp(-rate * z)
     return np.divide(-2.0 * np.log1p(-0.5 * rate * width), rate, out=width, where=rate > 0.0)

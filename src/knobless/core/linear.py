@@ -162,7 +162,7 @@ class LinearThompson:
         excess = where + 0.5 - 256.0 * share[:, None]
         if not isinstance(family, Conditional):
             return _crossed(family, family.minimizer(w), elite, excess)
-        # Whatever the crossing makes active has a value in the draw, but not always in the elite.
+        # What the crossing makes active has a value in the draw, but not always in the elite.
         full = family.full_minimizer(w)
         return family.canonical(_crossed(family, full, np.where(family.active(elite), elite, full), excess))
 
@@ -392,7 +392,7 @@ def _minimizer(family: Family, model: LinearModel) -> Points:
 
 
 def most_evaluations(family: Family) -> int:
-    """Return the greatest number of evaluations that a model is fit to.
+    """Return the maximum number of evaluations that a model is fit to.
 
     Parameters
     ----------

@@ -18,6 +18,7 @@ from .algorithm import Algorithm
 from .branch_search import BranchSearch
 from .branch_state import BranchState, Seen
 from .branches import Combination
+from .coordinate_search import CoordinateSearch, Descent, Injected
 from .data import finite_at, floats, listed, octets, shown, text, whole, whole_at
 from .elitism import Elite
 from .evolution import Evolution, EvolutionState
@@ -30,7 +31,7 @@ from .p3 import P3, Pyramid
 from .portfolio import Portfolio, PortfolioState
 from .types import Array, Points
 
-SAVED = "IGO, P3, Evolution, LinearThompson, NoisyPortfolio, GuidedPortfolio, BranchSearch or Portfolio"
+SAVED = "IGO, P3, CoordinateSearch, Evolution, LinearThompson, a portfolio or BranchSearch"
 
 
 def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
@@ -49,6 +50,12 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
         case P3():
             key = None if state.stream is None else state.stream.key
             return {"theta": text(state.first), "key": key, "told": text(np.array(state.told))}
+        case CoordinateSearch():
+            key = None if state.stream is None else state.stream.key
+            family, (at, x, f) = algorithm.family, (*zip(*state.injected, strict=True),) or ((), (), ())
+            injected = Elite(np.array(x, family.dtype).reshape(-1, family.variables), np.array(f))
+            data = {"theta": text(state.first), "key": key, "told": text(np.array(state.told)), "at": list(at)}
+            return data | {"injected": _elite_data(injected, family)}
         case Evolution():
             data = {"theta": text(state.theta), "size": state.size, "idle": state.idle, "fresh": state.fresh}
             return data | {"population": _elite_data(Elite(state.x, state.f), algorithm.family)}
@@ -107,6 +114,8 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             return _loop_state(algorithm, data)
         case P3():
             return _pyramid(algorithm.init(_theta(algorithm.family, data), x0), data)
+        case CoordinateSearch():
+            return _descent(algorithm.init(_theta(algorithm.family, data), x0), data)
         case Evolution():
             return _evolution_state(algorithm.family, data)
         case LinearThompson():
@@ -175,6 +184,18 @@ def _pyramid(fresh: Pyramid, data: dict[str, Any]) -> Pyramid:
     if (key is None and len(told)) or len(told) % fresh.climbers or np.isnan(told).any():
         raise ValueError("told: expected the values of all climbers")
     return fresh.again(None if key is None else whole(key, most=2**64 - 1), told.tolist())
+
+
+def _descent(fresh: Descent, data: dict[str, Any]) -> Descent:
+    key, told, (x, f) = data["key"], floats(data, "told"), _elite_of(data["injected"], fresh.family)
+    at = [whole(each, least=-1) for each in listed(data, "at")]
+    if (key is None and len(told)) or len(told) % fresh.climbers or np.isnan(told).any():
+        raise ValueError("told: expected the values of all climbers")
+    in_order = at == sorted(at) and all(each <= len(told) and (each < 0 or each % fresh.climbers == 0) for each in at)
+    if len(at) != len(f) or not in_order or np.isnan(f).any():
+        raise ValueError(f"at: expected {len(f)} numbers of evaluations in increasing order")
+    injected = [Injected(*each) for each in zip(at, x, f.tolist(), strict=True)]
+    return fresh.again(None if key is None else whole(key, most=2**64 - 1), told.tolist(), injected)
 
 
 def _history(fresh: LinearState, data: dict[str, Any]) -> LinearState:

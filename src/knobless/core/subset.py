@@ -40,7 +40,7 @@ class ConditionalBernoulli(Unconditional):
     n : int
         Number of options, one bit each.
     low, high : int
-        Least and greatest number of ones; not both 0 or both `n`.
+        Smallest and largest number of ones; not both 0 or both `n`.
     p : float or tuple of float, optional
         Initial probability of a one before the number of ones is taken into account, for all options or for each. By
         default all options have equal probabilities and the expected number of ones is the mean of `low` and `high`.
@@ -104,7 +104,7 @@ class ConditionalBernoulli(Unconditional):
 
     @cached_property
     def size_range(self) -> tuple[float, float]:
-        """Least and greatest expected number of ones."""
+        """Smallest and largest expected number of ones."""
         spare = min(0.5, (self.high - self.low) / 4)
         return self.low + spare, self.high - spare
 

@@ -6,7 +6,7 @@ A `Plan` describes an `IGO` in numbers, because compiled code is typed.
 Speed comes from four things. Random numbers are computed from a counter, so that drawing a point is a loop without
 dependencies, which the compiler turns into vector instructions. Loops that divide use NumPy's error model, which has
 no branch for a division by zero. Objectives are called through a function type with a fixed signature, so that this
-file is compiled once and found in the cache on disk whatever the objective. And nothing is allocated inside the loop.
+file is compiled once and found in the cache on disk for every objective. And nothing is allocated inside the loop.
 """
 
 from __future__ import annotations

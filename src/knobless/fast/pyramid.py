@@ -64,8 +64,8 @@ from .shared import (
 
 MAX_TOLD = 2**16  # in one call, so that Ctrl-C is handled in time
 
-# Phases of an individual: it begins, has begun, climbs, combines the better values, has climbed, enters a level, crosses
-# there.
+# Phases of an individual: it begins, has begun, climbs, combines the better values of its bits, has climbed, enters a
+# level, crosses there.
 BEGIN, BEGUN, CLIMB, COMBINE, CLIMBED, ENTER, CROSS = range(7)
 
 # Indices into the arrays of a `PyramidState`.

@@ -6,7 +6,7 @@ No row is ever changed. A committed evaluation is not lost when the process ends
 that took longer than 50 ms; of faster ones it may lose those since the last sync. The file stays consistent.
 
 One process writes at a time, which a lock on `<journal>.lock` enforces. Others may read meanwhile, with `read`. An
-untrusted file is data, never code: whatever is wrong with it is a `JournalError`.
+untrusted file is data, never code: any error in it is a `JournalError`.
 
 `knobless.run.recording` writes the rows of a run and replays them.
 """

@@ -34,12 +34,12 @@ class Opening:
     identity: Mapping[str, Any]  # of the space and the algorithm; equal ones are the same object
     x0: int | None  # the trial whose point iteration 0 starts from
     after: Opening | None
-    learnt: tuple[int, ...]  # the trials that the previous iteration has learned from
+    learned: tuple[int, ...]  # the trials that the previous iteration has learned from
 
     @property
     def key(self) -> tuple[int, tuple[int, ...]]:
         """What the state depends on: a trial whose tag could not be written may open an iteration once more."""
-        return self.number, self.learnt
+        return self.number, self.learned
 
 
 class Fold:
@@ -94,10 +94,10 @@ class Fold:
             opening = Opening(number, 0, tag["size"], number, identity, tag["x0"], None, ())
         else:
             after = self._openings.get(tag["after"])
-            if after is None or not all(n < len(trials) and trials[n].state.is_finished() for n in tag["learnt"]):
+            if after is None or not all(n < len(trials) and trials[n].state.is_finished() for n in tag["learned"]):
                 return False
             identity = self._same(tag["identity"]) if "identity" in tag else after.identity
-            opening = _next(after, number, tag["size"], tag["learnt"], identity)
+            opening = _next(after, number, tag["size"], tag["learned"], identity)
         self._openings[number] = opening
         tip = self._tip(opening.identity)
         if tip is None:
@@ -120,7 +120,7 @@ class Fold:
         Where a change of the space has opened an iteration that learned nothing, they include those of the one before.
         """
         found = list(self._finished[tip.number])
-        while not tip.learnt and tip.after is not None:
+        while not tip.learned and tip.after is not None:
             tip = tip.after
             found += self._finished[tip.number]
         for n in found:
@@ -159,15 +159,15 @@ class Fold:
         for one iteration only. After a change of the space, too few candidates are left to the next iteration.
         """
         finished = self._candidates(joint, trials, last)
-        learnt = finished if len(finished) >= last.size else []
+        learned = finished if len(finished) >= last.size else []
         pending = sum((tag_of(trials, n) or {}).get("opened") == last.number for n in self._unsettled)
-        state = self._state(joint, trials, _next(last, number, 0, learnt, joint.identity))
+        state = self._state(joint, trials, _next(last, number, 0, learned, joint.identity))
         size = max(joint.algorithm.lam(state), pending + 1)
-        self._usable = {} if learnt else self._usable
+        self._usable = {} if learned else self._usable
         tag = {"iteration": last.iteration + 1, "number": number, "opened": number, "size": size}
-        tag |= {"after": last.number, "learnt": learnt}
+        tag |= {"after": last.number, "learned": learned}
         changed = {} if last.identity == joint.identity else {"identity": joint.identity}
-        return _next(last, number, size, learnt, joint.identity), tag | changed
+        return _next(last, number, size, learned, joint.identity), tag | changed
 
     def _state(self, joint: Joint, trials: Sequence[FrozenTrial], opening: Opening) -> AnyState:
         """Return the state of an iteration, computed from the last one that is cached.
@@ -182,7 +182,7 @@ class Fold:
         if state is None:
             state = self._keep(first, self._start(joint, trials, first))
         for each in reversed(path):
-            codes = {n: code for n in each.learnt if (code := self._code(joint, trials, n)) is not None}
+            codes = {n: code for n in each.learned if (code := self._code(joint, trials, n)) is not None}
             if codes:
                 values = trial_values([trials[n] for n in codes], self._sign)
                 state = joint.algorithm.tell(state, np.array(list(codes.values())), values)
@@ -210,8 +210,8 @@ class Fold:
         return joint.algorithm.ask(state, Stream(key, index * words), 1)[0]
 
 
-def _next(after: Opening, number: int, size: int, learnt: Sequence[int], identity: Mapping[str, Any]) -> Opening:
-    return Opening(number, after.iteration + 1, size, after.root, identity, after.x0, after, tuple(learnt))
+def _next(after: Opening, number: int, size: int, learned: Sequence[int], identity: Mapping[str, Any]) -> Opening:
+    return Opening(number, after.iteration + 1, size, after.root, identity, after.x0, after, tuple(learned))
 
 
 def _length(opening: Opening) -> tuple[int, int]:

@@ -39,9 +39,9 @@ def _is_tag(tag: Any) -> TypeGuard[dict[str, Any]]:
     if tag["iteration"] == 0:
         x0 = tag.get("x0")
         return isinstance(tag.get("identity"), dict) and (x0 is None or (_are_counts(x0) and x0 < tag["number"]))
-    learnt, identity = tag.get("learnt"), tag.get("identity", {})
+    learned, identity = tag.get("learned"), tag.get("identity", {})
     return (
-        _are_counts(tag.get("after")) and isinstance(learnt, list) and _are_counts(*learnt) and type(identity) is dict
+        _are_counts(tag.get("after")) and isinstance(learned, list) and _are_counts(*learned) and type(identity) is dict
     )
 
 

@@ -55,20 +55,20 @@ ACTIVATION_SELECTION = JointExperiment(
 
 
 def reproduce(options: TrainingOptions, log: ProgressLog) -> Report:
-    """Train what is missing, draw the figures and judge the claims."""
+    """Train what is missing, draw the figures and check the claims."""
     train_missing(ACTIVATION_SELECTION, options, log)
     return report(options.out, options.iterations)
 
 
 def report(out: Path, updates: int = UPDATES) -> Report:
-    """Draw the figures and judge the claims from the CSV."""
+    """Draw the figures and check the claims from the CSV."""
     found, longer = trials_at(ACTIVATION_SELECTION, out, updates)
     over = "Over the updates of the weights: median and inter-quartile band of the trials. Dotted: the learning rate"
     figures = [
         (draw_curves(ACTIVATION_SELECTION, found, out / f"{_NAME}.png"), f"{over} is divided by 10."),
         (
             _draw_ends(found, longer, updates, out / f"{_NAME}-final.png"),
-            "Test error at the end: every trial, and median and quartiles; in grey the paper's.",
+            "Test error at the end: every trial, and median and quartiles; in gray the paper's.",
         ),
     ]
     if longer:
@@ -79,7 +79,7 @@ def report(out: Path, updates: int = UPDATES) -> Report:
 
 
 def claims_of_activations(found: TrialsBySetting, longer: TrialsBySetting) -> list[Claim]:
-    """Judge the statements of the text, and those that follow from its numbers."""
+    """Check the statements of the text, and those that follow from its numbers."""
     final = "cGA had an advantage over fixed M in the final performance: {}."
     slower = "… while the decrease of the test error was slower than with fixed M: {}."
     mitigated = "This disadvantage was mitigated by our methods: {}."
@@ -100,7 +100,7 @@ def claims_of_activations(found: TrialsBySetting, longer: TrialsBySetting) -> li
 
 
 def claims_of_controls(found: TrialsBySetting) -> list[Claim]:
-    """Judge what of the gain is due to the search, and what to the commitment to one network."""
+    """Check what of the gain is due to the search, and what to the commitment to one network."""
     early = "(The disadvantage is mitigated by the search, and not because θ moves to a vertex in any case: {}.)"
     late = "(The final performance is due to the search, and not because θ moves to a vertex in any case: {}.)"
     committed = "(Commitment to a random network is better than a new network for every update: {}.)"
@@ -126,7 +126,7 @@ def far_below(found: TrialsBySetting) -> Claim:
 
 
 def order(found: TrialsBySetting, claim: str) -> Claim:
-    """Judge the order of the paper's numbers, for the adaptive methods that were run."""
+    """Check the order of the paper's numbers, for the adaptive methods that were run."""
     adaptive = [setting for setting in ADAPTIVE if setting in found]
     criterion = f"each of these differences of the medians at the end is there, p < {SIGNIFICANCE:g}"
     if missing := not_run(found, *(() if adaptive else ADAPTIVE), "cga", "tanh", "relu"):

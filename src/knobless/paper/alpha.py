@@ -63,7 +63,7 @@ def bounded_trial(problem: str, setting: str, n: int, number: int, cap: float, s
 
 
 def reproduce(options: Options, cap: float = 3e7) -> Report:
-    """Run the missing trials, draw the figures and judge the claims."""
+    """Run the missing trials, draw the figures and check the claims."""
     out, sizes = options.out, options.sizes(*_SIZES)
     with session(options, _NAME):
         table = Table(
@@ -176,7 +176,7 @@ def _summary(samples: _Samples) -> list[dict[str, Any]]:
 
 
 def _claims(samples: _Samples) -> list[Claim]:
-    """Judge the statements of the appendix about α."""
+    """Check the statements of the appendix about α."""
 
     def worst(function: str, alphas: Sequence[float]) -> list[tuple[int, float]]:
         sizes = sizes_of(samples, function)
@@ -217,8 +217,8 @@ def _claims(samples: _Samples) -> list[Claim]:
 
 
 def claims_of_bounds(rows: dict[tuple[str, str], list[TableRow]], n: int) -> list[Claim]:
-    """Judge the statements about λ_max."""
-    said = "λ_max can be ∞, since the adaptation mechanism will not let λ diverge"
+    """Check the statements about λ_max."""
+    sentence = "λ_max can be ∞, since the adaptation mechanism will not let λ diverge"
     claims = []
     for problem in (*_PROBLEMS, *NOISES):
         both = [rows[problem, setting] for setting in (LAMBDA, LAMBDA_FREE)]
@@ -235,13 +235,13 @@ def claims_of_bounds(rows: dict[tuple[str, str], list[TableRow]], n: int) -> lis
             criterion = "λ_r of a run grows by less than 2 in the last nine tenths in three quarters of the trials;"
             criterion += " it does not hold if it does so in at most one quarter"
             holds = None if 0.25 < bounded / len(growth) < 0.75 else bounded >= 0.75 * len(growth)
-            claims.append(Claim(f"{said}: {problem}.", criterion, measured, holds))
+            claims.append(Claim(f"{sentence}: {problem}.", criterion, measured, holds))
             continue
         measured = f"n = {n}: largest λ_r of a run {largest[0]:.3g} (λ_max = n) and {largest[1]:.3g} (∞); calls"
         measured += f" {calls[0]:.0f} and {calls[1]:.0f} (medians)"
         alike = 0.67 <= ratio(calls[1], calls[0]) <= 1.5
         criterion = "λ_r stays below n, and median calls are within a factor of 1.5"
-        claims.append(Claim(f"{said}: {problem}.", criterion, measured, alike and largest[1] < n))
+        claims.append(Claim(f"{sentence}: {problem}.", criterion, measured, alike and largest[1] < n))
     return claims
 
 

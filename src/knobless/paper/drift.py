@@ -2,7 +2,7 @@
 
 Three algorithms are followed: PBIL-λ, PBIL-ε, and PBIL-ε that begins with its ε already adapted, with the λ_r that
 another run of it had at its end. The last quarter of the bits shows how far θ drifts and how soon it
-comes back; the calls to the optimum tell whether the drift is what makes the difference.
+comes back; the calls to the optimum show whether the drift makes the difference.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def traces(rows: list[TableRow], column: str, length: int) -> Array:
 
 
 def reproduce(options: Options, cap: float) -> Report:
-    """Run the missing trials, draw the figures and judge the claims."""
+    """Run the missing trials, draw the figures and check the claims."""
     n = options.sizes(*_SIZES)[-1]
     names, results = ("setting", "n", "trial", "cap"), ("calls", "solved", "away", "eps_n", "back", "seconds")
     table = Table(options.out / f"hitting-times-{_NAME}.csv", names, results)
@@ -116,14 +116,14 @@ def _claims(rows: dict[str, list[TableRow]], n: int) -> list[Claim]:
     return [
         Claim(
             "The defect of PBIL-ε is that θ randomly drifts away from the initial value before ε is well adapted …",
-            "LeadingOnes, last quarter of the bits, of which f says nothing yet: when ε has first come within a factor"
-            " of 2 of where runs end, |θ − ½| is at least twice that of PBIL-ε that began with such an ε",
+            "LeadingOnes, last quarter of the bits, which f does not depend on yet: when ε has first come within a"
+            " factor of 2 of where runs end, |θ − ½| is at least twice that of PBIL-ε that began with such an ε",
             f"n = {n}, after {at[adapted]:.0f} calls: {away[EPSILON][adapted]:.3f} for PBIL-ε,"
             f" {away[ADAPTED][adapted]:.3f} if it began with an adapted ε",
             bool(away[EPSILON][adapted] >= 2.0 * away[ADAPTED][adapted]),
         ),
         Claim(
-            "(The same, beside PBIL-λ, which has no ε to adapt and is not said to suffer from it.)",
+            "(The same, beside PBIL-λ, which has no ε to adapt and has no such defect according to the paper.)",
             "at that moment |θ − ½| of these bits is at least twice that of PBIL-λ after as many calls",
             f"{away[EPSILON][adapted]:.3f} for PBIL-ε, {away[LAMBDA][adapted]:.3f} for PBIL-λ",
             bool(away[EPSILON][adapted] >= 2.0 * away[LAMBDA][adapted]),

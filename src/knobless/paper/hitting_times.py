@@ -32,7 +32,7 @@ FIGURE_1 = (LAMBDA, EPSILON, LAMBDA_1, CGA_1, CGA_HALF)
 SCALING = {CGA_1: 1.0, CGA_3_4: 0.75}  # ε = n^-power
 KEY_COLUMNS = ("function", "setting", "n", "trial", "cap")
 RESULT_COLUMNS = ("calls", "solved", "iterations", "best", "lam_r", "seconds")
-LARGE = 100  # claims about how things scale are judged from here on
+LARGE = 100  # claims about how things scale are checked from here on
 
 _PROBLEMS: dict[str, Callable[[int, int], Problem]] = {
     "OneMax": lambda n, trial: OneMax(n),
@@ -173,7 +173,7 @@ def _all(pairs: Iterable[tuple[int, float]], test: Callable[[float], bool]) -> b
 
 
 def claims_of_figure_1(results: Results) -> list[Claim]:
-    """Judge the statements about Figure 1, sentence by sentence."""
+    """Check the statements about Figure 1, sentence by sentence."""
     r = results
     from_ = f"at every n ≥ {LARGE}"
     one, leading = "OneMax", "LeadingOnes"
@@ -346,7 +346,7 @@ def draw_scaling(results: Results, path: Path) -> Path:
 
 
 def reproduce(options: Options, cap: float = 3e7, skip: bool = True) -> Report:
-    """Run the missing trials, draw the figures and judge the claims."""
+    """Run the missing trials, draw the figures and check the claims."""
     out = options.out
     sizes = options.sizes(*_SIZES)
     if options.max_n < min(SCALING_SIZES):  # fits begin there
@@ -368,7 +368,7 @@ def reproduce(options: Options, cap: float = 3e7, skip: bool = True) -> Report:
         report = Report(
             _NAME,
             "Hitting times (Figure 1)",
-            f"{options.trials} trials, n = {', '.join(map(str, sizes))}, at most {cap:.0e} calls a trial."
+            f"{options.trials} trials, n = {', '.join(map(str, sizes))}, at most {cap:.0e} calls per trial."
             " Medians count a trial that was cut off as slower than all others; 0 and ∞ stand for ratios of which"
             " only one side got to the optimum.",
             (*figures, *drifted.figures),

@@ -54,7 +54,7 @@ def _trial(function: str, n: int, number: int, cap: float, stop: Event) -> dict[
 
 
 def reproduce(options: Options, cap: float = 3e7) -> Report:
-    """Run the missing trials, draw the figures and judge the claims."""
+    """Run the missing trials, draw the figures and check the claims."""
     out, n = options.out, [n for n in options.sizes(*_SIZES) if n <= 1000][-1]
     with session(options, _NAME):
         results = ("calls", "solved", "lam_r_max", "lam_r", "seconds")
@@ -100,7 +100,7 @@ def rise(curve: Array) -> float:
 
 
 def _claims(rows: dict[str, list[TableRow]], n: int) -> list[Claim]:
-    """Judge the statements about λ."""
+    """Check the statements about λ."""
     found = {f: curves(rows[f]) for f in rows}
     usual = {f: quantile([typical(c) for c in found[f]], 0.5) for f in rows}
     most = {f: quantile([float(row["lam_r_max"]) for row in rows[f]], 0.5) for f in rows}

@@ -61,13 +61,13 @@ LAYER_SELECTION = JointExperiment(
 
 
 def reproduce(options: TrainingOptions, log: ProgressLog) -> Report:
-    """Train what is missing, draw the figures and judge the claims."""
+    """Train what is missing, draw the figures and check the claims."""
     train_missing(LAYER_SELECTION, options, log)
     return report(options.out, options.iterations)
 
 
 def report(out: Path, updates: int = UPDATES) -> Report:
-    """Draw the figures and judge the claims from the CSV."""
+    """Draw the figures and check the claims from the CSV."""
     found, longer = trials_at(LAYER_SELECTION, out, updates)
     figures = [
         (
@@ -77,7 +77,7 @@ def report(out: Path, updates: int = UPDATES) -> Report:
         ),
         (
             _draw_ends(found, out / f"{_NAME}-final.png"),
-            "Test error at the end: every trial, and median and quartiles; in grey the paper's.",
+            "Test error at the end: every trial, and median and quartiles; in gray the paper's.",
         ),
     ]
     if any(setting in found for setting in LAYER_SELECTION.others):
@@ -85,14 +85,14 @@ def report(out: Path, updates: int = UPDATES) -> Report:
         figures.append(
             (
                 path,
-                "What the paper says aside: median and inter-quartile band of the trials, in the colours of the names.",
+                "Remarks of the paper: median and inter-quartile band of the trials, in the colors of the names.",
             )
         )
     return write_report(LAYER_SELECTION, out, updates, found, figures, claims_of_layers(found), longer)
 
 
 def claims_of_layers(found: TrialsBySetting) -> list[Claim]:
-    """Judge the statements of the text, a footnote, a note and the appendix."""
+    """Check the statements of the text, a footnote, a note and the appendix."""
     beginning = "The test errors of our methods outperform the previous cGA at the beginning stage of training: {}."
     end = "… but also at the final iteration: {}."
     return [
@@ -119,7 +119,7 @@ def claims_of_layers(found: TrialsBySetting) -> list[Claim]:
 
 
 def ten_layers(found: TrialsBySetting) -> Claim:
-    """Judge the number given in a note."""
+    """Check the number given in a note."""
     claim = "The best number of layers was ten, whose test error is 1.778."
     criterion = "1.778 lies within the test errors of the trials with ten plain layers (other numbers were not run)"
     if missing := not_run(found, _TEN):
@@ -144,7 +144,7 @@ def as_good_as_ten_layers(found: TrialsBySetting, setting: str) -> Claim:
 
 
 def less_stable(found: TrialsBySetting, setting: str, claim: str) -> Claim:
-    """Judge the claim that PBIL-ε is less stable with this change."""
+    """Check the claim that PBIL-ε is less stable with this change."""
     criterion = (
         f"without it the inter-quartile range of the test error at the end is at least {WIDER:g} times as wide, or more"
         f" of the trials end above {_LOST:g} %; it does not hold if the range is not wider at all"

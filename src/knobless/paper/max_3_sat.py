@@ -98,7 +98,7 @@ def _plan(options: Options, folder: Path | None, cap_per_n: float) -> list[Task]
 
 
 def reproduce(options: Options, satlib: Path | None = None, cap_per_n: float = 1e5) -> Report:
-    """Run the missing trials, draw the figures and judge the claims."""
+    """Run the missing trials, draw the figures and check the claims."""
     out = options.out
     with session(options, _NAME):
         names = ["n", "instance", "setting", "trial", "cap"]
@@ -121,7 +121,7 @@ def reproduce(options: Options, satlib: Path | None = None, cap_per_n: float = 1
             _NAME,
             "Max-3-SAT (left out of the paper)",
             f"{source}; {len(by_instance) // len(_SETTINGS)} instances, {options.trials} trials each,"
-            f" at most {cap_per_n:.0e}·n calls a trial.",
+            f" at most {cap_per_n:.0e}·n calls per trial.",
             ((_draw(by_size, cap_per_n, out / f"{_NAME}.png"), caption),),
             tuple(_claims(by_size, by_instance, cap_per_n)),
         )

@@ -186,7 +186,7 @@ def _plan(options: Options) -> list[Task]:
 
 
 def reproduce(options: Options) -> Report:
-    """Run the missing trials, draw the figure and judge the claims."""
+    """Run the missing trials, draw the figure and check the claims."""
     out = options.out
     with session(options, _NAME):
         table = Table(
@@ -214,7 +214,7 @@ def _middle(rows: _Rows, kind: str, problem: str, setting: object, column: str =
 
 
 def _claims_of_runs(rows: _Rows) -> list[Claim]:
-    """Judge the statements about ‖s‖²/γ, α, β, ε and λ."""
+    """Check the statements about ‖s‖²/γ, α, β, ε and λ."""
     kept = {p: _middle(rows, "alpha", p, 1.5) for p in PROBLEMS}
     lam = {p: [_middle(rows, "alpha", p, alpha, "other") for alpha in ALPHAS] for p in PROBLEMS[:2]}
     horizon = {p: {b: _middle(rows, "beta", p, b, "other") for b in BETAS} for p in PROBLEMS[:2]}
@@ -265,7 +265,7 @@ def _claims_of_runs(rows: _Rows) -> list[Claim]:
 
 
 def _claims_of_equations(rows: _Rows) -> list[Claim]:
-    """Judge the statements about the natural gradient that enumeration decides."""
+    """Check the statements about the natural gradient that enumeration decides."""
     falls = {
         size: [float(row["value"]) for name in theorem.SPACES for row in rows["finite", name, str(size)]]
         for size in FINITE_SIZES
@@ -311,7 +311,7 @@ def _claims_of_equations(rows: _Rows) -> list[Claim]:
 
 
 def claim_of_positions(path: Path) -> Claim:
-    """Judge whether later samples of an iteration have lower losses when W is trained as well."""
+    """Check whether later samples of an iteration have lower losses when W is trained as well."""
     claim = (
         "In joint training with PBIL-λ, M_i evaluated later tends to have better loss (since W is updated): a bias in"
         " the stochastic natural gradient."

@@ -1,6 +1,6 @@
 """Noisy OneMax: up to which noise cGA with a fixed step finds the optimum, and up to which the adaptation does.
 
-Success is judged by the mode of P_θ, not by the sampled points: noisy values do not show that a point is the best.
+Success is decided by the mode of P_θ, not by the sampled points: noisy values do not show that a point is the best.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _compiled() -> Any:
 
 
 def noisy(sigma: float, *what: object) -> Objective:
-    """Noisy OneMax with a noise of its own, by seed; its state is its own array, so each run needs its own."""
+    """Noisy OneMax with noise by seed; its state is an array of its own, so each run needs its own problem."""
     state = seed("noise of", *what).generate_state(1, np.uint64).astype(np.int64)
     return Objective(_compiled(), state, np.array([sigma]))
 
@@ -86,7 +86,7 @@ def _trial(setting: str, n: int, sigma: float, number: int, budget: float, stop:
 
 
 def reproduce(options: Options, budget: float = 1e6) -> Report:
-    """Run the missing trials, draw the figures and judge the claims."""
+    """Run the missing trials, draw the figures and check the claims."""
     out, n = options.out, options.sizes(*_SIZES)[-1]
     with session(options, _NAME):
         names = ("setting", "n", "sigma", "trial", "budget")
@@ -111,7 +111,7 @@ def reproduce(options: Options, budget: float = 1e6) -> Report:
         report = Report(
             _NAME,
             "Noisy OneMax",
-            f"OneMax with normal noise of standard deviation σ, n = {n}, {budget:.0e} calls a trial, {options.trials}"
+            f"OneMax with normal noise of standard deviation σ, n = {n}, {budget:.0e} calls per trial, {options.trials}"
             " trials. Success: every bit of the mode of P_θ is one at the end.",
             tuple(zip(pictures, captions, strict=True)),
             tuple(_claims(shares, rows, n)),
@@ -153,7 +153,7 @@ def holds_to(shares: Shares, setting: str) -> float:
 
 
 def _claims(shares: Shares, rows: dict[tuple[str, float], list[TableRow]], n: int) -> list[Claim]:
-    """Judge the statements about noise."""
+    """Check the statements about noise."""
     limits = {setting: holds_to(shares, setting) for setting in _SETTINGS}
     words = ", ".join(f"{s} up to σ = {limit:g}" if limit >= 0 else f"{s} at none" for s, limit in limits.items())
     theory = {s: (eps * n**0.5 * math.log(n)) ** -0.5 for s, eps in ((CGA_1, 1.0 / n), (CGA_HALF, n**-0.5))}
@@ -180,7 +180,7 @@ def _claims(shares: Shares, rows: dict[tuple[str, float], list[TableRow]], n: in
         ),
         Claim(
             "(The sample size follows the noise: the signal-to-noise ratio is kept constant.)",
-            "λ_r of PBIL-λ (λ_max = ∞) at the end grows with σ from σ = 1 on; not judged beyond the largest σ at which"
+            "λ_r of PBIL-λ (λ_max = ∞) at the end grows with σ from σ = 1 on; not checked beyond the largest σ at which"
             " the trials succeed, because λ_r is still growing there when the calls end",
             "λ_r at the end: " + ", ".join(f"{value:.3g} (σ={sigma:g})" for sigma, value in end.items()),
             all(a < b for a, b in pairwise(grows)),

@@ -133,7 +133,7 @@ def _trial(name: str, eps_bar: float, number: int, stop: Event) -> dict[str, Any
 
 
 def reproduce(options: Options) -> Report:
-    """Run the missing trials, draw the figures and judge the claims."""
+    """Run the missing trials, draw the figures and check the claims."""
     out = options.out
     with session(options, _NAME):
         results = ("rest", "steps", "slack", "falls", "certain", "j_end", "at", "j", "seconds")
@@ -182,8 +182,8 @@ def _claims(rows: list[TableRow]) -> list[Claim]:
         ),
         Claim(
             "The step size need not decrease to zero over time.",
-            f"with a constant ε̄ J comes to rest: after {TIME}/ε̄ steps at most ln J grows by less than 0.001·ε̄ a step",
-            f"{resting} of {len(rows)} trajectories at rest, {certain} of them at one point, {best} at the best one",
+            f"with a constant ε̄ J converges: after {TIME}/ε̄ steps at most ln J grows by less than 0.001·ε̄ per step",
+            f"{resting} of {len(rows)} trajectories converge, {certain} of them at one point, {best} at the best one",
             resting == len(rows),
         ),
     ]

@@ -167,7 +167,7 @@ def on_executor(executor: Executor, call: Callable[[Any], Reply], limit: float |
 def on_dask(executor: Any, call: Callable[[Any], Reply], limit: float | None) -> Futures:
     """Return a pool on the executor of a Dask client.
 
-    Dask has a queue of its own and repeats what a dying worker was running. It takes equal calls for one call unless
+    Dask has a queue of its own and repeats what a lost worker was running. It takes equal calls for one call unless
     `pure` is False. Its futures do not show when they begin to run: with a limit, the workers send an event.
     """
     if limit is None:

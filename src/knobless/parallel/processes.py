@@ -154,7 +154,7 @@ class _Worker:
         self.send((task.id, task.point))
 
     def send(self, message: Any) -> None:
-        with suppress(OSError):  # the process has died, which the next check will show
+        with suppress(OSError):  # the process has ended, which the next check will show
             self.pipe.send(message)
 
     def failed(self, task: _Task, error: Exception) -> Outcome:
@@ -248,9 +248,9 @@ class Processes:
             starting += 1
 
     def _ready_workers(self, timeout: float) -> list[_Worker]:
-        """Return the workers that have sent a message or died.
+        """Return the workers that have sent a message or ended.
 
-        A death is seen at once as the end of the pipe, unless a process that `fun` has forked keeps it open.
+        The end of a process is noticed at once by its pipe, unless a process that `fun` has forked keeps it open.
         """
         if pipes := wait_for_any(self._workers, timeout):
             return [self._workers[pipe] for pipe in pipes]
@@ -282,7 +282,7 @@ class Processes:
                 yield from self._on_worker_exit(worker)
 
     def _on_worker_exit(self, worker: _Worker) -> Iterator[Outcome]:
-        """Try the task of a process that has died again, at most `MAX_TRIES` times."""
+        """Try the task of a process that has ended again, at most `MAX_TRIES` times."""
         del self._workers[worker.pipe]
         task, how = worker.task, worker.end()
         if not worker.ready:
@@ -309,7 +309,7 @@ class Processes:
                     yield worker.failed(task, timeout_error(limit))
 
     def _end(self) -> None:
-        """End all processes; idle ones may end by themselves, so that they can tidy up."""
+        """End all processes; idle ones may end by themselves, so that they can clean up."""
         try:
             idle = [worker for worker in self._workers.values() if worker.idle]
             for worker in idle:

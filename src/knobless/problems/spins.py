@@ -137,7 +137,7 @@ class NK(Problem):
     Notes
     -----
     Neighbors are adjacent, not random, so that the optimum can be computed by dynamic programming in time n·4^k; it is
-    given up to k = 10. The numbers are uniform on [0, 1), multiples of 2⁻³², so that every sum is exact. They are
+    known up to k = 10. The numbers are uniform on [0, 1), multiples of 2⁻³², so that every sum is exact. They are
     added, not averaged.
     """
 

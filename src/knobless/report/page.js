@@ -577,7 +577,7 @@ function tile(what, number, more, kind, title) {
 function drawTiles(run) {
   const best = run.best[0], last = run.steps.iteration.length - 1, [started, ended] = run.times;
   const call = run.bestRow < 0 ? -1 : table.column("evaluation").data[run.bestRow], found = call < 0 ? [] : [call ? `at evaluation ${whole(call)}` : "known before"];
-  const name = run.direction === "maximize" ? "greatest value" : "least value", tiles = [];
+  const name = run.direction === "maximize" ? "largest value" : "smallest value", tiles = [];
   if (run.recommended) {
     const [mean, error] = run.recommended;
     const more = [`estimated mean${Number.isFinite(error) ? " ± standard error" : ""}`, `${name} observed ${short(best)}`];

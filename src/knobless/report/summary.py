@@ -136,7 +136,7 @@ def objective_kind(deterministic: bool | None, stated: bool | None) -> str:
     return f"{'deterministic' if deterministic else 'noisy'}, {'found' if stated is None else 'stated'}"
 
 
-def sayable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """Return a value for JSON: arrays as lists, numbers that are not finite as null, other objects by their names."""
     match value:
         case None | bool() | int():
@@ -146,11 +146,11 @@ def sayable(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case np.ndarray() | np.generic():
-            return sayable(value.tolist())
+            return jsonable(value.tolist())
         case dict():
-            return {str(key): sayable(each) for key, each in value.items()}
+            return {str(key): jsonable(each) for key, each in value.items()}
         case tuple() if hasattr(value, "_asdict"):
-            return sayable(value._asdict())
+            return jsonable(value._asdict())
         case list() | tuple():
-            return [sayable(each) for each in value]
+            return [jsonable(each) for each in value]
     return str(value)

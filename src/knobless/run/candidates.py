@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from traceback import format_exception
+from types import MappingProxyType
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -15,6 +16,7 @@ from knobless.parallel.evaluation import objective_value
 from knobless.space.space import Space
 
 FLOATS = {float}  # the types of the usual values
+NONE: Mapping[int, Any] = MappingProxyType({})  # shared, as the usual mapping of failures and violations
 
 
 class Failure(Exception):  # noqa: N818
@@ -142,10 +144,10 @@ def values_of(values: Any, count: int, sign: float = 1.0) -> ToldValues:
         raise ValueError(f"values: expected {count}, one for each candidate, got {len(values)}")
     if array and values.dtype.kind in "fiub" and values.ndim == 1:
         f = values.astype(float)
-        return ToldValues(-f if sign < 0.0 else f, {}, {})
+        return ToldValues(-f if sign < 0.0 else f, NONE, NONE)
     if {*map(type, values)} == FLOATS:
         f = np.array(values)
-        return ToldValues(-f if sign < 0.0 else f, {}, {})
+        return ToldValues(-f if sign < 0.0 else f, NONE, NONE)
     failures = {i: traceback_of(v) for i, v in enumerate(values) if isinstance(v, BaseException)}
     each = [math.nan if i in failures else _value(v) for i, v in enumerate(values)]
     if sign < 0.0:

@@ -150,7 +150,7 @@ class Feasibility:
     def _found(self, key: int) -> Points:
         """Return a feasible point, found by minimizing the violation; ValueError if there is none among many.
 
-        The first two have the least and the greatest code of every variable: often all or nothing is feasible.
+        The first two have the smallest and the largest code of every variable: often all or nothing is feasible.
         """
         family = self.space.family
         highest = np.where(family.options > 0, family.options - 1, 1)

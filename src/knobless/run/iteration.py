@@ -29,7 +29,7 @@ class Info(NamedTuple):
     lam : int
         Samples of the next iteration.
     lam_r : float
-        Samples that the signal-to-noise ratio asks for, before rounding.
+        Sample size that follows from the signal-to-noise ratio, before rounding.
     eps : float
         Step length of the next iteration; NaN if the algorithm does not define it.
     snr : float

@@ -1,7 +1,7 @@
 """The evaluations of a run without a journal: packed points, values and times, in arrays of bounded size.
 
 To keep an iteration only stores what the run has computed anyway. Every few thousand evaluations, or when they are
-accessed, these are packed.
+accessed, these are packed. Until then they are few objects, because Python's garbage collector visits each of them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -19,11 +20,11 @@ from numpy.typing import NDArray
 
 from knobless.core.families import Family
 from knobless.core.types import Array, Points
+from knobless.core.violation import Infeasible
 from knobless.journal.evaluations import ROWS_AT_ONCE
 from knobless.journal.events import Event
 from knobless.parallel.evaluation import process_name
 
-from .candidates import ToldValues
 from .recording import shortened
 
 KEPT_EVALUATIONS = 2**18
@@ -37,15 +38,17 @@ Span = tuple[float, float, str]  # of an evaluation: when it started and ended, 
 
 
 class KeptGroup(NamedTuple):
-    """Evaluations of one iteration that became known together."""
+    """Evaluations of one iteration that became known together; see `ToldValues` for their values."""
 
     iteration: int
     fate: int
     first: int  # the id of the candidate at position 0
     ids: Sequence[int]
     codes: Points
-    told: ToldValues
-    times: Sequence[float]  # start and end of each, by time.monotonic(), if they ran in this process; maybe more
+    f: Array
+    failures: Mapping[int, str]
+    infeasible: Mapping[int, Infeasible]
+    times: int  # their first entry of `KeptEvaluations.times`, if they ran in this process
     spans: Mapping[int, Span]  # by id, if they ran elsewhere
 
 
@@ -61,7 +64,10 @@ class Block(NamedTuple):
 
 
 class KeptEvaluations:
-    """The last evaluations of a run, in the order of their candidates; values are stored with the user's sign."""
+    """The last evaluations of a run, in the order of their candidates; values are stored with the user's sign.
+
+    `times` has start and end of each that is not packed and ran in this process, by `time.monotonic()`.
+    """
 
     def __init__(self, family: Family, sign: float) -> None:
         self._family = family
@@ -76,17 +82,22 @@ class KeptEvaluations:
 
     def clear(self) -> None:
         """Drop all of them."""
+        self.times = array("d")
         self._groups: list[KeptGroup] = []
         self._waiting = 0  # evaluations in these
         self._blocks: deque[Block] = deque()
         self._packed = 0  # evaluations in these
 
+    def begin(self) -> int:
+        """Return the entry of `times` from which those of an iteration are appended."""
+        if self._waiting >= self._at_once:
+            self._pack()
+        return len(self.times)
+
     def add(self, group: KeptGroup) -> None:
         """Keep evaluations."""
         self._groups.append(group)
-        self._waiting += len(group.told.f)
-        if self._waiting >= self._at_once:
-            self._pack()
+        self._waiting += len(group.f)
 
     def _pack(self) -> None:
         """Pack the groups into one block, and drop the oldest blocks that are not needed."""
@@ -94,8 +105,8 @@ class KeptEvaluations:
         if not groups:
             return
         codes = np.concatenate([group.codes for group in groups])
-        values = self._sign * np.concatenate([group.told.f for group in groups])
-        sizes = [len(group.told.f) for group in groups]
+        values = self._sign * np.concatenate([group.f for group in groups])
+        sizes = [len(group.f) for group in groups]
         rows = np.empty((len(values), 5), dtype=np.int64)
         rows[:, :3] = np.repeat([(group.iteration, group.fate, group.first) for group in groups], sizes, axis=0)
         ids = np.array([id for group in groups for id in group.ids])
@@ -104,8 +115,8 @@ class KeptEvaluations:
         workers: list[int] = []
         for group in groups:
             if not group.spans:
-                flat += group.times[: 2 * len(group.told.f)]
-                workers += [0] * len(group.told.f)
+                flat.extend(self.times[group.times : group.times + 2 * len(group.f)])
+                workers += [0] * len(group.f)
                 continue
             for started, ended, where in map(group.spans.__getitem__, group.ids):
                 flat += (started - self._epoch, ended - self._epoch)
@@ -115,19 +126,19 @@ class KeptEvaluations:
         failures = {
             start + i: self._message(text)
             for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)
-            for i, text in group.told.failures.items()
+            for i, text in group.failures.items()
         }
         infeasible = {
             start + i: rank
             for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)
-            for i, rank in group.told.infeasible.items()
+            for i, rank in group.infeasible.items()
         }
         for row, rank in infeasible.items():
             values[row] = self._sign * rank.value
         violations = {row: rank.violation for row, rank in infeasible.items()}
         self._blocks.append(Block(self._family.pack(codes), values, rows, times, failures, violations))
         self._packed += len(values)
-        self._groups, self._waiting = [], 0
+        self.times, self._groups, self._waiting = array("d"), [], 0
         while self._packed - len(self._blocks[0].values) >= self._most:
             self._packed -= len(self._blocks.popleft().values)
 

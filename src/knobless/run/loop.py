@@ -41,6 +41,8 @@ from .run_state import info_of
 from .sources import Source, ValueStream
 
 if TYPE_CHECKING:
+    from array import array
+
     from knobless.fast import Run
 
 NOT_CALLED = " (All evaluations were read from the journal: the objective was not called.)"
@@ -78,8 +80,8 @@ class Loop:
         self.opt = opt
         self.rules = rules
         self.callback = callback
-        self.history = History()
         self.info_of = partial(info_of, sign=sign)
+        self.history = History(self.info_of)
         self.deferred_size = 16 * len(opt.run.search.theta)  # bytes of θ and of the signal of an iteration
         self.source: Source
         self.bar: Bar | None = None
@@ -98,9 +100,9 @@ class Loop:
         self.stopped = False  # by the callback
         self.evaluated = False  # whether the objective was called, and not only read from the journal
         self.first_id: int | None = None  # the first evaluation of a run
-        self.times: list[float] = []  # start and end of the evaluations of this iteration in this process
-        self.spans: dict[int, Span] = {}  # when and where the others ran
         self.kept_evaluations = KeptEvaluations(opt.space.family, sign)  # of a run without a journal
+        self.first_time = 0  # in its times, of this iteration
+        self.spans: dict[int, Span] = {}  # when and where evaluations ran that were not in this process
         self.told = -1  # the highest id of a candidate that was told in a run with a journal
         self.checks: list[tuple[int, int, int]] = []  # evaluations not told: candidates drawn before, first, stop
         self.arrived: dict[int, Value] = {}  # values of this iteration that may precede those of earlier candidates
@@ -209,7 +211,7 @@ class Loop:
         return status or (Status.TIMEOUT if time.monotonic() >= self.deadline else None)
 
     def _evaluate(self, candidates: Batch) -> Status | None:
-        """Evaluate candidates and tell their values; those that have arrived are told whatever ends the run."""
+        """Evaluate candidates and tell their values; those that have arrived are told however the run ends."""
         ids = candidates.ids
         values: list[Value] = []
         status = None
@@ -265,7 +267,7 @@ class Loop:
             if len(ids) < len(codes):
                 codes = codes[[id - first for id in ids]]
             first += iteration.n_initial_points
-            self.kept_evaluations.add(KeptGroup(run.nit, TOLD, first, ids, codes, told, self.times, self.spans))
+            self.kept_evaluations.add(KeptGroup(run.nit, TOLD, first, ids, codes, *told, self.first_time, self.spans))
         run.tell(ids, *told)
 
     def _begin(self, candidates: Batch) -> ValueStream:
@@ -275,7 +277,9 @@ class Loop:
         if self.kept:
             recalled, self.kept = self.kept | recalled, {}
         self.arrived = dict(recalled)
-        self.times, self.spans, self.kept_spans = [], self.kept_spans, {}
+        self.first_time = self.kept_evaluations.begin()
+        if self.spans or self.kept_spans:
+            self.spans, self.kept_spans = self.kept_spans, {}
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if not missing.ids:
             return (recalled[id] for id in ids)
@@ -292,7 +296,7 @@ class Loop:
         return _merged(ids, recalled, evaluated) if recalled else evaluated
 
     def _raising_first(self, values: ValueStream) -> ValueStream:
-        """Raise the error of the first evaluation: a mistake in the program should not cost the budget."""
+        """Raise the error of the first evaluation: a mistake in the program should not use up the budget."""
         with closing(values):
             for first in values:
                 if isinstance(first, Exception):
@@ -342,7 +346,8 @@ class Loop:
             self.journal.expect_checked(
                 [batch.ids[i] for i in missing], codes[missing], [positions[i] for i in missing]
             )
-        self.arrived, self.times, self.spans, self.first_id, self.target = {}, [], {}, None, math.nan
+        self.arrived, self.spans, self.first_id, self.target = {}, {}, None, math.nan
+        self.first_time = self.kept_evaluations.begin()
         values: list[Value] = []
         try:
             for value in _merged(batch.ids, recalled, self.source(batch.take(missing), self)):
@@ -366,10 +371,10 @@ class Loop:
         if self.journal is None:
             nit, spans = self.opt.run.nit, self.spans
             for i, (id, position) in enumerate(zip(ids, positions, strict=False)):
-                told, times = values_of([values[i]], 1), self.times[2 * i : 2 * i + 2]
+                told, time = values_of([values[i]], 1), self.first_time + 2 * i
                 one = range(id, id + 1)
                 self.kept_evaluations.add(
-                    KeptGroup(nit, CHECKED, id - position, one, codes[i : i + 1], told, times, spans)
+                    KeptGroup(nit, CHECKED, id - position, one, codes[i : i + 1], *told, time, spans)
                 )
 
     @property
@@ -377,12 +382,19 @@ class Loop:
         """Whether there is a journal."""
         return self.journal is not None
 
+    @property
+    def times(self) -> array[float]:
+        """Start and end of each evaluation in this process, without a journal."""
+        return self.kept_evaluations.times
+
     def record(self, outcomes: Sequence[Outcome]) -> None:
         """Record outcomes in the journal, or when and where they were obtained if there is none.
 
         The error of the first evaluation is not recorded: it is raised.
         """
         if self.journal is None:
+            if not self.spans:  # which earlier iterations share
+                self.spans = {}
             self.spans |= {each.id: (each.started, each.ended, each.worker) for each in outcomes}
         else:
             first = self.first_id
@@ -394,8 +406,7 @@ class Loop:
         """Add a row to the history and call the callback, which may stop the run."""
         run = self.opt.run
         if self.callback is None:
-            if self.history.keeps(run.nit):
-                self.history.append_deferred(run.nit, self.info_of, run.info_arguments, self.deferred_size)
+            self.history.append_deferred(run.nit, run.info_arguments, self.deferred_size)
             return
         info = self.info_of(*run.info_arguments)
         self.history.append(info)

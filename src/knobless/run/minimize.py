@@ -54,9 +54,9 @@ def minimize(
     space : Binary, Choice, Integer, Float, Subset, Space, or a list or dict of these
         The search space.
     budget : int, optional
-        The maximal number of evaluations. It may be left out if there is a `timeout`.
+        The maximum number of evaluations. It may be left out if there is a `timeout`.
     algorithm : Algorithm, optional
-        A value such as ``pbil_lambda(space)``, which is then used whatever the objective is like. The default is the
+        A value such as ``pbil_lambda(space)``, which is then used for any objective. The default is the
         recommended algorithm for the space and for what is stated or found about the objective
         (`knobless.recipes.recommended`).
     target : float, optional
@@ -91,7 +91,7 @@ def minimize(
         with one value per point, or a pair of arrays with values and violations. Constraints get single points.
     deterministic : bool or None, optional
         Whether equal points always have equal values. With True, each point is evaluated at most once. With False,
-        points may be evaluated several times. With None, the default, the run finds out: see Notes.
+        points may be evaluated several times. With None, the default, the run tests this: see Notes.
     evaluation_timeout : float, optional
         Seconds after which a single evaluation fails.
     journal : path or Journal, optional
@@ -117,13 +117,13 @@ def minimize(
     JournalError
         If the journal cannot be used, or is that of another run.
     Exception
-        Whatever the very first evaluation raises, so that a mistake in `fun` is shown at once. If it calls
+        Any exception of the very first evaluation, so that a mistake in `fun` is shown at once. If it calls
         `sys.exit`, this is a RuntimeError.
 
     See Also
     --------
     maximize : The same for the largest value.
-    Optimizer : Ask and tell, for a loop of your own.
+    Optimizer : Ask and tell, for custom loops.
 
     Notes
     -----

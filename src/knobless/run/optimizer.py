@@ -1,4 +1,4 @@
-"""Ask for candidates, tell their values: the interface to a run, in the words of its space."""
+"""Ask for candidates, tell their values: the interface to a run, in terms of its space."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Optimizer:
     space : Space or variable
         The search space: `Binary`, `Choice`, `Integer`, `Float`, `Subset`, `Space`, or a list or dict of these.
     algorithm : Algorithm, optional
-        For example `pbil_lambda(space)`, which is then used whatever the objective is like. By default the
+        For example `pbil_lambda(space)`, which is then used for any objective. By default the
         recommended algorithm for the space and for what is stated or found about the objective.
     x0 : object, optional
         A point of the space, which is handed out first. The distribution starts halfway to it.
@@ -75,7 +75,7 @@ class Optimizer:
         Evaluations that run at once; λ is never smaller. By default 1; for a journal that exists, as recorded in it.
     deterministic : bool or None, optional
         Whether equal points always have equal values. With True, no point is handed out twice. With None and no
-        `algorithm`, the run finds out: now and then it hands out its best point once more, and the first difference
+        `algorithm`, the run tests this: now and then its best point is handed out once more, and the first difference
         makes it noisy for good.
     journal : path-like or Journal, optional
         A file in which everything told is recorded. If it exists, the run is resumed: what was told is not handed out
@@ -457,7 +457,7 @@ class Optimizer:
     def add(self, x: Any, value: float) -> None:
         """Store a point that was evaluated elsewhere.
 
-        It counts for `best` and is not handed out as a new point. It is never compared with an evaluation to find out
+        It counts for `best` and is not handed out as a new point. It is never compared with an evaluation to test
         whether the objective is noisy. The distribution does not change, because it can only learn from points drawn
         from it: pass a good point as `x0` for that.
 

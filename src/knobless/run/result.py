@@ -93,7 +93,8 @@ class History(Sequence[Info]):
     LENGTH = 2048
     DEFERRED_BYTES = 2**22
 
-    def __init__(self) -> None:
+    def __init__(self, compute: Callable[..., Info] = Info) -> None:
+        self._compute = compute  # an iteration from what `append_deferred` receives
         self._rows = Thinned[Info | tuple[Any, ...]](self.LENGTH)
         self._last: Info | None = None
         self._deferred = 0  # bytes of the rows that are not computed yet
@@ -137,8 +138,8 @@ class History(Sequence[Info]):
         self._last = None if self.keeps(info.iteration) else row
         self._rows.take(info.iteration, lambda: row)
 
-    def append_deferred(self, iteration: int, compute: Callable[..., Info], args: tuple[Any, ...], size: int) -> None:
-        """Add an iteration that is kept, but compute its row only when the history is read, or too much is deferred.
+    def append_deferred(self, iteration: int, args: tuple[Any, ...], size: int) -> None:
+        """Add an iteration if it is kept, but compute it only when the history is read, or too much is deferred.
 
         In most runs that is never, and a row takes a good part of the time of a short iteration.
 
@@ -146,22 +147,22 @@ class History(Sequence[Info]):
         ----------
         iteration : int
             Number of the iteration.
-        compute : callable
-            Computes the state of the run after the iteration.
         args : tuple
-            Its arguments.
+            Arguments of the function that computes the state of the run after the iteration.
         size : int
             Bytes that are kept until then.
         """
+        if iteration % self._rows.stride:
+            return
         self._last = None
-        self._rows.add(iteration, (compute, args))
+        self._rows.add(iteration, args)
         self._deferred += size
         if self._deferred > self.DEFERRED_BYTES:
             self._complete()
 
     def _complete(self) -> list[Info]:
         """Compute the rows that are deferred; return all."""
-        rows = [row if isinstance(row, Info) else Info(*row[0](*row[1])[:-1]) for _, row in self._rows.items]
+        rows = [row if isinstance(row, Info) else Info(*self._compute(*row)[:-1]) for _, row in self._rows.items]
         if self._deferred:
             self._rows.items = [(number, row) for (number, _), row in zip(self._rows.items, rows, strict=True)]
             self._deferred = 0

@@ -1,4 +1,4 @@
-"""The state of a run as one value, in codes and ids: what `Optimizer` shows to the user, in the words of the space.
+"""The state of a run as one value, in codes and ids: what `Optimizer` shows to the user, in terms of the space.
 
 A snapshot is this value packed, loading one replaces it, and replaying a journal builds it. Candidates are drawn from
 the current iteration; when those with index 0 to λ − 1 are told or cancelled, the algorithm learns from them and the
@@ -13,7 +13,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +30,7 @@ from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from .cache import Cache
+from .candidates import NONE
 from .constraints import NO_CONSTRAINTS, Constraints
 from .evaluation_log import EvaluationLog
 from .feasibility import Feasibility
@@ -38,7 +38,6 @@ from .iteration import COPIED, EMPTY, PENDING, Best, FirstFailure, Info, Iterati
 from .noise_test import SMALL_DOUBT, NoiseTest
 from .streams import Streams
 
-NONE: Mapping[int, Infeasible] = MappingProxyType({})
 MAX_STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
 INFEASIBLE_SHARE = 0.25  # evaluations with a violation at which the algorithm changes
 RECENT = 512  # evaluations kept to look up those of the most probable point
@@ -390,6 +389,13 @@ class RunState:
     ) -> None:
         """Store values of pending candidates; see `ToldValues` for the arguments."""
         if not len(ids):
+            return
+        if len(ids) > 1 and (self.late or self.iteration.drawn > self.iteration.size):
+            # One by one: the iteration may be complete before the last of them, which must not count for it then. A
+            # journal does not record which values were told together.
+            for i, id in enumerate(ids):
+                text = {0: failures[i]} if i in failures else {}
+                self.tell([id], f[i : i + 1], text, {0: infeasible[i]} if i in infeasible else NONE)
             return
         self.stale = 0
         self._count(ids, f, failures, infeasible)

@@ -20,6 +20,7 @@ from knobless.journal.events import Journal, JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.sqlite import Writer
 from knobless.space.codec import space_of
+from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from .candidates import Batch, Failure, values_of
@@ -42,17 +43,18 @@ class Start:
     rng: int | None = None
     batch: int | None = None
     deterministic: bool | None = None
+    fixed: Any = None
 
     @classmethod
-    def of(cls, identity: Identity) -> Self:
+    def of(cls, identity: Identity, path: Path) -> Self:
         """Return the settings of a recorded run; its random streams are taken from the journal."""
         space = space_of(identity.space)
         check_batch(identity.batch, space.family)
         algorithm = algorithm_of(identity.algorithm, space.family)
-        if identity.constraints or identity.fixed:
-            raise ValueError("the run has constraints or fixed variables, which can only be used in one process")
+        if identity.constraints:
+            raise JournalError(f"{path}: cannot resume: the run has constraints; use Optimizer(constraints=, journal=)")
         if algorithm is None:
-            raise ValueError("the algorithm has custom components, which are not recorded")
+            raise JournalError(f"{path}: cannot resume: the algorithm has custom components, which are not recorded")
         x0 = None if identity.x0 is None else space.decode(space.family.unpack(bytes.fromhex(identity.x0))[0])
         return cls(
             space,
@@ -61,6 +63,7 @@ class Start:
             x0,
             batch=identity.batch,
             deterministic=identity.deterministic,
+            fixed=FixedVariables.from_data(space, identity.fixed),
         )
 
 
@@ -81,9 +84,11 @@ class SharedRun:
                 if start is None:
                     if recorded is None:
                         raise JournalError(f"{journal.path}: nothing has been recorded yet; a space is needed")
-                    start = Start.of(recorded)
+                    start = Start.of(recorded, writer.path)
             batch = start.batch or (1 if recorded is None else recorded.batch)
-            opt = Optimizer(start.space, start.algorithm, start.x0, start.rng, batch, start.deterministic)
+            opt = Optimizer(
+                start.space, start.algorithm, start.x0, start.rng, batch, start.deterministic, fixed=start.fixed
+            )
             identity = opt.identity(start.direction)
             self._recording = Recording(writer, opt.run, identity, adopt=start.rng is None)
             self._replay(writer, opt.run, opt.identity(start.direction))  # with the streams of the journal

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, suppress
@@ -37,8 +38,11 @@ class Context(Protocol):
     deadline: float  # by time.monotonic()
     target: float  # NaN if there is none
     arrived: dict[int, Value]  # values that are known before they can be yielded
-    times: list[float]  # start and end of each evaluation in this process by time.monotonic(), without a journal
     spans: dict[int, Span]  # when and where the others ran, without a journal
+
+    @property
+    def times(self) -> array[float]:
+        """Start and end of each evaluation in this process by `time.monotonic()`, without a journal."""
 
     @property
     def recording(self) -> bool:
@@ -104,18 +108,20 @@ def n_workers(workers: Any) -> int:
 def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
     """Evaluate serially."""
     maximizing, recording, deadline, times = run.sign < 0, run.recording, run.deadline, run.times
+    monotonic = time.monotonic
     ids = iter(candidates.ids)
     for x in candidates.points:
-        clock = time.monotonic()
+        clock = monotonic()
         value = evaluate(fun, x, objective_value)
-        now = time.monotonic()
+        now = monotonic()
         if maximizing:
             value = _negated(value)
         if recording:
             ended = time.time()
             run.record((Outcome(next(ids), value, ended - (now - clock), ended, THIS_PROCESS),))
         else:
-            times += (clock, now)
+            times.append(clock)
+            times.append(now)
         yield value
         if now >= deadline:
             return
@@ -135,7 +141,7 @@ def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> 
             [Outcome(id, value, started, ended, THIS_PROCESS) for id, value in zip(candidates.ids, values, strict=True)]
         )
     else:
-        run.times += [clock, now] * len(candidates)
+        run.times.extend([clock, now] * len(candidates))
     yield from values
 
 

@@ -32,6 +32,8 @@ class FixedVariables:
     @classmethod
     def of(cls, space: Space, values: Any) -> Self:
         """Return what the user has given: values by the names of variables, or of entries of arrays."""
+        if isinstance(values, cls):
+            return values
         if not isinstance(values, Mapping):
             raise TypeError(f"fixed: expected a dict of values by the names of variables, got {values!r:.200}")
         each = {shown_name(column.name): column for column in space.columns()}

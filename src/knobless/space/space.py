@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from knobless.core.conditional import Conditional
 from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
 from knobless.core.gaussian import Gaussian
-from knobless.core.types import Points
+from knobless.core.types import Array, Points
 
 from .conditions import Conditions, is_conditional, resolve, resolved_tree
 from .counting import count_points
 from .layout import Layout, filled_shape
 from .subset import Subset, entry_names
-from .variables import Binary, Choice, Float, Integer, Variable
+from .variables import Binary, Choice, Float, Integer, Variable, scaled
 from .when import INACTIVE, When, shown_values, when
 
 VARIABLES = (Binary, Choice, Integer, Float, Subset)
@@ -74,6 +74,25 @@ class Column(NamedTuple):
             Codes of the variable.
         """
         return np.zeros((len(codes), self.variable.n or 1)) if self.is_constant else codes[:, self.where]
+
+
+class LinearFloats(NamedTuple):
+    """The single floats of a space on a linear scale and without steps, which are decoded together.
+
+    Attributes
+    ----------
+    which : tuple of bool
+        Whether each variable is one of them.
+    where : list of int
+        Their columns.
+    low, high : array
+        Their bounds.
+    """
+
+    which: tuple[bool, ...]
+    where: list[int]
+    low: Array
+    high: Array
 
 
 class Space:
@@ -177,6 +196,15 @@ class Space:
         where = tuple(column.where for column in self._columns)
         return None if self._conditions is None else Layout(self._conditions, where)
 
+    @cached_property
+    def _linear(self) -> LinearFloats:
+        """The single floats on a linear scale."""
+        which = tuple(map(_is_linear, self._columns))
+        own = [column for column, is_linear in zip(self._columns, which, strict=True) if is_linear]
+        bounds = [(each.variable.low, each.variable.high) for each in own if isinstance(each.variable, Float)]
+        low, high = np.array(bounds).reshape(-1, 2).T
+        return LinearFloats(which, [each.where.start for each in own], low, high)
+
     @property
     def is_conditional(self) -> bool:
         """Whether there is a point in which a variable is inactive."""
@@ -264,7 +292,12 @@ class Space:
         sole = self.sole
         if sole is not None:
             return _listed(sole, codes)
-        columns = [_listed(column.variable, column.codes(codes)) for column in self._columns]
+        linear = self._linear
+        together = iter(scaled(codes[:, linear.where], linear.low, linear.high).T.tolist())
+        columns = [
+            next(together) if is_linear else _listed(column.variable, column.codes(codes))
+            for column, is_linear in zip(self._columns, linear.which, strict=True)
+        ]
         if self._layout is not None:
             return self._layout.points(codes, self.active(codes), columns)
         return [_filled(self._tree, values) for values in zip(*columns, strict=True)]
@@ -381,8 +414,12 @@ class Space:
             Two rows are equal if and only if their points are.
         """
         seen = codes = self.family.canonical(codes) if isinstance(self.family, Conditional) else codes
-        for _, variable, where, _ in self._columns:
-            if isinstance(variable, NUMBERS) and where.start < where.stop:
+        linear = self._linear
+        if linear.where:
+            seen = codes.copy()
+            seen[:, linear.where] = scaled(codes[:, linear.where], linear.low, linear.high)
+        for (_, variable, where, _), is_linear in zip(self._columns, linear.which, strict=True):
+            if not is_linear and isinstance(variable, NUMBERS) and where.start < where.stop:
                 seen = codes.copy() if seen is codes else seen
                 seen[:, where] = variable.values(codes[:, where])
         return seen
@@ -516,6 +553,14 @@ def _listed(variable: Variable, codes: Points) -> list[Any]:
     if isinstance(variable, Choice):  # the option itself, of any type
         return [variable.options[i] for i in codes[:, 0].astype(np.intp).tolist()]
     return variable.values(codes)[:, 0].tolist()
+
+
+def _is_linear(column: Column) -> bool:
+    """Return whether a variable is a single float on a linear scale without steps."""
+    match column.variable:
+        case Float(step=None, log=False, n=None):
+            return not column.is_constant
+    return False
 
 
 def _counts(variable: Variable) -> tuple[float, int]:

@@ -30,7 +30,7 @@ class Subset:
     of : int or sequence
         Number of options n, or the options themselves, which are different values of any type.
     k : int or pair of int
-        Number of members, or its least and greatest value, both included.
+        Number of members, or its smallest and largest value, both included.
     p : float or sequence of float, optional
         Prior probability of membership, for all options or for each; strictly between 0 and 1. The probability of a
         subset with an admissible number of members is proportional to the product of the odds p/(1 − p) of its members.
@@ -205,7 +205,7 @@ class Subset:
 
 
 def _sizes(k: Any, n: int) -> tuple[int, int]:
-    """Return the least and the greatest size that `k` gives."""
+    """Return the smallest and the largest size that `k` gives."""
     if isinstance(k, (tuple, list)):
         if len(k) != 2:
             raise ValueError(f"Subset: k: expected a number of members or a pair (low, high), got {k!r}")

@@ -388,13 +388,11 @@ class Float:
         if self.step is not None:
             value = self.low + self.step * _cells(codes, int(self.count))
             return bounded(value if self._decimals > 15 else np.round(value, self._decimals), self.low, self.high)
+        if not self.log:
+            return scaled(codes, self.low, self.high)
         z = bounded(codes, 0.0, 1.0)
-        if self.log:
-            low, high = math.log(self.low), math.log(self.high)
-            value = np.exp(low + (high - low) * z)
-        else:
-            value = self.low + (self.high - self.low) * z
-        value = bounded(value, self.low, self.high)
+        low, high = math.log(self.low), math.log(self.high)
+        value = bounded(np.exp(low + (high - low) * z), self.low, self.high)
         value = np.where(z == 0.0, self.low, value)  # exact bounds despite rounding
         return np.where(z == 1.0, self.high, value)
 
@@ -428,6 +426,13 @@ class Float:
 def _grid_axis(count: int) -> Axis:
     """Return the axis of `count` equal cells; the mean stays between the centers of the outer ones."""
     return Axis(low=0.5 / count, high=1.0 - 0.5 / count, cell=max(1.0 / count, RESOLUTION), count=count)
+
+
+def scaled(codes: Points, low: Any, high: Any) -> NDArray[Any]:
+    """Return the numbers on a linear scale from low to high that codes from 0 to 1 stand for."""
+    z = bounded(codes, 0.0, 1.0)
+    value = bounded(low + (high - low) * z, low, high)
+    return np.where(z == 1.0, high, value)  # exact despite rounding
 
 
 def _cells(codes: Points, count: int) -> NDArray[np.int64]:

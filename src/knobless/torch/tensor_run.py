@@ -85,7 +85,7 @@ def minimize(
     space : Binary, Choice, Space, or a list or dict of these
         The search space: bits and choices, none of them conditional.
     budget : int, optional
-        The maximal number of evaluations. It may be left out if there is a `timeout`.
+        The maximum number of evaluations. It may be left out if there is a `timeout`.
     device : torch.device or str, optional
         Where the points are drawn. The default is torch's default device.
     algorithm : IGO, optional
@@ -111,7 +111,7 @@ def minimize(
     TypeError, ValueError
         If an argument is invalid; the message has its name, what was expected and what was given.
     Exception
-        Whatever `fun` raises.
+        Any exception of `fun`.
 
     See Also
     --------

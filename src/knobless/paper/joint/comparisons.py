@@ -47,7 +47,7 @@ def all_of(verdicts: Iterable[bool | None]) -> bool | None:
 
 
 def ahead(found: TrialsBySetting, first: str, second: str, shares: Sequence[float], claim: str) -> Claim:
-    """Judge the claim that one setting has the lower test error, at given shares of the updates."""
+    """Check the claim that one setting has the lower test error, at given shares of the updates."""
     when = (
         "at the end" if shares == END else "at " + " and at ".join(f"{100 * s:g} %" for s in shares) + " of the updates"
     )
@@ -84,7 +84,7 @@ def not_run(found: TrialsBySetting, *settings: str) -> str:
 
 
 def dynamic(found: TrialsBySetting, setting: str, claim: str) -> Claim:
-    """Judge the claim that λ_r changes during training, beyond its initial growth from 2."""
+    """Check the claim that λ_r changes during training, beyond its initial growth from 2."""
     begin = EARLY[0]
     criterion = (
         f"from {100 * begin:g} % of the updates on, the largest λ_r of a trial is {DYNAMIC:g} times the smallest"

@@ -70,7 +70,7 @@ def results_of(experiment: JointExperiment, found: Mapping[int, TrialsBySetting]
 
 
 def claim_of_readings(experiment: JointExperiment, results: Sequence[ReadingResult]) -> Claim:
-    """Judge whether some reading brings all medians close to the paper's."""
+    """Check whether some reading brings all medians close to the paper's."""
     claim = "(Some reading of the settings that the paper leaves open gives its test errors.)"
     criterion = f"for one of the readings, all {len(experiment.paper)} medians are within {CLOSE:g} of the paper's"
     whole = [result for result in results if len(result.trials) == len(experiment.paper)]

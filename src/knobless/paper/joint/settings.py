@@ -13,7 +13,7 @@ from knobless.paper.settings import CGA_1, COLORS, EPSILON, LAMBDA
 OTHER_ESTIMATORS = ("gumbel", "hard-concrete", "reinforce")
 ADAPTIVE = ("pbil-lambda", "pbil-epsilon")
 UPDATES = 93_750  # 100 passes over MNIST in mini-batches of 64
-EARLY = (0.01, 0.1)  # shares of the updates at which the beginning of training is judged
+EARLY = (0.01, 0.1)  # shares of the updates at which the beginning of training is compared
 END = (1.0,)
 SIGNIFICANCE = 0.01  # p of a rank-sum test below which a difference is not called chance
 DYNAMIC = 2.0  # λ_r that changes by this factor is called dynamic

@@ -1,0 +1,400 @@
+"""Coordinate search, for deterministic objectives over numbers, alone or with bits, choices and subsets.
+
+A local search from a random point, in sweeps. A sweep visits the variables in random order. Each other option of a bit
+or a choice is tried, and kept if it is not worse. Along a number, the search goes a step forward or back as long as the
+value improves, with steps that double; when the values on both sides are worse, it tries the vertex of the parabola
+through the three points, and the next sweep begins with a shorter step. The first line of a sweep continues in the
+direction in which the last sweep has moved the numbers, which follows valleys that no variable is parallel to.
+
+After the second visit of a bit or a choice, it is left out of one sweep, then of three, seven and so on, and so is a
+number whose steps cannot be shortened. Thus many bits that are right do not delay a few numbers. When a sweep over all
+variables improves nothing and no step can be shortened, the point is a local optimum. The next start is drawn from the
+mean of the statistics of all local optima and the initial distribution.
+
+Several points can be evaluated at the same time, by as many climbers, which visit different variables of one point. A
+change that has improved a point that was left meanwhile is tried again at the new one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import astuple, dataclass, replace
+from itertools import groupby
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from knobless._checks import positive_int
+
+from .algorithm import AlgorithmInfo
+from .conditional import Conditional
+from .families import Family, Product
+from .gaussian import RESOLUTION, Axis, Gaussian, bounded, cell_widths
+from .p3 import exchanged
+from .rng import RNG, Stream
+from .types import Array, Points
+
+FIRST_STEP = 0.25  # of a number, relative to its range
+LONGEST_WAIT = 2**20  # sweeps between two visits of a variable, at most
+
+Climber = Generator[Points, float, None]
+Move = tuple[int, int]  # a column and what is added to its option, or the index of a number and 0
+ALONG: Move = (-1, 0)  # the direction of the last sweep
+
+
+class Injected(NamedTuple):
+    """A point of another algorithm.
+
+    Attributes
+    ----------
+    at : int
+        Number of values told before; −1 before the start.
+    x : array of shape (variables,)
+        The point.
+    f : float
+        Its value.
+    """
+
+    at: int
+    x: Points
+    f: float
+
+
+@dataclass(frozen=True)
+class CoordinateSearch:
+    """Local search along the variables, with steps of numbers that adapt, restarted at every local optimum.
+
+    Parameters
+    ----------
+    family : Family
+        Family of the points.
+    climbers : int
+        Number of points per iteration.
+
+    Raises
+    ------
+    TypeError
+        If the family contains conditional variables, or no numbers.
+
+    References
+    ----------
+    Hooke, R. and Jeeves, T. A. (1961). "Direct search" solution of numerical and statistical problems. Journal of the
+    ACM 8.
+    """
+
+    family: Family
+    climbers: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.family, Conditional):
+            raise TypeError("family: expected no conditional variables; pbil_elitist and pbil_lambda also take these")
+        if self.family.options.all():
+            raise TypeError("family: expected integers or floats among the variables, got none")
+        positive_int("climbers", self.climbers)
+
+    def init(self, theta: Array | None = None, x0: Points | None = None) -> Descent:
+        """Return the state before the first iteration."""
+        initial = self.family.initial()
+        theta = initial if theta is None else self.family.move(theta, np.zeros(len(initial)))
+        return Descent(self.family, theta, x0, self.climbers)
+
+    def lam(self, state: Descent) -> int:
+        """Return the number of climbers."""
+        return self.climbers
+
+    def ask(self, state: Descent, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+        """Return the pending points of the climbers from `start` on, then random points up to `size`."""
+        rng = Stream.of(rng)
+        if state.stream is None:
+            state.begin(rng.word())
+        size = self.climbers if size is None else size
+        own = state.pending[start : start + size]
+        more = size - len(own)
+        return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own.copy()
+
+    def tell(self, state: Descent, x: Points, f: Array) -> Descent:
+        """Return the state after an iteration; the given state is modified.
+
+        A pending point without a value, which was cancelled or replaced, counts as a failure. The best of the points
+        that were not asked for is injected.
+        """
+        if state.stream is None:
+            return state
+        told = [value if value == value else math.inf for value in f.tolist()]
+        values, row = [], 0
+        for i, wanted in enumerate(state.pending):
+            equal = row < len(told) and bool((np.abs(x[row] - wanted) <= RESOLUTION).all())  # up to rounding
+            values.append(told[row] if equal else math.inf)
+            if equal:
+                told[row] = math.inf
+            row += equal or len(told) - row >= self.climbers - i
+        state.tell(values)
+        if told and (lowest := min(told)) < math.inf:
+            state.inject(x[told.index(lowest)], lowest)
+        return state
+
+    def inject(self, state: Descent, x: Points, f: float) -> Descent:
+        """Return the state at a point of another algorithm, if it is better than all before; the given is modified."""
+        state.inject(x, f)
+        return state
+
+    def observe(self, state: Descent, x: Points, f: Array) -> Descent:
+        """Return the same state: a portfolio injects the best point."""
+        return state
+
+    def can_yield(self, state: Descent) -> bool:
+        """Return True: the search continues where it was."""
+        return True
+
+    def info(self, state: Descent) -> AlgorithmInfo:
+        """Return θ and the number of climbers; ε and the signal-to-noise ratio are NaN."""
+        return AlgorithmInfo(state.theta, self.climbers, math.nan, float(self.climbers), math.nan)
+
+    def at_least(self, lam: int) -> Self:
+        """Return the same algorithm with at least `lam` climbers."""
+        return replace(self, climbers=max(self.climbers, lam))
+
+
+class Descent:
+    """State of the coordinate search; modified in place by `tell` and `inject`.
+
+    Notes
+    -----
+    Coroutines cannot be copied. A copy is rebuilt from the key of the random numbers, all values told so far and all
+    points injected.
+    """
+
+    def __init__(self, family: Family, theta: Array, x0: Points | None, climbers: int) -> None:
+        self.family, self.first, self.climbers = family, theta, climbers
+        self.x0 = None if x0 is None else x0.astype(family.dtype)
+        self.options = family.options
+        self.columns = np.flatnonzero(self.options == 0)  # of the numbers
+        self.low, self.high, self.cell, self.rate = np.array([astuple(axis)[:4] for axis in axes_of(family)]).T
+        self._logarithmic = bool(self.rate.any())
+        self.bounds_of = {i: each for each in family.size_bounds for i in range(each.columns.start, each.columns.stop)}
+        self.stream: Stream | None = None
+        self.told: list[float] = []
+        self.injected: list[Injected] = []
+        self.pending: Points = np.empty((0, family.variables), family.dtype)
+        self.best = math.inf  # lowest value so far, also of other algorithms
+        self._optima: set[bytes] = set()
+        self._sum = np.zeros(len(theta))  # of the statistics of the local optima
+        self._restart()
+
+    def _restart(self) -> None:
+        """Forget the current point."""
+        n = len(self.options)
+        self.x: Points | None = None
+        self.f = math.inf
+        self.steps = np.full(len(self.columns), FIRST_STEP)  # signed
+        self.sweep = 0
+        self.due, self.waits = np.zeros((2, n), dtype=np.intp)  # next sweep of each variable, and sweeps left out
+        self.queue: list[Move] = []
+        self.origin: Points | None = None  # the point at which the sweep began
+        self.direction = self.steps
+        self.improved = self.whole = True  # whether the sweep has improved the point, and has all variables
+
+    def begin(self, key: int) -> None:
+        """Start all climbers, with the key of the random numbers."""
+        self.stream = Stream(key)
+        self._climbers = [climber(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
+        self.pending = np.array([next(each) for each in self._climbers])
+
+    def tell(self, values: list[float]) -> None:
+        """Send the values of the pending points to the climbers."""
+        self.told += values
+        self.pending = np.array([each.send(value) for each, value in zip(self._climbers, values, strict=True)])
+
+    def inject(self, x: Points, f: float) -> None:
+        """Continue at a point of another algorithm if it is better than all before."""
+        if not f < self.best:
+            return
+        self.injected.append(Injected(-1 if self.stream is None else len(self.told), x.copy(), f))
+        before, self.x, self.f, self.best = self.x, self.within(x), f, f
+        if before is not None:
+            away = np.abs(self.x - before)[self.columns]
+            np.copyto(self.steps, away, where=away > np.abs(self.steps))
+        self.queue, self.origin, self.improved = [], None, True
+        self.due[:] = self.waits[:] = 0
+
+    def within(self, x: Points) -> Points:
+        """Return a point with its numbers in their ranges."""
+        x = x.copy()
+        x[self.columns] = bounded(x[self.columns], self.low, self.high)
+        return x
+
+    def random(self, stream: Stream) -> Points:
+        """Return a point from θ."""
+        words = (stream.words(self.family.words) >> np.uint64(32)).astype(np.uint32)
+        return self.within(self.family.draw(self.theta, words[None])[0])
+
+    def next_move(self, stream: Stream) -> Move | None:
+        """Return the next visit; None if there is no current point."""
+        while self.x is not None and not self.queue:
+            self._begin_sweep(self.x, stream)
+        return self.queue.pop() if self.queue else None
+
+    def _begin_sweep(self, x: Points, stream: Stream) -> None:
+        """Fill the queue, or end at a local optimum."""
+        idle = not self.improved and not (np.abs(self.steps) > self.widths(x)).any()
+        if idle and self.whole:
+            self._join(x)
+            self._restart()
+            return
+        self.sweep = max(self.sweep + 1, int(self.due.min()))
+        visited = np.arange(len(x)) if idle else np.flatnonzero(self.due <= self.sweep)
+        changes = [(i, by) for i in visited.tolist() for by in range(1, self.options[i])]
+        moves = changes + [(int(i), 0) for i in np.flatnonzero(np.isin(self.columns, visited))]
+        self.queue = [moves[j] for j in stream.permutation(len(moves)).tolist()]
+        if self.origin is not None:
+            direction = (x - self.origin)[self.columns]
+            if np.count_nonzero(direction) > 1:
+                self.direction = direction
+                self.queue.append(ALONG)
+        self.due[visited] = self.sweep + 1 + self.waits[visited]
+        self.waits[visited] = np.minimum(1 + 2 * self.waits[visited], LONGEST_WAIT)
+        self.origin, self.improved, self.whole = x, False, len(visited) == len(x)
+
+    def widths(self, x: Points) -> Array:
+        """Return the width of the cell of each number, which is its least step."""
+        return cell_widths(self.cell, self.rate, x[self.columns]) if self._logarithmic else self.cell
+
+    def _join(self, x: Points) -> None:
+        """Add a local optimum."""
+        key = self.family.indices(x[None])[0].tobytes()
+        if key not in self._optima:
+            self._optima.add(key)
+            self._sum = self._sum + self.family.statistics(x[None])[0]
+
+    def go(self, x: Points, f: float, i: int = -1) -> None:
+        """Continue at a point that is not worse, found by a visit of variable i."""
+        if f < self.f:
+            self.improved, self.best = True, min(self.best, f)
+            if i >= 0 and not self.options[i]:
+                self.revisit(i)
+        self.x, self.f = x, f
+
+    def revisit(self, i: int) -> None:
+        """Visit variable i in the next sweep."""
+        self.waits[i], self.due[i] = 0, self.sweep + 1
+
+    @property
+    def theta(self) -> Array:
+        """Mean of the statistics of all local optima, with the initial θ as one more."""
+        mean = (self.first + self._sum) / (1 + len(self._optima))
+        return self.family.move(self.first, mean - self.first)
+
+    def copy(self) -> Descent:
+        """Return a copy that does not change with this state."""
+        return self.again(None if self.stream is None else self.stream.key, self.told, self.injected)
+
+    def again(self, key: int | None, told: list[float], injected: Sequence[Injected]) -> Descent:
+        """Return a state with the same start, after these values were told and these points injected."""
+        other = Descent(self.family, self.first, self.x0, self.climbers)
+        each = groupby(injected, key=lambda event: event.at)
+        events = {at: list(group) for at, group in each}
+        for at in (-1, *range(0, len(told) + 1, self.climbers)):
+            if at == 0 and key is not None:
+                other.begin(key)
+            if at > 0:
+                other.tell(told[at - self.climbers : at])
+            for event in events.get(at, ()):
+                other.inject(event.x, event.f)
+        return other
+
+
+def climber(search: Descent, stream: Stream, x0: Points | None) -> Climber:
+    """Visit one variable after another, and start at a random point where there is none."""
+    while True:
+        move, x = search.next_move(stream), search.x
+        if move is None or x is None:
+            start, x0 = search.random(stream) if x0 is None else search.within(x0), None
+            f = yield start
+            if f < search.f:
+                search.go(start, f)
+        elif move[1]:
+            yield from change(search, stream, x, *move)
+        else:
+            yield from line(search, x, move[0])
+
+
+def change(search: Descent, stream: Stream, x: Points, i: int, by: int) -> Climber:
+    """Try another option of variable i."""
+    before, y = search.f, x.copy()
+    y[i] = (int(x[i]) + by) % search.options[i]
+    if i in search.bounds_of:
+        exchanged(y, i, search.bounds_of[i], stream)
+    f = yield y
+    if f < search.f or f == search.f < math.inf:
+        search.go(y, f, i)
+    elif f < before:
+        search.queue.append((i, by))
+
+
+def line(search: Descent, x: Points, j: int) -> Climber:
+    """Go along number j, or along the direction of the last sweep, as long as the value improves."""
+    i = int(search.columns[j]) if j >= 0 else -1
+    t, f, least = (float(search.steps[j]) if j >= 0 else 1.0), search.f, search.widths(x)
+    worse: list[tuple[float, float]] = []  # distances from x and values, at most one on each side
+    while len(worse) < 2:
+        y, t = stepped(search, x, j, t, least)
+        value = math.inf if y is None else (yield y)
+        left = search.x is not x  # by another climber, or for an injected point
+        if y is not None and value < search.f:
+            search.go(y, value, i)
+            worse, x, f, t = [(-t, f)], y, value, 2.0 * t
+        else:
+            worse.append((t, value))
+            t = -t
+        if left:
+            if value < f:
+                search.queue.append((j, 0))
+            elif j >= 0:
+                search.revisit(i)
+            return
+    v = vertex(worse[0], worse[1], f)
+    y, v = stepped(search, x, j, v, least)
+    if y is not None:
+        value = yield y
+        if value < search.f:
+            search.go(y, value, i)
+    if j >= 0:
+        step = 0.5 * min(abs(worse[0][0]), abs(worse[1][0]))
+        search.steps[j] = math.copysign(max(step, least[j]), v or t)
+        if step > least[j]:
+            search.revisit(i)
+
+
+def stepped(search: Descent, x: Points, j: int, t: float, least: Array) -> tuple[Points | None, float]:
+    """Return x with its numbers moved by t, None if that is less than half of a cell, and the distance in the range."""
+    y = x.copy()
+    if j >= 0:  # in plain numbers, which are faster for a single one
+        i = search.columns[j]
+        y[i] = min(max(x[i] + t, search.low[j]), search.high[j])
+        moved = float(y[i] - x[i])
+        return (y, moved) if abs(moved) >= 0.5 * least[j] else (None, t)
+    z, d = x[search.columns], search.direction
+    away = bounded(z + t * d, search.low, search.high) - z
+    y[search.columns] = z + away
+    return (y, float(away @ d / (d @ d))) if (np.abs(away) >= 0.5 * least).any() else (None, t)
+
+
+def vertex(one: tuple[float, float], other: tuple[float, float], f: float) -> float:
+    """Return where the parabola through two points and (0, f) between them is lowest; 0 without one."""
+    (a, fa), (b, fb) = one, other
+    p, q = (fa - f) / a, (fb - f) / b
+    if not math.isfinite(p + q):
+        return 0.0
+    curvature = (q - p) / (b - a)
+    return 0.5 * (a - p / curvature) if curvature > 0.0 else 0.0
+
+
+def axes_of(family: Family) -> tuple[Axis, ...]:
+    """Return the axes of all numbers, in the order of their columns."""
+    match family:
+        case Gaussian(axes=axes):
+            return axes
+        case Product(parts=parts):
+            return tuple(axis for part in parts for axis in axes_of(part))
+    return ()
