@@ -145,16 +145,21 @@ class Climber:
         changes = [(i, by) for i in range(len(x)) for by in range(1, options[i])]
         patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1
         steps = up = 0
+        effects = [[0.0] * k for k in options]
         while True:
-            accepted = False
+            accepted = better = False
             for c in self.pyramid.random.permutation(len(changes)):
                 i, by = changes[c]
                 old = x[i]
                 x[i] = (old + by) % options[i]
                 value = self.value(x)
                 steps += 1
+                if math.isfinite(value) and math.isfinite(f):
+                    effects[i][x[i]] += value - f
+                    effects[i][old] -= value - f
                 if value < f:
                     up = steps
+                    better = True
                 if value <= f:
                     f = value
                     accepted = True
@@ -162,6 +167,14 @@ class Climber:
                     x[i] = old
                 if steps - up >= patience and steps - up >= up:
                     return f
+            if not better:
+                lowest = [min(range(options[i]), key=lambda k: (effects[i][k], k != x[i], k)) for i in range(len(x))]
+                if lowest != x:
+                    value = self.value(lowest)
+                    steps += 1
+                    if value < f:
+                        f, up, accepted = value, steps, True
+                        x[:] = lowest
             if not accepted:  # all neighbors are worse
                 return f
 

@@ -239,7 +239,10 @@ def command(*options):
 @pytest.mark.slow
 def test_the_command_goes_on_where_it_was_stopped_and_tells_of_all_rows(tmp_path):
     out, page = tmp_path / "power", tmp_path / "power.md"
-    page.write_text("a\n<!-- summary --><!-- end -->\nb\n<!-- losses -->\nold\n<!-- end -->\nc\n")
+    places = (
+        "<!-- constraints --><!-- end -->\n<!-- summary --><!-- end -->\nb\n<!-- losses -->\nold\n<!-- end -->\nc\n"
+    )
+    page.write_text(places)
     options = [
         "--suite",
         "labs",

@@ -7,7 +7,9 @@ it, it joins the next one. There is no population size: the pyramid grows with t
 
 The local search differs from the original, which stops where no single change is better. Here it also accepts equal
 neighbors and continues for as many steps as led to the last improvement, at least N ln N for N neighbors (the expected
-number of draws until each has been drawn), unless all neighbors are worse. It thereby crosses plateaus.
+number of draws until each has been drawn), unless all neighbors are worse. It thereby crosses plateaus. When all
+variables were changed without an improvement, one point combines what was better on average: each variable takes the
+option with the lowest sum of the differences in value so far.
 
 Several points can be evaluated at the same time, by as many climbers. They share the first individual: they evaluate
 different neighbors of the same point, and the better ones are combined. After that, each climber has an individual of
@@ -349,16 +351,21 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
     """Local search: accept single changes in random order that are not worse, until there is no more progress."""
     changes, options, bounds_of = pyramid.changes, pyramid.options, pyramid.bounds_of
     patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1.0
+    effects = [[0.0] * k for k in options.tolist()]  # sums of differences in value, by variable and option
     steps = up = 0  # steps so far, and those until the last improvement
     moved = True
     while moved or bounds_of:  # otherwise all neighbors are worse; of a subset, not all exchanges have been tried
-        moved = False
+        moved, begun = False, steps
         for i, by in changes[stream.permutation(len(changes))].tolist():
             old = int(x[i])  # a Python integer, which does not overflow
-            x[i] = (old + by) % options[i]
+            x[i] = new = (old + by) % int(options[i])
             other = exchanged(x, i, bounds_of[i], stream) if i in bounds_of else None
             value = yield x
             steps += 1
+            difference = value - f
+            if math.isfinite(difference):
+                effects[i][new] += difference
+                effects[i][old] -= difference
             if value < f:
                 up = steps
             if value <= f:
@@ -369,7 +376,23 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
                     x[other] = 1 - old
             if steps - up >= max(patience, up):
                 return f
+        if up <= begun and not bounds_of:
+            before = x.copy()
+            x[:] = [best_option(effect, old) for effect, old in zip(effects, x.tolist(), strict=True)]
+            if (x != before).any():
+                value = yield x
+                steps += 1
+                if value < f:
+                    f, moved, up = value, True, steps
+                else:
+                    x[:] = before
     return f
+
+
+def best_option(effects: Sequence[float], current: int) -> int:
+    """Return the option with the lowest sum, the current one in case of ties with it."""
+    lowest = min(effects)
+    return effects.index(lowest) if lowest < effects[current] else current
 
 
 def exchanged(x: Points, i: int, bounds: SizeBounds, stream: Stream) -> int | None:

@@ -64,12 +64,13 @@ from .shared import (
 
 MAX_TOLD = 2**16  # in one call, so that Ctrl-C is handled in time
 
-# Phases of an individual: it begins, has begun, climbs, has climbed, enters a level, crosses there.
-BEGIN, BEGUN, CLIMB, CLIMBED, ENTER, CROSS = range(6)
+# Phases of an individual: it begins, has begun, climbs, combines the better values of its bits, has climbed, enters a
+# level, crosses there.
+BEGIN, BEGUN, CLIMB, COMBINE, CLIMBED, ENTER, CROSS = range(7)
 
 # Indices into the arrays of a `PyramidState`.
 PHASE, WORD_COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS = range(11)
-PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS = range(11, 15)
+PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS = range(11, 16)
 F, BEFORE, PATIENCE = range(3)
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
@@ -87,6 +88,7 @@ class PyramidState(NamedTuple):
     changed: NDArray[np.int64]  # bits of x that were flipped in the local search
     order: NDArray[np.int64]  # order in which bits are flipped, or groups taken over
     ones: NDArray[np.int64]  # of each bit among all members
+    effects: Array  # sums of the differences in value between one and zero, of each bit in the local search
     terms: Array  # `entropy_terms` for the next tree: computed by NumPy, because other logarithms may round otherwise
     levels: NDArray[np.int64]  # one row per level: first and last block, members, groups; −1 if there is no tree
     leaves: NDArray[np.int64]
@@ -102,7 +104,7 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidStat
     none = np.empty(0, dtype=np.int64)
     return grown_pyramid(
         PyramidState(
-            np.zeros(15, dtype=np.int64),
+            np.zeros(16, dtype=np.int64),
             np.array([math.inf, math.inf, n * math.log(n) if n > 1 else 1.0]),
             np.array([key, 0], dtype=np.uint64),
             threshold(algorithm.family.initial()),
@@ -111,6 +113,7 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidStat
             np.empty(n, dtype=np.int64),
             np.empty(2 * n, dtype=np.int64),
             np.zeros(n, dtype=np.int64),
+            np.zeros(n),
             np.empty(0),
             none.reshape(0, 4),
             none.reshape(0, n),
@@ -377,16 +380,33 @@ def _take_over(p, level, group, codes):
 
 
 @njit(error_model="numpy")
+def _combine(p, codes):
+    """Set each bit to the value that was better in the local search; return whether x has changed."""
+    changed = 0
+    for i in range(p.x.size):
+        if p.effects[i] > 0.0 if p.x[i] else p.effects[i] < 0.0:
+            _turn(p, i, codes)
+            p.changed[changed] = i
+            changed += 1
+    p.counts[CHANGED] = changed
+    return changed > 0
+
+
+@njit(error_model="numpy")
 def proceed(p, codes, table):
     """Compute the next point to evaluate, x; at most one member joins on the way."""
     counts, n = p.counts, p.x.size
     while True:
         if counts[PHASE] == CLIMB:
             if counts[NEXT] == n:
+                if counts[UP] <= counts[PASS] and _combine(p, codes):
+                    counts[PHASE] = COMBINE
+                    return GOING
                 if not counts[MOVED]:  # all neighbors are worse
                     counts[PHASE] = CLIMBED
                     continue
                 counts[MOVED] = 0
+                counts[PASS] = counts[STEPS]
                 p.order[:n] = np.argsort(_words(p, n))
                 counts[NEXT] = 0
             i = p.order[counts[NEXT]]
@@ -436,22 +456,30 @@ def take_value(p, value, codes):
     if counts[PHASE] == BEGUN:
         reals[F] = value
         counts[STEPS] = counts[UP] = 0
+        counts[PASS] = -1
         counts[MOVED] = 1
         counts[NEXT] = p.x.size
         counts[PHASE] = CLIMB
+        p.effects[:] = 0.0
         return
+    if counts[PHASE] == CLIMB and math.isfinite(value - reals[F]):
+        i = p.changed[0]
+        p.effects[i] += value - reals[F] if p.x[i] else reals[F] - value
     better = value < reals[F]
-    if value <= reals[F]:
+    if better or (value == reals[F] and counts[PHASE] != COMBINE):
         reals[F] = value
         counts[MOVED] = 1
     else:
         for k in range(counts[CHANGED]):
             _turn(p, p.changed[k], codes)
-    if counts[PHASE] == CLIMB:
+    if counts[PHASE] == CLIMB or counts[PHASE] == COMBINE:
         counts[STEPS] += 1
         if better:
             counts[UP] = counts[STEPS]
-        if counts[STEPS] - counts[UP] >= max(reals[PATIENCE], counts[UP]):
+        if counts[PHASE] == COMBINE:
+            counts[PHASE] = CLIMB
+            counts[PASS] = -1  # once after an order
+        elif counts[STEPS] - counts[UP] >= max(reals[PATIENCE], counts[UP]):
             counts[PHASE] = CLIMBED
 
 
@@ -518,7 +546,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
 
 PYRAMID_STATE = types.NamedTuple(
     (
-        *(INTS, REALS, LONG_WORDS, WORDS, BITS, BITS, INTS, INTS, INTS, REALS),
+        *(INTS, REALS, LONG_WORDS, WORDS, BITS, BITS, INTS, INTS, INTS, REALS, REALS),
         *(types.int64[:, ::1], types.int64[:, ::1], types.int64[:, :, ::1], types.uint64[:, ::1], INTS, LONG_WORDS),
     ),
     PyramidState,
