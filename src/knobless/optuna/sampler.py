@@ -90,6 +90,11 @@ class KnoblessSampler(BaseSampler):
         self._needs: Needs | None = None  # inferred from the trials
         if isinstance(search_space, Space):
             search_space, self._needs = declared(search_space)
+        if search_space is not None and not isinstance(search_space, Mapping):
+            raise TypeError(
+                "search_space: expected a Space of named variables, or distributions of Optuna by name, "
+                f"got {search_space!r}"
+            )
         for name, each in (search_space or {}).items():
             if not isinstance(each, BaseDistribution):
                 raise TypeError(f"search_space[{name!r}]: expected a distribution of Optuna, got {each!r}")

@@ -248,7 +248,10 @@ class Search(nn.Module):
 def tensor_algorithm(algorithm: Any, family: Family) -> IGO:
     """Return an algorithm over this family that is supported in tensors; TypeError or ValueError for any other."""
     if not isinstance(algorithm, IGO):
-        raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
+        raise TypeError(
+            "algorithm: expected one of pbil_lambda, pbil_epsilon, cga, umda or pbil, such as pbil_lambda(space), "
+            f"got a value of type {type(algorithm).__name__}"
+        )
     if algorithm.family != family:
         raise ValueError("algorithm: expected one made for this space, such as pbil_lambda(space)")
     if not isinstance(algorithm.preference, (Quartiles, Truncation)):
