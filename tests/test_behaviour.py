@@ -100,7 +100,7 @@ def test_a_mixed_space_is_solved():
             off = (np.array(x["integers"]) - integers) / 63, (np.log10(x["floats"]) - floats) / 3
             return wrong + sum((d**2).sum() for d in off)
 
-        close += kl.minimize(fun, space, budget=5000, rng=seed).fun <= 0.05
+        close += kl.minimize(fun, space, budget=5000, target=0.05, rng=seed).fun <= 0.05
     assert close >= 3
 
 

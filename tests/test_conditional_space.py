@@ -655,7 +655,7 @@ def test_the_default_search_of_branches_of_an_integer(deterministic):
         seen.append(shown(x))
         return sum(x["widths"]) - 3 * int(x["sgd"][0]) + len(x.get("momentum", ()))
 
-    result = kl.minimize(loss, NET, budget=350, rng=1, deterministic=deterministic)
+    result = kl.minimize(loss, NET, budget=250, rng=1, deterministic=deterministic)
     assert np.isfinite(result.history[-1].entropy)
     assert result.fun == -1  # one narrow layer, with momentum
     if deterministic:

@@ -232,7 +232,7 @@ def test_progress_is_shown_in_evaluations_of_all_trials(capsys):
 @pytest.mark.slow
 def test_long_runs_have_a_thinned_history():
     space = kl.Binary(4)
-    how = {"budget": 10_000, "rng": 0, "algorithm": kl.cga(space)}
+    how = {"budget": 5000, "rng": 0, "algorithm": kl.cga(space)}
     same(minimize(lambda x: rough(leaves(x)), space, **how), kl.minimize(in_codes(space), space, **how))
 
 
