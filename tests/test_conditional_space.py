@@ -391,8 +391,11 @@ def test_many_conditions_are_counted_fast():
 
 def test_a_misspelled_name_is_reported_when_the_space_is_built():
     message = r"space.x: when: kernal: expected a variable .*, got none; did you mean kernel\?$"
-    with pytest.warns(UserWarning, match=message):  # a space around it may have the name
+    with pytest.warns(UserWarning, match=message) as caught:  # a space around it may have the name
         space = kl.Space(kernel=KIND, x=X.when(kernal="a"))
+    assert [each.filename for each in caught] == [__file__]
+    with pytest.raises(ValueError, match=message):  # alone
+        kl.minimize(lambda x: 0.0, {"kernel": KIND, "x": X.when(kernal="a")}, budget=10)
     with pytest.raises(ValueError, match=message):
         kl.minimize(lambda x: 0.0, space, budget=10)
     assert kl.Space(kernal=KIND, inner=space).cardinality == math.inf

@@ -187,3 +187,18 @@ def test_states_from_a_journal_and_from_a_snapshot_continue_as_the_original(tmp_
         values = rng.normal(size=len(each[0]))
         for one, batch in zip((opt, loaded, replayed), each, strict=True):
             one.tell(batch, values[: len(batch)])
+
+
+@pytest.mark.parametrize("climbers", [2, 5])
+def test_the_point_after_a_local_optimum_is_a_random_one(climbers):
+    # The first climber that finds nothing left to visit ends the search there, while the others await their values.
+    algorithm, rng = CoordinateSearch(kl.Space.of(kl.Float(0, 1, n=2)).family, climbers), np.random.default_rng(0)
+    state, optima = algorithm.init(), 0
+    for _ in range(600):
+        theta, lowest = state.theta, state.f
+        x = algorithm.ask(state, rng)
+        state = algorithm.tell(state, x, (2.0 - np.cos(20.0 * x).sum(axis=1)) + x.sum(axis=1))
+        if (state.theta != theta).any():  # a local optimum was added
+            optima += 1
+            assert state.x is None or state.f < lowest
+    assert optima > 2

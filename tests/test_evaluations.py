@@ -171,7 +171,9 @@ def test_a_long_run_without_a_journal_keeps_the_last_ones(monkeypatch):
 def test_a_sequence_is_what_its_parts_are(tmp_path):
     for journal in (None, tmp_path / "run.sqlite"):
         each = kl.minimize(lambda x: float(x.sum()), kl.Binary(6), budget=40, rng=0, journal=journal).evaluations
+        copied = pickle.loads(pickle.dumps(each))  # before it is read
         n, all_of_it = len(each), list(map(repr, each))
+        assert list(map(repr, copied)) == all_of_it
         assert [repr(each[i]) for i in range(n)] == all_of_it
         assert [repr(each[i - n]) for i in range(n)] == all_of_it
         for part in (slice(3, 9), slice(None, None, -4), slice(-5, None), slice(9, 3)):

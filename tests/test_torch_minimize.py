@@ -278,7 +278,11 @@ def test_points_are_given_in_the_shape_of_the_space():
             "none of them conditional, got a conditional variable for b$",
         ),
         ({"space": kl.Subset(5, 2)}, TypeError, "space: expected bits and choices alone"),
-        ({"algorithm": kl.p3(kl.Binary(4))}, TypeError, "algorithm: expected a value such as pbil_lambda"),
+        (
+            {"algorithm": kl.p3(kl.Binary(4))},
+            TypeError,
+            "algorithm: expected one of pbil_lambda, pbil_epsilon, .* got a value of type P3",
+        ),
         ({"algorithm": kl.pbil_lambda(kl.Binary(5))}, ValueError, "algorithm: expected one made for this space"),
         ({"fun": lambda x: 1.0}, TypeError, "objective: expected a tensor of 2 numbers, got 1.0 of type float"),
         ({"fun": lambda x: x}, TypeError, r"objective: expected a tensor of 2 numbers, got one of shape \[2, 4\]"),

@@ -529,7 +529,7 @@ def _parameter(name: str, given: Any) -> Parameter:
         low, high = given
         kind = "Integer" if all(isinstance(each, Integral) for each in given) else "Float"
         shown = f"the tuple {given} is read as two options, which are written [{low}, {high}]"
-        warnings.warn(f"{where}: {shown}; a range is written kl.{kind}({low}, {high})", UserWarning, 3)
+        warnings.warn(f"{where}: {shown}; a range is written kl.{kind}({low}, {high})", UserWarning, 6)
     distinct: dict[Hashable, Any] = {}
     for option in given:
         distinct.setdefault(_identity(option), option)

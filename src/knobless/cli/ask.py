@@ -49,8 +49,8 @@ def ask_command(
 ) -> None:
     """Print candidates to evaluate, one JSON object per line: {"id": 3, "x": {...}}.
 
-    The first call creates the journal and needs --space. The options after it are settings of the run; later calls may
-    leave them out or repeat them.
+    The first call creates the journal and needs --space. The options after it are settings of the run; later calls
+    repeat all of them, or none.
 
     Exit codes: 0 candidates printed; 1 no candidates left; 2 wrong usage or file, or the journal is in use.
     """

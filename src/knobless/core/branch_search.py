@@ -51,9 +51,9 @@ class BranchSearch:
     linear : LinearThompson, optional
         Search with a linear model between the loop and the turns; none by default.
     deterministic : bool
-        Whether equal points have equal values. Parts without numbers are then searched by a portfolio of P3 and the
-        loop. A combination all of whose points were evaluated gets no more turns, and one whose search yields no new
-        points is searched anew, from the initial distribution.
+        Whether equal points have equal values. Parts are then searched by a portfolio of the loop and P3, or the
+        coordinate search if they have numbers. A combination all of whose points were evaluated gets no more turns, and
+        one whose search yields no new points is searched anew, from the initial distribution.
     batch : int
         Least number of points per iteration.
 
@@ -146,7 +146,7 @@ class BranchSearch:
         Returns
         -------
         Member or None
-            The loop for it, possibly in a portfolio with P3.
+            The loop for it, possibly in a portfolio with P3 or the coordinate search.
         """
         family = part.family
         if family is None:

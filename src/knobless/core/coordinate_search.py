@@ -183,7 +183,7 @@ class Descent:
         self._restart()
 
     def _restart(self) -> None:
-        """Forget the current point."""
+        """Drop the current point."""
         n = len(self.options)
         self.x: Points | None = None
         self.f = math.inf
@@ -326,7 +326,7 @@ def change(search: Descent, stream: Stream, x: Points, i: int, by: int) -> Climb
     if i in search.bounds_of:
         exchanged(y, i, search.bounds_of[i], stream)
     f = yield y
-    if f < search.f or f == search.f < math.inf:
+    if f < (before if search.x is None else search.f) or f == search.f < math.inf:  # without a point after a restart
         search.go(y, f, i)
     elif f < before:
         search.queue.append((i, by))
@@ -341,7 +341,7 @@ def line(search: Descent, x: Points, j: int) -> Climber:
         y, t = stepped(search, x, j, t, least)
         value = math.inf if y is None else (yield y)
         left = search.x is not x  # by another climber, or for an injected point
-        if y is not None and value < search.f:
+        if y is not None and value < (f if search.x is None else search.f):
             search.go(y, value, i)
             worse, x, f, t = [(-t, f)], y, value, 2.0 * t
         else:
@@ -357,7 +357,7 @@ def line(search: Descent, x: Points, j: int) -> Climber:
     y, v = stepped(search, x, j, v, least)
     if y is not None:
         value = yield y
-        if value < search.f:
+        if value < (f if search.x is None else search.f):
             search.go(y, value, i)
     if j >= 0:
         step = 0.5 * min(abs(worse[0][0]), abs(worse[1][0]))

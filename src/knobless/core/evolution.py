@@ -6,8 +6,8 @@ iterations in a row have not changed the population, it is restarted at random p
 best point. There is no population size to choose.
 
 What is told are the children after their repair (`repair.py`), so the population is feasible. A repair changes several
-variables at once, and a population recombines what it leads to; it would break up the
-groups of variables that P3 learns.
+variables at once, and a population recombines what it leads to; it would break up the groups of variables that P3
+learns.
 """
 
 from __future__ import annotations

@@ -573,9 +573,8 @@ class Categorical(Unconditional):
     total: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.n, (str, float)) or isinstance(
-            self.k, (str, float)
-        ):  # options, as other libraries have them
+        # Options, as other libraries have them.
+        if isinstance(self.n, (str, float)) or isinstance(self.k, (str, float)):
             shown = f"got {self.n!r} and {self.k!r}; a variable with these options is written"
             raise TypeError(f"n and k: expected integers, {shown} kl.Choice({self.n!r}, {self.k!r})")
         positive_int("n", self.n)

@@ -1,8 +1,9 @@
 """States of algorithms as plain data, for snapshots.
 
-The state of the loop is stored as its numbers, that of P3 as its initial θ, the key of its random numbers and the
-values it was told, from which it is rebuilt, that of the genetic algorithm as its population, that of the linear search
-as its evaluations, and that of a portfolio or of the search of branches as the states of its members.
+The state of the loop is stored as its numbers, those of P3 and of the coordinate search as their initial θ, the key of
+their random numbers and the values told, from which they are rebuilt, that of the genetic algorithm as its population,
+that of the linear search as its evaluations, and that of a portfolio or of the search of branches as the states of its
+members.
 """
 
 from __future__ import annotations

@@ -237,7 +237,9 @@ class _View:
             suggested = trial.distributions.get(name)
             if suggested is None and self._is_missing(name, trial, given, needs):
                 self._warned.add(name)
-                message = "Trial %d: the parameter %r of search_space is not suggested; its values have no effect."
+                message = (
+                    "Trial %d: the parameter %r of search_space is not suggested so far; its values have no effect."
+                )
                 log.warning(message, trial.number, name)
             elif suggested is not None and suggested != given[name]:
                 self._warned.add(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from traceback import format_exception
-from types import MappingProxyType
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -16,7 +15,7 @@ from knobless.parallel.evaluation import objective_value
 from knobless.space.space import Space
 
 FLOATS = {float}  # the types of the usual values
-NONE: Mapping[int, Any] = MappingProxyType({})  # shared, as the usual mapping of failures and violations
+NONE: Mapping[int, Any] = {}  # shared, as the usual mapping of failures and violations; it can be pickled
 
 
 class Failure(Exception):  # noqa: N818

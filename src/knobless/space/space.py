@@ -129,6 +129,9 @@ class Space:
 
     def __init__(self, /, **named: Any) -> None:
         self._set(named)
+        unknown = None if self._conditions is None else self._conditions.unknown
+        if unknown is not None and unknown.is_misspelled:  # no error yet: a space around this one may have the name
+            warnings.warn(unknown.message, UserWarning, stacklevel=3)
 
     def _set(self, tree: Any) -> None:
         if isinstance(tree, When):
@@ -138,9 +141,6 @@ class Space:
         if is_conditional(self._tree):
             self._conditions = resolve(self._tree)
             self._tree = resolved_tree(self._tree, iter(self._conditions.guards))
-            unknown = self._conditions.unknown
-            if unknown is not None and unknown.is_misspelled:  # no error yet: a space around this one may have the name
-                warnings.warn(unknown.message, UserWarning, stacklevel=4)
         self._leaves: list[tuple[str, Variable]] = list(_walk(self._tree, ""))
 
     @classmethod
