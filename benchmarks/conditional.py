@@ -23,23 +23,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import knobless as kl
 from conditional_problems import GRIDS, KINDS, REPORTED, TUNING, Problem, kernel_grid, problem
-from contest import STOPPED, complete_runs, grid
+from contest import complete_runs, grid, run_command
 from knobless.paper.experiment import commit, machine, seed
 from knobless.paper.table import read_csv
 
-ROOT = Path(__file__).parents[1]
 BUDGETS = (50, 100, 200, 300)
 LEVEL = 0.05  # of the tests
 TABLE_SEEDS = 20
@@ -301,33 +298,14 @@ def tables(options: argparse.Namespace) -> None:
     conditional_tables.compute()
 
 
-def asked() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--kinds", nargs="+", choices=(*KINDS, "table"), default=[*KINDS, "table"], metavar="KIND")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS], metavar="NAME")
     parser.add_argument("--seeds", type=int, default=30, help="runs of each; at most as many as are stated")
-    parser.add_argument("--tune", action="store_true", help="trees for tuning instead of those that are reported")
     parser.add_argument("--ours", default="conditional", help="the method that is compared with the others")
-    parser.add_argument("--anew", action="store_true", help="repeat runs that are recorded")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
-    parser.add_argument("--out", type=Path, help="folder of the results")
-    options = parser.parse_args()
-    options.out = options.out or ROOT / ("out/conditional" if options.tune else "docs/peers/conditional")
-    options.out.mkdir(parents=True, exist_ok=True)
-    return options
-
-
-COMMANDS = {"tables": tables, "run": complete, "table": report, "repeats": repeats}
-
-
-def main() -> None:
-    options = asked()
-    COMMANDS[options.command](options)
+    run_command(parser, "conditional", {"tables": tables, "run": complete, "table": report, "repeats": repeats})
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit(STOPPED) from None
+    main()

@@ -1,4 +1,4 @@
-"""What peers.py and power.py share: the functions of bits, the counting objective, the peers, and runs in processes.
+"""What the comparisons share: the functions of bits, the counting objective, the peers, runs in processes, commands.
 
 Every run goes through `Objective`, which counts calls and ends the run at the very call that meets the optimum or is
 the last one allowed. No algorithm may benefit from its starting point: every point is XORed with bits drawn by function
@@ -8,6 +8,7 @@ call. The other peers treat both values of a bit alike, so that nothing changes 
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import signal
@@ -364,6 +365,28 @@ def complete_runs(
     if errors:
         raise SystemExit(f"{len(errors)} runs failed; the first: {errors[0]}")
     return read_csv(path)
+
+
+def run_command(
+    parser: argparse.ArgumentParser, name: str, commands: Mapping[str, Callable[[argparse.Namespace], None]]
+) -> None:
+    """Add the options of all comparisons to the parser, and run the command that is given; Ctrl-C ends it.
+
+    Results are in docs/peers/`name`, those for tuning in out/`name`.
+    """
+    parser.add_argument("command", choices=commands)
+    parser.add_argument("--tune", action="store_true", help="problems for tuning instead of those that are reported")
+    parser.add_argument("--anew", action="store_true", help="repeat runs that are recorded")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
+    parser.add_argument("--out", type=Path, help="folder of the results")
+    options = parser.parse_args()
+    folder = "out" if options.tune else "docs/peers"
+    options.out = options.out or Path(__file__).parents[1] / folder / name
+    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        commands[options.command](options)
+    except KeyboardInterrupt:
+        raise SystemExit(STOPPED) from None
 
 
 # Output.

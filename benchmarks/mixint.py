@@ -21,22 +21,19 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import knobless as kl
-from contest import STOPPED, complete_runs, grid
+from contest import complete_runs, grid, run_command
 from knobless.paper.experiment import commit, machine
 from knobless.paper.table import read_csv
 
-ROOT = Path(__file__).parents[1]
 BUDGETS = (50, 100, 200, 500, 1000, 2000)
 TPE_BUDGET = 500
 FUNCTIONS = (1, 3, 6, 8, 10, 15, 17, 20, 21, 23)
@@ -227,32 +224,13 @@ def report(options: argparse.Namespace) -> None:
     print(text)
 
 
-def asked() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--functions", type=int, nargs="+", default=FUNCTIONS)
     parser.add_argument("--dimensions", type=int, nargs="+", default=(10, 20))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS], metavar="NAME")
-    parser.add_argument("--tune", action="store_true", help="instances for tuning instead of those that are reported")
-    parser.add_argument("--anew", action="store_true", help="repeat runs that are recorded")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
-    parser.add_argument("--out", type=Path, help="folder of the results")
-    options = parser.parse_args()
-    options.out = options.out or ROOT / ("out/mixint" if options.tune else "docs/peers/mixint")
-    options.out.mkdir(parents=True, exist_ok=True)
-    return options
-
-
-COMMANDS = {"run": complete, "table": report}
-
-
-def main() -> None:
-    options = asked()
-    COMMANDS[options.command](options)
+    run_command(parser, "mixint", {"run": complete, "table": report})
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit(STOPPED) from None
+    main()

@@ -20,24 +20,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import knobless as kl
-from contest import STOPPED, complete_runs, grid
+from contest import complete_runs, grid, run_command
 from knobless.paper.experiment import commit, machine, seed
 from knobless.paper.table import read_csv
 from subset_problems import REPORTED, TUNING, Problem, problem
 
-ROOT = Path(__file__).parents[1]
 BUDGETS = (300, 1000, 3000)
 LEVEL = 0.05  # of the tests
 SEEDS = 20
@@ -213,31 +210,12 @@ def report(options: argparse.Namespace) -> None:
     print(text)
 
 
-def asked() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=[*METHODS], metavar="NAME")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each method on each problem")
-    parser.add_argument("--tune", action="store_true", help="problems for tuning instead of those that are reported")
-    parser.add_argument("--anew", action="store_true", help="repeat runs that are recorded")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
-    parser.add_argument("--out", type=Path, help="folder of the results")
-    options = parser.parse_args()
-    options.out = options.out or ROOT / ("out/subsets" if options.tune else "docs/peers/subsets")
-    options.out.mkdir(parents=True, exist_ok=True)
-    return options
-
-
-COMMANDS = {"run": complete, "table": report}
-
-
-def main() -> None:
-    options = asked()
-    COMMANDS[options.command](options)
+    run_command(parser, "subsets", {"run": complete, "table": report})
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        raise SystemExit(STOPPED) from None
+    main()
