@@ -238,7 +238,8 @@ class _View:
             if suggested is None and self._is_missing(name, trial, given, needs):
                 self._warned.add(name)
                 message = (
-                    "Trial %d: the parameter %r of search_space is not suggested so far; its values have no effect."
+                    "Trial %d: the parameter %r of search_space has not been suggested so far; "
+                    "its values have no effect."
                 )
                 log.warning(message, trial.number, name)
             elif suggested is not None and suggested != given[name]:
