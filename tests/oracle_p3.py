@@ -80,6 +80,7 @@ class Pyramid:
     def __init__(self, options, key):
         self.options, self.random = options, SplitMix(key)
         self.levels, self.trees, self.members, self.known = [], [], set(), {}
+        self.individuals = 0
 
     def join(self, level, x):
         if tuple(x) not in self.members:
@@ -107,6 +108,17 @@ class Pyramid:
         return self.trees[level]
 
 
+    def segments(self):
+        """Neighbors in pairs, in fours, and so on, as long as there are two full ones."""
+        n, length, found = len(self.options), 2, []
+        while n // length >= 2:
+            first = self.random.below(length)  # of the variables that the first group lacks
+            cut = [[i for i in range(n) if (i + first) // length == k] for k in range(n)]
+            found += [group for group in cut if len(group) > 1]
+            length *= 2
+        return found
+
+
 class Climber:
     """One individual after another; f is called for every point that has to be evaluated."""
 
@@ -127,6 +139,8 @@ class Climber:
     def run(self):
         pyramid = self.pyramid
         while True:
+            pyramid.individuals += 1
+            number = pyramid.individuals
             x = pyramid.point()
             if self.x0 is not None:
                 x, self.x0 = list(self.x0), None
@@ -135,7 +149,9 @@ class Climber:
             level = 0
             while level < len(pyramid.levels):
                 before = f
-                f = self.cross(x, f, level)
+                odd = (number + level) % 2 == 1
+                groups = pyramid.tree(level) if odd or len(x) < 4 else pyramid.segments()
+                f = self.cross(x, f, groups, list(pyramid.levels[level]))
                 if f < before:
                     pyramid.join(level + 1, x)
                 level += 1
@@ -178,8 +194,7 @@ class Climber:
             if not accepted:  # all neighbors are worse
                 return f
 
-    def cross(self, x, f, level):
-        tree, donors = self.pyramid.tree(level), list(self.pyramid.levels[level])
+    def cross(self, x, f, tree, donors):
         lots = [self.pyramid.random.next() for _ in tree]
         for t in sorted(range(len(tree)), key=lambda t: (len(tree[t]), lots[t])):
             group = tree[t]

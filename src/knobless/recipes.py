@@ -233,10 +233,10 @@ def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
 
 
 def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
-    """Portfolio of P3, which learns dependencies between variables, and elitist PBIL-λ, for rugged objectives.
+    """Portfolio of P3, which learns dependencies between variables, and a genetic algorithm, for rugged objectives.
 
-    Choices are searched by a climb that is guided by a model at first. With numbers among the variables, which P3 does
-    not support, the coordinate search takes its place.
+    Choices are searched by a climb that is guided by a model at first. With numbers among the variables, which both do
+    not support, it is a portfolio of the coordinate search and elitist PBIL-λ.
 
     Parameters
     ----------
@@ -255,10 +255,9 @@ def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
         If the space contains conditional variables.
     """
     family = family_of(space)
-    loop = pbil_elitist(family)
     if not family.options.all():
-        return Portfolio((CoordinateSearch(family), loop))
-    both = Portfolio((P3(family), loop))
+        return Portfolio((CoordinateSearch(family), pbil_elitist(family)))
+    both = Portfolio((P3(family), Evolution(family)))
     guided = family.dim <= SMALL and family.options.max() > 2 and not family.size_bounds
     return GuidedPortfolio(LinearThompson(family), both) if guided else both
 

@@ -1,4 +1,4 @@
-"""Linkage tree of a population: groups of variables whose values depend on each other.
+"""Groups of variables that may depend on each other: the linkage tree of a population, and neighboring variables.
 
 The tree repeatedly joins the two nearest groups of variables (unweighted average linkage, UPGMA). The distance of two
 variables is 2 − (H(a) + H(b)) / H(a, b) with the entropies of the population: 0 if each determines the other, 1 if they
@@ -6,6 +6,10 @@ are independent.
 
 Distances are rounded to multiples of 2⁻³⁰, so that rounding errors do not break ties; ties are broken by a random order
 of the variables.
+
+The distances are of pairs. If each pair of three or more variables is independent, as where the parity of the values is
+what counts, the tree does not contain their group. Often such variables are declared next to each other, and then
+`segments` has it.
 """
 
 from __future__ import annotations
@@ -72,6 +76,19 @@ class Pairs:
         for start, size in zip(self.starts[1:].tolist(), self.blocks[1:].tolist(), strict=True):
             total[:size] += h[start : start + size]
         return total
+
+
+def segments(n: int, stream: Stream) -> list[Group]:
+    """Return contiguous groups of 2, 4, 8, … variables, up to half of all, that begin at a random place for each size.
+
+    Groups at both ends are shorter; single variables are left out.
+    """
+    groups, size = [], 2
+    while 2 * size <= n:
+        begins = range(-stream.below(size), n, size)
+        groups += [np.arange(max(begin, 0), min(begin + size, n)) for begin in begins if 1 - size < begin < n - 1]
+        size *= 2
+    return groups
 
 
 def entropy_terms(m: int) -> Array:

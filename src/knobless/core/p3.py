@@ -1,9 +1,12 @@
 """P3, the parameter-less population pyramid of Goldman and Punch (2014), for deterministic objectives.
 
 Each individual starts at a random point, is improved by local search (single changes of a variable), and joins the
-lowest level of a pyramid of populations. It is then crossed with each level in turn: it takes over linked groups of
-variables (`linkage.py`) from points of the level and keeps changes that are not worse. Whenever a level has improved
-it, it joins the next one. There is no population size: the pyramid grows with the search.
+lowest level of a pyramid of populations. It is then crossed with each level in turn: it takes over groups of variables
+(`linkage.py`) from points of the level and keeps changes that are not worse. Whenever a level has improved it, it joins
+the next one. There is no population size: the pyramid grows with the search.
+
+The groups are those of the linkage tree of the level, as in the original, and in every second crossing neighboring
+variables instead.
 
 The local search differs from the original, which stops where no single change is better. Here it also accepts equal
 neighbors and continues for as many steps as led to the last improvement, at least N ln N for N neighbors (the expected
@@ -38,7 +41,7 @@ from knobless._checks import positive_int
 from .algorithm import AlgorithmInfo
 from .conditional import Conditional
 from .families import Family, SizeBounds
-from .linkage import Group, Pairs
+from .linkage import Group, Pairs, segments
 from .rng import RNG, Stream
 from .subset import resized
 from .types import Array, Points
@@ -180,6 +183,7 @@ class Pyramid:
         self.stream: Stream | None = None
         self.levels: list[Level] = []
         self.members: set[bytes] = set()
+        self.individuals = 0  # begun so far
         self._sum = np.zeros(len(theta))  # sum of the statistics of all members
         self.told: list[float] = []
         self.can_yield = False  # whether an individual has just finished
@@ -273,6 +277,8 @@ class Pyramid:
 
 def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individual:
     """Improve x0, or else a random point, by local search and by all levels of the pyramid."""
+    pyramid.individuals += 1
+    number = pyramid.individuals
     x = pyramid.random(stream)  # in any case, so that the other random numbers do not depend on x0
     x = x if x0 is None else x0.copy()
     f = yield x
@@ -280,7 +286,9 @@ def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individua
     pyramid.join(0, x)
     for i, level in enumerate(pyramid.levels):  # the list may grow meanwhile
         before = f
-        f = yield from cross(x, f, level, stream, pyramid.size_bounds)
+        neighboring = (number + i) % 2 == 0 and len(x) >= 4
+        groups = segments(len(x), stream) if neighboring else level.tree(stream)
+        f = yield from cross(x, f, groups, level.points, stream, pyramid.size_bounds)
         if f < before:
             pyramid.join(i + 1, x)
 
@@ -412,11 +420,10 @@ def exchanged(x: Points, i: int, bounds: SizeBounds, stream: Stream) -> int | No
 
 
 def cross(
-    x: Points, f: float, level: Level, stream: Stream, size_bounds: Sequence[SizeBounds]
+    x: Points, f: float, groups: list[Group], points: list[Points], stream: Stream, size_bounds: Sequence[SizeBounds]
 ) -> Generator[Points, float, float]:
-    """Take over linked groups, smallest first, each from a random point of the level that differs there."""
-    groups = level.tree(stream)
-    donors = np.array(level.points)
+    """Take over groups of variables, smallest first, each from a random one of the points that differ there."""
+    donors = np.array(points)
     sizes = np.array([len(group) for group in groups], dtype=np.intp)
     for i in np.lexsort((stream.words(len(groups)), sizes)).tolist():
         group = groups[i]

@@ -1,10 +1,11 @@
 """A portfolio of algorithms that share the budget of evaluations in turns.
 
 After an iteration in which the current member can yield (`can_yield`), the next turn goes to the member with the fewest
-evaluations since it last improved the best value of the portfolio. A member that keeps improving is therefore not
-interrupted, and otherwise all members spend the same: in total at most the number of members times the evaluations of
-the best one. The best point is injected into a member whose iteration did not improve on it, and every evaluation is
-observed by all other members.
+evaluations, of which those of the leading member count an eighth. It leads if its lowest value is below that of all
+others after the same number of evaluations each, the largest power of two that all members have reached. Of k members,
+one that is best in the end thereby has at least one in k + 7 evaluations until it leads, and almost all afterwards. The
+best point is injected into a member whose iteration did not improve on it, and every evaluation is observed by all
+other members.
 """
 
 from __future__ import annotations
@@ -21,6 +22,48 @@ from .families import Family
 from .rng import RNG
 from .types import Array, Points
 
+LEAD = 8  # evaluations of the leading member for each one of another
+
+
+class Record(NamedTuple):
+    """The evaluations of a member.
+
+    Attributes
+    ----------
+    spent : int
+        Number of evaluations.
+    lowest : float
+        The lowest value.
+    course : tuple of float
+        The lowest value after 1, 2, 4, 8, … evaluations.
+    """
+
+    spent: int = 0
+    lowest: float = math.inf
+    course: tuple[float, ...] = ()
+
+    def after(self, f: Array) -> Record:
+        """Return the record after the evaluations of another iteration; NaN is no value."""
+        spent, lowest, course = self
+        while spent + len(f) >= 1 << len(course):
+            course += (min(lowest, _lowest(f[: (1 << len(course)) - spent])),)
+        return Record(spent + len(f), min(lowest, _lowest(f)), course)
+
+
+def _lowest(f: Array) -> float:
+    """Return the lowest value; inf if there is none."""
+    lowest = float(f[0] if len(f) == 1 else np.fmin.reduce(f, initial=math.inf))
+    return lowest if lowest == lowest else math.inf
+
+
+def next_turn(records: tuple[Record, ...]) -> int:
+    """Return the member that has the next turn, the first in case of ties."""
+    common = min(len(record.course) for record in records)
+    values = [record.course[common - 1] if common else math.inf for record in records]
+    leading = values.index(min(values))
+    cost = [record.spent * (1 if i == leading else LEAD) for i, record in enumerate(records)]
+    return cost.index(min(cost))
+
 
 class PortfolioState(NamedTuple):
     """State of a portfolio.
@@ -31,8 +74,8 @@ class PortfolioState(NamedTuple):
         States of the members.
     turn : int
         Index of the current member.
-    idle : tuple of int
-        Evaluations of each member since it last improved the best value.
+    records : tuple of Record
+        The evaluations of each member.
     best : Elite
         The best point.
     owner : int
@@ -41,7 +84,7 @@ class PortfolioState(NamedTuple):
 
     members: tuple[Any, ...]
     turn: int
-    idle: tuple[int, ...]
+    records: tuple[Record, ...]
     best: Elite
     owner: int
 
@@ -102,7 +145,7 @@ class Portfolio:
     def init(self, theta: Array | None = None, x0: Points | None = None) -> PortfolioState:
         """Return the initial states of all members, with the first turn for the first one."""
         members = tuple(member.init(theta, x0) for member in self.members)
-        return PortfolioState(members, 0, (0,) * len(members), Elite.empty(self.family), 0)
+        return PortfolioState(members, 0, (Record(),) * len(members), Elite.empty(self.family), 0)
 
     def lam(self, state: PortfolioState) -> int:
         """Return the number of points of the current iteration."""
@@ -114,20 +157,19 @@ class Portfolio:
 
     def tell(self, state: PortfolioState, x: Points, f: Array) -> PortfolioState:
         """Return the state after an iteration of the current member."""
-        states, turn, idle, best, owner = state
+        states, turn, records, best, owner = state
         member = self.members[turn]
         after = member.tell(states[turn], x, f)
-        spent = idle[turn] + len(f)
-        lowest = float(f[0] if len(f) == 1 else np.fmin.reduce(f, initial=math.inf))
+        lowest = _lowest(f)
         if lowest < (best.f[0] if len(best.f) else math.inf):
             i = int((f == lowest).argmax())
-            best, owner, spent = Elite(x[i : i + 1].copy(), f[i : i + 1].copy()), turn, len(f) - 1 - i
+            best, owner = Elite(x[i : i + 1].copy(), f[i : i + 1].copy()), turn
         elif owner != turn and len(best.f):
             after = member.inject(after, best.x[0], float(best.f[0]))
         each = enumerate(zip(self.members, states, strict=True))
         states = tuple(after if i == turn else other.observe(old, x, f) for i, (other, old) in each)
-        idle = (*idle[:turn], spent, *idle[turn + 1 :])
-        return PortfolioState(states, idle.index(min(idle)) if member.can_yield(after) else turn, idle, best, owner)
+        records = (*records[:turn], records[turn].after(f), *records[turn + 1 :])
+        return PortfolioState(states, next_turn(records) if member.can_yield(after) else turn, records, best, owner)
 
     def inject(self, state: PortfolioState, x: Points, f: float) -> PortfolioState:
         """Return the state with the point injected into all members."""

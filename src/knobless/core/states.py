@@ -29,7 +29,7 @@ from .igo import IGO, State
 from .linear import LinearState, LinearThompson
 from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
 from .p3 import P3, Pyramid
-from .portfolio import Portfolio, PortfolioState
+from .portfolio import Portfolio, PortfolioState, Record
 from .types import Array, Points
 
 SAVED = "IGO, P3, CoordinateSearch, Evolution, LinearThompson, a portfolio or BranchSearch"
@@ -82,7 +82,7 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
             return {
                 "members": [state_data(member, theirs) for member, theirs in each],
                 "turn": state.turn,
-                "idle": list(state.idle),
+                "records": [_record_data(record) for record in state.records],
                 "best": _elite_data(state.best, algorithm.family),
                 "owner": state.owner,
             }
@@ -141,15 +141,15 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             return _branches(algorithm, data)
         case Portfolio(members=members):
             n = len(members)
-            theirs, idle = listed(data, "members"), tuple(whole(each) for each in listed(data, "idle"))
+            theirs, records = listed(data, "members"), tuple(map(_record_of, listed(data, "records")))
             turn, owner = whole_at(data, "turn"), whole_at(data, "owner")
-            if len(theirs) != n or len(idle) != n or turn >= n or owner >= n:
+            if len(theirs) != n or len(records) != n or turn >= n or owner >= n:
                 raise ValueError(f"members: expected the states of {n}")
             states = tuple(state_of(member, each, x0) for member, each in zip(members, theirs, strict=True))
             best = _elite_of(data["best"], algorithm.family)
             if len(best.f) > 1:
                 raise ValueError(f"best: expected at most one point, got {len(best.f)}")
-            return PortfolioState(states, turn, idle, best, owner)
+            return PortfolioState(states, turn, records, best, owner)
     raise TypeError(f"algorithm: expected {SAVED}, whose state can be read, got {algorithm!r:.100}")
 
 
@@ -167,6 +167,18 @@ def _evolution_state(family: Family, data: dict[str, Any]) -> EvolutionState:
     if len(f) > size or np.isnan(f).any() or (f[1:] < f[:-1]).any():
         raise ValueError(f"population: expected at most {size} points, best first")
     return EvolutionState(_theta(family, data), x, f, size, whole_at(data, "idle"), data["fresh"] is True)
+
+
+def _record_data(record: Record) -> dict[str, Any]:
+    return {"spent": record.spent, "values": text(np.array([*record.course, record.lowest]))}
+
+
+def _record_of(data: Any) -> Record:
+    spent, values = whole_at(data, "spent"), floats(data, "values")
+    if len(values) != 1 + spent.bit_length() or np.isnan(values).any() or (values[1:] > values[:-1]).any():
+        raise ValueError("values: expected the lowest values after 1, 2, 4, … evaluations")
+    *course, lowest = values.tolist()
+    return Record(spent, lowest, tuple(course))
 
 
 def _theta(family: Family, data: dict[str, Any]) -> Array:
