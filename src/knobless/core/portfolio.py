@@ -2,10 +2,10 @@
 
 After an iteration in which the current member can yield (`can_yield`), the next turn goes to the member with the fewest
 evaluations, of which those of the leading member count an eighth. It leads if its lowest value is below that of all
-others after the same number of evaluations each, the largest power of two that all members have reached. Of k members,
-one that is best in the end thereby has at least one in k + 7 evaluations until it leads, and almost all afterwards. The
-best point is injected into a member whose iteration did not improve on it, and every evaluation is observed by all
-other members.
+others after the same number of evaluations each, the largest power of two that all members have reached; below 16, the
+first member leads. Of k members, one that is best in the end thereby has at least one in k + 7 evaluations until it
+leads, and 8 in k + 7 afterwards. The best point is injected into a member whose iteration did not improve on it, and
+every evaluation is observed by all other members.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .rng import RNG
 from .types import Array, Points
 
 LEAD = 8  # evaluations of the leading member for each one of another
+FEW = 16  # evaluations below which values are not compared
 
 
 class Record(NamedTuple):
@@ -58,8 +59,8 @@ def _lowest(f: Array) -> float:
 
 def next_turn(records: tuple[Record, ...]) -> int:
     """Return the member that has the next turn, the first in case of ties."""
-    common = min(len(record.course) for record in records)
-    values = [record.course[common - 1] if common else math.inf for record in records]
+    fewest = min(record.spent for record in records)
+    values = [record.course[fewest.bit_length() - 1] if fewest >= FEW else math.inf for record in records]
     leading = values.index(min(values))
     cost = [record.spent * (1 if i == leading else LEAD) for i, record in enumerate(records)]
     return cost.index(min(cost))
