@@ -326,7 +326,7 @@ def recommended(family: Family, deterministic: bool, is_constrained: bool = Fals
     -------
     Algorithm
         For noisy objectives linear Thompson sampling, later in turns with PBIL-λ; for deterministic ones the portfolio
-        of P3 and elitist PBIL-λ, with numbers that of the coordinate search and elitist PBIL-λ, or the search of
+        of P3 and a genetic algorithm, with numbers that of the coordinate search and elitist PBIL-λ, or the search of
         branches with conditional variables. With constraints, bits and choices are searched by a genetic algorithm
         (`constrained`), because a repair changes the groups of variables that P3 exchanges, and spaces with numbers by
         elitist PBIL-λ.
