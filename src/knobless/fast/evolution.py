@@ -44,29 +44,29 @@ from .shared import (
     TURN,
     WORDS,
     EngineFunction,
+    add_to_record,
     call_objective,
     end_logged_iteration,
     find,
+    following_turn,
     keep,
     key_of,
     limit_reached,
     log_evaluation,
     mixed,
     must_pause,
-    next_turn,
-    record,
     runner,
     search_ended,
     test_for_noise,
     update_leader,
 )
 
-UNIT = 2.0**-32  # of a random number
-HALF = np.uint32(2**31)
+_UNIT = 2.0**-32  # of a random number
+_HALF = np.uint32(2**31)
 
 # Indices into the counts of a `PopulationState`: size of the population, and how many points it has; iterations since
 # it changed; whether the next points are random; points that θ is the mean of, and those whose flag is set.
-SIZE, SELECTED_POINTS, IDLE, FRESH, AVERAGED, FLAGGED = range(6)
+POPULATION_SIZE, SELECTED_POINTS, IDLE, FRESH, AVERAGED, FLAGGED = range(6)
 
 
 class PopulationState(NamedTuple):
@@ -108,7 +108,7 @@ def population(family: Family, state: EvolutionState, stream: Stream) -> Populat
 
 def grown_population(p: PopulationState) -> PopulationState:
     """Return the population with places for twice its size."""
-    old, places = len(p.f), 2 * int(p.counts[SIZE])
+    old, places = len(p.f), 2 * int(p.counts[POPULATION_SIZE])
     x, f, keys = np.empty((places, p.x.shape[1]), dtype=np.int8), np.empty(places), np.empty(places, dtype=np.uint64)
     x[:old], f[:old], keys[:old] = p.x, p.f, p.keys
     return p._replace(x=x, f=f, keys=keys, order=np.concatenate([p.order, np.arange(old, places)]))
@@ -140,9 +140,9 @@ def _draw(place, counts, stream, first, words, u, x, order):
             child[i] = np.int8(u[i] < first[i])
         return
     _fill(words, n + 3, stream)
-    one = x[order[min(int(m * (u[0] * UNIT)), int(m * (u[1] * UNIT)))]]
-    other = x[order[min(int(m * (u[2] * UNIT)), int(m * (u[3] * UNIT)))]]
-    half = HALF if u[4] * UNIT < CROSSED else np.uint32(0)
+    one = x[order[min(int(m * (u[0] * _UNIT)), int(m * (u[1] * _UNIT)))]]
+    other = x[order[min(int(m * (u[2] * _UNIT)), int(m * (u[3] * _UNIT)))]]
+    half = _HALF if u[4] * _UNIT < CROSSED else np.uint32(0)
     last = np.uint32(0xFFFFFFFF // n)  # of the numbers below 1/n
     crossing, changes = u[5 : 5 + n], u[5 + n : 5 + 2 * n]
     for i in range(n):
@@ -155,7 +155,7 @@ def _merge(added, counts, f, keys, order, table):
 
     Return whether the population has changed. Equal points have equal values, and the flag of the first one is set.
     """
-    m, size, new = counts[SELECTED_POINTS], counts[SIZE], 0
+    m, size, new = counts[SELECTED_POINTS], counts[POPULATION_SIZE], 0
     worst = f[order[m - 1]] if m == size else math.inf
     for k in range(m, m + added):
         place = order[k]
@@ -191,7 +191,7 @@ def _tell(added, counts, f, keys, order, table, n):
         return True
     counts[IDLE] += 1
     if counts[IDLE] == MOST_IDLE:
-        counts[SIZE] = min(2 * counts[SIZE], max(MOST_PER_VARIABLE * n, counts[SIZE]))
+        counts[POPULATION_SIZE] = min(2 * counts[POPULATION_SIZE], max(MOST_PER_VARIABLE * n, counts[POPULATION_SIZE]))
         counts[IDLE] = 0
         counts[FRESH] = 1
         _shorten(1, counts[SELECTED_POINTS], counts, keys, order, table)
@@ -230,7 +230,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
         _set_flags(counts, x, keys, order, table, codes)
     why = limit_reached(spent, shared, limits)
     while why == GOING and spent[NIT] < limits.iterations and told < MAX_TOLD:
-        m, lam = counts[SELECTED_POINTS], counts[SIZE]
+        m, lam = counts[SELECTED_POINTS], counts[POPULATION_SIZE]
         if 2 * lam > order.size:
             return GROW_BUFFERS
         if log is not None and must_pause(spent, log.f, lam, limits.due):
@@ -263,7 +263,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
             if values[place] < values[best]:
                 best = place
         for k in range(m, m + lam):
-            record(turns, lowest, course, POPULATION, values[order[k]])
+            add_to_record(turns, lowest, course, POPULATION, values[order[k]])
         told += lam
         spent[NIT] += 1
         spent[STALE] = 0 if spent[NFEV] > before else spent[STALE] + lam
@@ -279,7 +279,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
             changed = True
         if changed:
             _average(counts, ones, x, order)
-        spent[CURRENT] = next_turn(turns, course)
+        spent[CURRENT] = following_turn(turns, course)
         if why == GOING and spent[CURRENT] != POPULATION:
             return TURN
     return why

@@ -48,16 +48,16 @@ from .shared import (
     TURN,
     WORDS,
     EngineFunction,
+    add_to_record,
     call_objective,
     end_logged_iteration,
     find,
+    following_turn,
     keep,
     key_of,
     limit_reached,
     log_evaluation,
     must_pause,
-    next_turn,
-    record,
     runner,
     search_ended,
     test_for_noise,
@@ -332,7 +332,7 @@ def linkage_tree(p, level):
 
 
 @njit(error_model="numpy")
-def segments(p):
+def _segments(p):
     """`linkage.segments`; return the number of groups."""
     n, spans = p.x.size, p.spans[NEIGHBORS]
     groups, size = 0, 2
@@ -454,7 +454,7 @@ def proceed(p, codes, table):
         elif counts[PHASE] == ENTER:
             level = counts[LEVEL]
             if (counts[INDIVIDUALS] + level) % 2 == 0 and n >= 4:
-                counts[TREE], counts[TREE_SIZE] = NEIGHBORS, segments(p)
+                counts[TREE], counts[TREE_SIZE] = NEIGHBORS, _segments(p)
             else:
                 if p.levels[level, GROUPS] < 0:
                     if 2 * n <= MAX_OPTIONS and p.terms.size != p.levels[level, SIZE] + 1:
@@ -537,7 +537,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
             counts[ANSWERED] = 0
             counts[PENDING_POINT] = 1
         if counts[CAN_YIELD]:
-            spent[CURRENT] = next_turn(turns, course)
+            spent[CURRENT] = following_turn(turns, course)
             if spent[CURRENT] != PYRAMID:
                 return TURN
         why = limit_reached(spent, shared, limits)
@@ -568,7 +568,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
             end_logged_iteration(spent, 1, at)
         table[place].seen |= ASKED
         value = table[place].value
-        record(turns, lowest, course, PYRAMID, value)
+        add_to_record(turns, lowest, course, PYRAMID, value)
         update_leader(spent, shared, leader_x, PYRAMID, p.x, value)
         spent[NIT] += 1
         counts[PENDING_POINT] = counts[CAN_YIELD] = 0

@@ -54,7 +54,7 @@ def members_of(algorithm: Any, deterministic: bool) -> tuple[IGO | P3 | Evolutio
     return None
 
 
-class Engine(NamedTuple):
+class MemberEngine(NamedTuple):
     """The engine of a member."""
 
     runner: Callable[[bool], EngineFunction]
@@ -62,9 +62,9 @@ class Engine(NamedTuple):
 
 
 ENGINES = {
-    IGO: Engine(engine.loop_runner, engine.grown_loop),
-    P3: Engine(pyramid.pyramid_runner, pyramid.grown_pyramid),
-    Evolution: Engine(evolution.population_runner, evolution.grown_population),
+    IGO: MemberEngine(engine.loop_runner, engine.grown_loop),
+    P3: MemberEngine(pyramid.pyramid_runner, pyramid.grown_pyramid),
+    Evolution: MemberEngine(evolution.population_runner, evolution.grown_population),
 }
 
 
@@ -337,7 +337,7 @@ class Run:
             case P3():
                 return 1
             case Evolution():
-                return int(self._states[-1].counts[evolution.SIZE])
+                return int(self._states[-1].counts[evolution.POPULATION_SIZE])
             case IGO():
                 return max(round(self.lam_r), int(self._loop.plan.lam_min))
 

@@ -352,7 +352,7 @@ def _powers(count):
 
 
 @njit(error_model="numpy")
-def record(spent, lowest, course, member, value):
+def add_to_record(spent, lowest, course, member, value):
     """Add an evaluation to the record of a member, as `Record.after`."""
     if value < lowest[member]:
         lowest[member] = value
@@ -362,7 +362,7 @@ def record(spent, lowest, course, member, value):
 
 
 @njit(error_model="numpy")
-def next_turn(spent, course):
+def following_turn(spent, course):
     """Return the member that has the next turn, as `portfolio.next_turn`."""
     common = _powers(spent.min())
     leading = course[:, common - 1].argmin() if common else 0
