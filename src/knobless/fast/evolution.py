@@ -64,8 +64,8 @@ from .shared import (
 _UNIT = 2.0**-32  # of a random number
 _HALF = np.uint32(2**31)
 
-# Indices into the counts of a `PopulationState`: size of the population, and how many points it has; iterations since
-# it changed; whether the next points are random; points that θ is the mean of, and those whose flag is set.
+# Indices into the counts of a `PopulationState`: size of the population, points in it, iterations since it changed,
+# whether the next points are random, points that θ is the mean of, and whether the flags in the cache are set.
 POPULATION_SIZE, SELECTED_POINTS, IDLE, FRESH, AVERAGED, FLAGGED = range(6)
 
 
@@ -153,7 +153,7 @@ def _draw(place, counts, stream, first, words, u, x, order):
 def _merge(added, counts, f, keys, order, table):
     """Select the best of the population and of the `added` points after it, as `Evolution._merged`, but for θ.
 
-    Return whether the population has changed. Equal points have equal values, and the flag of the first one is set.
+    Return whether the population has changed. Of equal points the first one is selected: it sets their flag.
     """
     m, size, new = counts[SELECTED_POINTS], counts[POPULATION_SIZE], 0
     worst = f[order[m - 1]] if m == size else math.inf
@@ -191,7 +191,8 @@ def _tell(added, counts, f, keys, order, table, n):
         return True
     counts[IDLE] += 1
     if counts[IDLE] == MOST_IDLE:
-        counts[POPULATION_SIZE] = min(2 * counts[POPULATION_SIZE], max(MOST_PER_VARIABLE * n, counts[POPULATION_SIZE]))
+        size = counts[POPULATION_SIZE]
+        counts[POPULATION_SIZE] = min(2 * size, max(MOST_PER_VARIABLE * n, size))
         counts[IDLE] = 0
         counts[FRESH] = 1
         _shorten(1, counts[SELECTED_POINTS], counts, keys, order, table)

@@ -191,8 +191,8 @@ class Run:
                 return pyramid.pyramid(member, key, state.x0)
             case Evolution():
                 return evolution.population(self._family, state, rng)
-        plan = engine.plan_of(member)
-        return None if plan is None else engine.loop(plan, state, rng)
+            case IGO() if plan := engine.plan_of(member):
+                return engine.loop(plan, state, rng)
 
     @classmethod
     def resumed(cls, objective: Objective, opt: Optimizer, sign: float, improved_at: int) -> Self:
