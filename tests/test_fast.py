@@ -13,7 +13,7 @@ import pytest
 
 import knobless as kl
 from knobless import problems
-from knobless.core import linkage, p3, rng
+from knobless.core import evolution, linkage, p3, portfolio, rng
 from knobless.core.rng import Stream
 
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
@@ -388,7 +388,8 @@ def test_the_cache_does_not_remember_what_may_change(tmp_path):
 def test_the_cache_of_the_engine_belongs_to_all_its_sources(tmp_path, monkeypatch):
     files = {path.resolve() for path in shared.sources()}
     assert {path.resolve() for path in Path(fast.__file__).parent.glob("*.py")} < files
-    assert {Path(each.__file__).resolve() for each in (rng, linkage, p3)} < files  # whose constants are compiled in
+    constants = (rng, linkage, p3, evolution, portfolio)  # are compiled in
+    assert {Path(each.__file__).resolve() for each in constants} < files
     for function in (engine.loop_runner(), pyramid.pyramid_runner(), shared.move, shared.recall, shared.store):
         assert function.compiled.py_func.__qualname__.endswith(shared.source_hash())
     copies = [tmp_path / f"{i}.py" for i in range(len(files))]

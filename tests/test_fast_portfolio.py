@@ -97,8 +97,6 @@ def algorithms(n):
         "elitist": kl.pbil_elitist(family),
         "best so far": replace(kl.pbil_lambda(family), elitism=kl.BestSoFar()),
         "paper": kl.pbil_lambda(family),
-        "greedy portfolio": kl.Portfolio((kl.P3(family), replace(kl.pbil_lambda(family), elitism=kl.BestSoFar()))),
-        "deaf portfolio": kl.Portfolio((kl.P3(family), kl.cga(family))),
     }
 
 
@@ -130,16 +128,56 @@ def test_the_same_points_in_the_same_order(noted, name):
 def test_long_runs_of_p3_build_the_same_pyramid():
     noted = Noted(noisy(0), 14, 6000)
     _, run = both(noted, kl.p3(kl.Bernoulli(14)), 0, budget=6000)
-    assert run._pyramid.levels[0, pyramid.SIZE] > 128  # three blocks, and more in all than there was room for at first
+    assert run._states[0].levels[0, pyramid.SIZE] > 128  # three blocks, more in all than there was room for at first
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 6])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("name", ["p3", "portfolio", "elitist", "paper"])
 def test_small_spaces_come_to_their_end(n, name):
     for seed in range(2):
         noted = Noted(noisy(seed), n, 100)
         result, _ = both(noted, algorithms(n)[name], seed, budget=10**4)
         assert result.status in (kl.Status.EXHAUSTED, kl.Status.CONVERGED)
+
+
+@pytest.mark.parametrize("n", [5, 7, 8, 15, 16, 17])
+def test_neighboring_variables_are_the_same_for_every_number_of_bits(n):
+    both(Noted(noisy(n), n, 250), kl.p3(kl.Bernoulli(n)), 2, budget=250)
+
+
+@numba.njit(OBJECTIVE)
+def few_values(x, ints, reals):
+    """Has ties in each selection."""
+    value = noise(x, ints, reals)
+    return value if value != value else float(min(value, 500.0) // 125.0)
+
+
+@pytest.mark.parametrize(
+    ("objective", "n", "size"),
+    [(noisy(1), 11, 64), (fast.Objective(few_values, np.array([4])), 20, 32)],
+    ids=["noise", "few values"],
+)
+def test_a_run_continues_compiled_after_any_iteration(objective, n, size):
+    calls = 1500
+    noted = Noted(objective, n, 2 * calls)
+    opt = kl.Optimizer(kl.Binary(n), deterministic=True, rng=6)
+    asked, runs = [], []
+    while opt.nfev < calls:
+        if opt.nfev >= calls * (len(runs) + 1) // 6:
+            runs.append((opt.nit, sum(map(len, asked)), fast.Run.resumed(noted.objective, opt, 1.0, 0)))
+        batch = opt.ask()
+        opt.tell(batch, [noted.objective(candidate.x) for candidate in batch])
+        asked.append(noted.take())
+    asked, core = np.concatenate(asked), opt.run.search
+    assert core.members[1].size >= size  # the population was restarted
+    for nit, nfev, run in runs:
+        run.go(iterations=opt.nit - nit)
+        np.testing.assert_array_equal(noted.take(), asked[nfev:])
+        state = run.state
+        assert (state.turn, state.records, state.owner) == (core.turn, core.records, core.owner)
+        np.testing.assert_array_equal(state.best.x, core.best.x)
+        np.testing.assert_array_equal(state.theta, core.theta)
+        assert state.members[1].size == core.members[1].size
 
 
 @pytest.mark.parametrize("name", ["p3", "portfolio", "elitist"])
@@ -163,7 +201,7 @@ def test_a_run_goes_on_where_it_stopped():
         often.go(iterations=100)
         assert often.nit == 100 * (i + 1)
     np.testing.assert_array_equal(once.theta, often.theta)
-    assert (once.nfev, once.best, once.lam_r) == (often.nfev, often.best, often.lam_r)
+    assert (once.nfev, once.best, once.state.records) == (often.nfev, often.best, often.state.records)
 
 
 class Watched(problems.Traps):
@@ -209,7 +247,7 @@ def test_minimize_with_p3_is_the_same_run_compiled_or_not(given):
     assert [info.iteration for info in infos] == list(range(1, result.nit + 1))
 
 
-def test_minimize_takes_the_team_compiled():
+def test_minimize_compiles_the_portfolio():
     problem = Watched(60)
     Watched.calls = 0
     result = kl.minimize(problem, problem.space, budget=10**6, target=0, deterministic=True, rng=0)
@@ -222,14 +260,14 @@ def test_minimize_takes_the_team_compiled():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("given", [{}, {"x0": np.ones(12, dtype=int)}, {"known": [(np.ones(12), -5.0)]}])
-def test_a_team_that_has_seen_everything_ends(given):
-    result = kl.minimize(noisy(1), kl.Binary(12), budget=10**6, deterministic=True, rng=0, **given)
+@pytest.mark.parametrize("given", [{}, {"x0": np.ones(10, dtype=int)}, {"known": [(np.ones(10), -5.0)]}])
+def test_a_portfolio_that_has_evaluated_everything_ends(given):
+    result = kl.minimize(noisy(1), kl.Binary(10), budget=10**6, deterministic=True, rng=0, **given)
     assert result.status is kl.Status.EXHAUSTED
-    assert result.nfev == 2**12 - ("known" in given)
-    values = [noisy(1)(x) for x in np.array(np.meshgrid(*[[0, 1]] * 12)).reshape(12, -1).T.copy()]
+    assert result.nfev == 2**10 - ("known" in given)
+    values = [noisy(1)(x) for x in np.array(np.meshgrid(*[[0, 1]] * 10)).reshape(10, -1).T.copy()]
     assert result.fun == (-5.0 if "known" in given else np.nanmin(values))
-    assert result.failures == np.isnan(values).sum() - ("known" in given and math.isnan(noisy(1)(np.ones(12))))
+    assert result.failures == np.isnan(values).sum() - ("known" in given and math.isnan(noisy(1)(np.ones(10))))
     assert result.mode_fun is not None
 
 
@@ -250,6 +288,14 @@ def test_many_at_once_are_left_to_the_interpreter():
     assert Watched.calls == 200
     with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
         fast.Run(fast.compiled(problems.OneMax(9)), kl.p3(kl.Bernoulli(9)))  # it would repeat evaluations
+
+
+def test_other_portfolios_are_left_to_the_interpreter():
+    family, objective = kl.Bernoulli(9), fast.compiled(problems.OneMax(9))
+    p3, evolution = kl.portfolio(family).members
+    for members in ((p3, kl.pbil_elitist(family)), (evolution, p3), (p3, evolution.at_least(17)), (p3, p3)):
+        with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
+            fast.Run(objective, kl.Portfolio(members), deterministic=True)
 
 
 def test_subsets_are_left_to_the_interpreter():
@@ -289,7 +335,7 @@ def test_more_bits_than_pairs_are_counted_for():
     for _ in range(calls):
         state = algorithm.tell(state, state.pending, np.array([2100.0 - state.pending.sum()]))
     run.go(budget=calls)
-    assert int(run._pyramid.counts[pyramid.WORD_COUNT]) == state.stream.count
+    assert int(run._states[0].counts[pyramid.WORD_COUNT]) == state.stream.count
     assert len(state.levels[0].tree(state.stream)) == 2100
 
 
@@ -314,6 +360,6 @@ def test_trees_are_the_same_to_the_last_bit():
             state.columns[block], state.chain[block] = np.bitwise_or.reduce(rows << shifts), block + 1
         state = pyramid.with_terms(state)
         pyramid.linkage_tree(state, 0)
-        spans = state.spans[0][: state.levels[0, pyramid.GROUPS]]
-        mine = [sorted(state.leaves[0][start:stop].tolist()) for start, stop in spans]
+        spans = state.spans[1][: state.levels[0, pyramid.GROUPS]]
+        mine = [sorted(state.leaves[1][start:stop].tolist()) for start, stop in spans]
         assert mine == [sorted(group.tolist()) for group in pairs.tree(Stream(key))]

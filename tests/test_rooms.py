@@ -53,7 +53,7 @@ PRIVATE_USES = 15  # uses of a private name in another file than its own, at mos
 
 # (test file, private name of the package): why
 TESTS_MAY_USE = {
-    ("test_fast_portfolio.py", "_pyramid"): "the arrays of a compiled pyramid, of which results have only the points",
+    ("test_fast_portfolio.py", "_states"): "the arrays of a compiled pyramid, of which results have only the points",
 }
 
 # Public top-level names that several modules may define: why

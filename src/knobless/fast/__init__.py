@@ -12,7 +12,8 @@
 
 `minimize` detects compiled objectives: those made by `objective`, and `knobless.problems`. `Run` advances a run
 iteration by iteration; `trials` runs many at once in threads, because compiled code releases the interpreter lock.
-The algorithms are the core's: the loop, P3, and the portfolio of both. A seed gives the same run compiled or not.
+The algorithms are the core's: the loop, P3, and the portfolio of P3 and the genetic algorithm. A seed gives the same
+run compiled or not.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from knobless.core.types import Array, Words
 from knobless.run.run_state import RECENT
 
 from .shared import (
-    ABSENT,
     BEST,
     BEST_AT,
     BITS,
@@ -40,24 +39,19 @@ from .shared import (
     GROW_CACHE,
     INTS,
     KNOWN,
-    LEADER_FUN,
     LOGGED,
     LONG_WORDS,
-    LOOP,
     NFEV,
     NIT,
     OBJECTIVE,
-    OWNER,
     PAUSE,
     PLANNED,
-    PYRAMID,
     REALS,
     SIGN,
     STALE,
     STALL,
     TARGET,
     TEST,
-    TURN,
     WORDS,
     EngineFunction,
     end_logged_iteration,
@@ -71,7 +65,6 @@ from .shared import (
     runner,
     search_ended,
     test_for_noise,
-    update_leader,
 )
 
 __all__ = ["OBJECTIVE", "LoopState", "Plan", "grown_loop", "loop", "loop_runner", "loop_state", "plan_of"]
@@ -400,33 +393,27 @@ def _save(saved, saved_kept, saved_nfev, saved_count, told, theta, s, scalars, k
 
 
 @njit(error_model="numpy")
-def _share(progress, scalars, kept, x, f, lam, rule):
-    """Choose the next elite, and do what `Portfolio.tell` does: update the leader, inject another member's best."""
-    counts, reals, idle, leader_x = progress.counts, progress.reals, progress.idle, progress.leader_x
+def _keep_elite(scalars, kept, x, f, lam, rule):
+    """Choose the next elite."""
     best = 0
     for k in range(1, lam):
         best = k if f[k] < f[best] else best
-    if rule == _LAST_BEST or (rule == _BEST_SO_FAR and f[best] <= scalars[ELITE]):
+    if rule == _LAST_BEST or f[best] <= scalars[ELITE]:
         scalars[ELITE] = f[best]  # inf: none
         kept[:] = x[best]
-    idle[LOOP] += lam
-    update_leader(counts, reals, idle, leader_x, LOOP, x[best], f[best], lam - 1 - best)
-    if rule and counts[OWNER] != LOOP and reals[LEADER_FUN] < math.inf:
-        scalars[ELITE] = reals[LEADER_FUN]
-        kept[:] = leader_x
 
 
 def _run(f, ints, reals, progress, cache, loop, limits, log):
-    """Run iterations until a limit is reached or the other member has the turn; return which.
+    """Run iterations until a limit is reached; return which.
 
     All state is in the arrays, so that a run continues where it stopped between two iterations.
     """
-    counts, shared, idle, best_x, _ = progress
+    counts, shared, best_x = progress.counts, progress.reals, progress.best_x
     plan, theta, s, scalars, kept, stream = loop[:6]
     saved, saved_kept, saved_nfev, saved_count = loop[6:10]
     words, u, t, gradient, told, x, values, w, order = loop[10:]
     table, codes = cache
-    remembers, together = table.size > 0, plan.elitism or idle[PYRAMID] < ABSENT
+    remembers = table.size > 0
     key = place = np.uint64(0)
     # Not in the arrays, where each evaluation would wait for the last to be written.
     nfev, best_at, best, sign = counts[NFEV], counts[BEST_AT], shared[BEST], shared[SIGN]
@@ -505,10 +492,8 @@ def _run(f, ints, reals, progress, cache, loop, limits, log):
             counts[STALE] = 0 if nfev > before else counts[STALE] + lam
             if log is not None:
                 end_logged_iteration(counts, lam, at)
-            if together:  # the paper's loop, alone, needs no best point
-                _share(progress, scalars, kept, x, values, lam, plan.elitism)
-                if why == GOING and idle[LOOP] >= idle[PYRAMID]:
-                    why = TURN
+            if plan.elitism:
+                _keep_elite(scalars, kept, x, values, lam, plan.elitism)
     counts[NFEV], counts[BEST_AT], shared[BEST] = nfev, best_at, best
     return why
 

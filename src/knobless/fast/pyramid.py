@@ -5,7 +5,7 @@ a coroutine there is a `PHASE` here: `proceed` computes the next point to evalua
 
 A level is stored by columns, one bit per member, in blocks of 64 members: a word of a block holds one variable of all
 of them. So pairs are counted, and members that differ found, 64 at a time. A tree is an order of the variables in which
-each group is contiguous.
+each group is contiguous; for neighboring variables it is the order in which they are declared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from knobless.core.families import threshold
+from knobless.core.families import Family, threshold
 from knobless.core.linkage import MAX_OPTIONS, UNIT, entropy_terms
 from knobless.core.p3 import P3, SKIPPED
 from knobless.core.types import Array, Words
@@ -27,6 +27,7 @@ from .kernels import _population
 from .shared import (
     ASKED,
     BITS,
+    CURRENT,
     GOING,
     GROW_BUFFERS,
     GROW_CACHE,
@@ -35,7 +36,7 @@ from .shared import (
     KNOWN,
     LOGGED,
     LONG_WORDS,
-    LOOP,
+    MAX_TOLD,
     MEMBER,
     NIT,
     PAUSE,
@@ -47,9 +48,11 @@ from .shared import (
     TURN,
     WORDS,
     EngineFunction,
+    add_to_record,
     call_objective,
     end_logged_iteration,
     find,
+    following_turn,
     keep,
     key_of,
     limit_reached,
@@ -62,18 +65,17 @@ from .shared import (
     word,
 )
 
-MAX_TOLD = 2**16  # in one call, so that Ctrl-C is handled in time
-
 # Phases of an individual: it begins, has begun, climbs, combines the better values of its bits, has climbed, enters a
 # level, crosses there.
 BEGIN, BEGUN, CLIMB, COMBINE, CLIMBED, ENTER, CROSS = range(7)
 
 # Indices into the arrays of a `PyramidState`.
 PHASE, WORD_COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS = range(11)
-PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS = range(11, 16)
+PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS, TREE, TREE_SIZE = range(11, 18)
 F, BEFORE, PATIENCE = range(3)
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
+NEIGHBORS = 0  # row of `leaves` and `spans`; the tree of level i has row i + 1
 
 
 class PyramidState(NamedTuple):
@@ -91,8 +93,8 @@ class PyramidState(NamedTuple):
     effects: Array  # sums of the differences in value between one and zero, of each bit in the local search
     terms: Array  # `entropy_terms` for the next tree: computed by NumPy, because other logarithms may round otherwise
     levels: NDArray[np.int64]  # one row per level: first and last block, members, groups; −1 if there is no tree
-    leaves: NDArray[np.int64]
-    spans: NDArray[np.int64]
+    leaves: NDArray[np.int64]  # orders of the variables, one row per tree
+    spans: NDArray[np.int64]  # begins and ends of the groups in these
     columns: NDArray[np.uint64]  # one row per block
     chain: NDArray[np.int64]  # the next block of the level
     masks: NDArray[np.uint64]  # of members that differ, block by block
@@ -104,7 +106,7 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidStat
     none = np.empty(0, dtype=np.int64)
     return grown_pyramid(
         PyramidState(
-            np.zeros(16, dtype=np.int64),
+            np.zeros(18, dtype=np.int64),
             np.array([math.inf, math.inf, n * math.log(n) if n > 1 else 1.0]),
             np.array([key, 0], dtype=np.uint64),
             threshold(algorithm.family.initial()),
@@ -116,8 +118,8 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidStat
             np.zeros(n),
             np.empty(0),
             none.reshape(0, 4),
-            none.reshape(0, n),
-            none.reshape(0, 2 * n, 2),
+            np.arange(n)[None],
+            np.empty((1, 2 * n, 2), dtype=np.int64),
             none.astype(np.uint64).reshape(0, n),
             none,
             none.astype(np.uint64),
@@ -134,6 +136,14 @@ def grown_pyramid(pyramid: PyramidState) -> PyramidState:
 def with_terms(pyramid: PyramidState) -> PyramidState:
     """Return the pyramid with the table for the tree that it builds next."""
     return pyramid._replace(terms=entropy_terms(int(pyramid.levels[pyramid.counts[LEVEL], SIZE])))
+
+
+def pyramid_theta(family: Family, pyramid: PyramidState) -> Array:
+    """Return θ as that of the core."""
+    first, members = family.initial(), int(pyramid.counts[MEMBERS])
+    if not members:
+        return first
+    return family.move(first, (pyramid.ones / members - first) * (members / (members + 1)))
 
 
 def _longer(array: NDArray[Any]) -> NDArray[Any]:
@@ -265,7 +275,7 @@ def _nearest(row):
 def linkage_tree(p, level):
     """`Pairs.tree`, with the joins of `linkage.joined`; groups are numbered as there, the single ones first."""
     n = p.x.size
-    leaves, spans = p.leaves[level], p.spans[level]
+    leaves, spans = p.leaves[level + 1], p.spans[level + 1]
     order = np.argsort(_words(p, n))  # ties, which are unlikely for 64 bits, would be in another order in NumPy
     if 2 * n > MAX_OPTIONS:
         for i in range(n):
@@ -322,9 +332,23 @@ def linkage_tree(p, level):
 
 
 @njit(error_model="numpy")
-def _smallest_first(p, level):
+def _segments(p):
+    """`linkage.segments`; return the number of groups."""
+    n, spans = p.x.size, p.spans[NEIGHBORS]
+    groups, size = 0, 2
+    while 2 * size <= n:
+        for begin in range(-below(p, size), n - 1, size):
+            if begin > 1 - size:
+                spans[groups, 0], spans[groups, 1] = max(begin, 0), min(begin + size, n)
+                groups += 1
+        size *= 2
+    return groups
+
+
+@njit(error_model="numpy")
+def _smallest_first(p):
     """Set the order in which groups are taken over: by size, random among groups of equal size."""
-    groups, spans = p.levels[level, GROUPS], p.spans[level]
+    groups, spans = p.counts[TREE_SIZE], p.spans[p.counts[TREE]]
     shuffled = np.argsort(_words(p, groups))
     place = np.zeros(p.x.size + 2, dtype=np.int64)
     for g in range(groups):
@@ -340,8 +364,9 @@ def _smallest_first(p, level):
 @njit(error_model="numpy")
 def _take_over(p, level, group, codes):
     """Take a group over from a random member that differs there; return whether there is one."""
-    leaves, x = p.leaves[level], p.x
-    begin, end = p.spans[level, group]
+    tree, x = p.counts[TREE], p.x
+    leaves = p.leaves[tree]
+    begin, end = p.spans[tree, group]
     left, block, found = p.levels[level, SIZE], p.levels[level, HEAD], 0
     every = ~np.uint64(0)
     while left > 0:
@@ -417,7 +442,7 @@ def proceed(p, codes, table):
             return GOING
         if counts[PHASE] == CROSS:
             level = counts[LEVEL]
-            while counts[NEXT] < p.levels[level, GROUPS]:
+            while counts[NEXT] < counts[TREE_SIZE]:
                 group = p.order[counts[NEXT]]
                 counts[NEXT] += 1
                 if _take_over(p, level, group, codes):
@@ -428,11 +453,15 @@ def proceed(p, codes, table):
             counts[PHASE] = ENTER if counts[LEVEL] < counts[LEVELS] else BEGIN
         elif counts[PHASE] == ENTER:
             level = counts[LEVEL]
-            if p.levels[level, GROUPS] < 0:
-                if 2 * n <= MAX_OPTIONS and p.terms.size != p.levels[level, SIZE] + 1:
-                    return GROW_TERMS
-                linkage_tree(p, level)
-            _smallest_first(p, level)
+            if (counts[INDIVIDUALS] + level) % 2 == 0 and n >= 4:
+                counts[TREE], counts[TREE_SIZE] = NEIGHBORS, _segments(p)
+            else:
+                if p.levels[level, GROUPS] < 0:
+                    if 2 * n <= MAX_OPTIONS and p.terms.size != p.levels[level, SIZE] + 1:
+                        return GROW_TERMS
+                    linkage_tree(p, level)
+                counts[TREE], counts[TREE_SIZE] = level + 1, p.levels[level, GROUPS]
+            _smallest_first(p)
             p.reals[BEFORE] = p.reals[F]
             counts[NEXT] = 0
             counts[PHASE] = CROSS
@@ -490,7 +519,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
     member has asked for is not evaluated again either, but counts as an iteration, as in `Optimizer`.
     """
     counts, (table, codes) = p.counts, cache
-    spent, shared, idle, best_x, leader_x = progress
+    spent, shared, turns, lowest, course, best_x, leader_x = progress
     answers = 0
     while True:
         if not counts[PENDING_POINT]:
@@ -507,8 +536,10 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
                 continue
             counts[ANSWERED] = 0
             counts[PENDING_POINT] = 1
-        if counts[CAN_YIELD] and idle[PYRAMID] > idle[LOOP]:
-            return TURN
+        if counts[CAN_YIELD]:
+            spent[CURRENT] = following_turn(turns, course)
+            if spent[CURRENT] != PYRAMID:
+                return TURN
         why = limit_reached(spent, shared, limits)
         if why != GOING or spent[NIT] >= limits.iterations or answers >= MAX_TOLD:
             return why
@@ -537,8 +568,8 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
             end_logged_iteration(spent, 1, at)
         table[place].seen |= ASKED
         value = table[place].value
-        idle[PYRAMID] += 1
-        update_leader(spent, shared, idle, leader_x, PYRAMID, p.x, value, 0)
+        add_to_record(turns, lowest, course, PYRAMID, value)
+        update_leader(spent, shared, leader_x, PYRAMID, p.x, value)
         spent[NIT] += 1
         counts[PENDING_POINT] = counts[CAN_YIELD] = 0
         take_value(p, value, codes)

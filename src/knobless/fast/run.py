@@ -1,31 +1,33 @@
-"""A compiled run: the loop, P3, or a portfolio of both.
+"""A compiled run: the loop, P3, or the portfolio of P3 and the genetic algorithm.
 
-This module grows arrays and exposes results; what is done for every point is in `engine.py` and `pyramid.py`.
+This module grows arrays and exposes results; what is done for every point is in `engine.py`, `pyramid.py` and
+`evolution.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knobless.core.elitism import Elite
+from knobless.core.evolution import Evolution
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
 from knobless.core.p3 import P3
-from knobless.core.portfolio import Portfolio, PortfolioState
+from knobless.core.portfolio import Portfolio, PortfolioState, Record
 from knobless.core.rng import Stream
 from knobless.core.types import Array
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Status
 from knobless.run.run_state import RECENT
 
-from . import engine, pyramid, shared
+from . import engine, evolution, pyramid, shared
 from .interrupts import deferred_interrupt
-from .shared import ABSENT, LOOP, PYRAMID, EngineFunction
+from .shared import EngineFunction
 
 if TYPE_CHECKING:
     from . import Objective
@@ -40,16 +42,30 @@ ENDS = {
 SLICE = 4096  # iterations of one compiled call, so that Ctrl-C is handled in time
 
 
-def members_of(algorithm: Any, deterministic: bool) -> tuple[P3 | None, IGO | None] | None:
-    """Return P3 and the loop of an algorithm that can be compiled; None for any other."""
+def members_of(algorithm: Any, deterministic: bool) -> tuple[IGO | P3 | Evolution, ...] | None:
+    """Return the members of an algorithm that can be compiled, of a single one itself; None for any other."""
     match algorithm:
         case IGO() if engine.plan_of(algorithm):
-            return None, algorithm
+            return (algorithm,)
         case P3(family=Bernoulli(), climbers=1) if deterministic:
-            return algorithm, None
-        case Portfolio(members=(P3() as p3, IGO() as igo)) if members_of(p3, deterministic) and engine.plan_of(igo):
-            return p3, igo
+            return (algorithm,)
+        case Portfolio(members=(P3() as p3, Evolution(batch=1) as other)) if members_of(p3, deterministic):
+            return p3, other
     return None
+
+
+class MemberEngine(NamedTuple):
+    """The engine of a member."""
+
+    runner: Callable[[bool], EngineFunction]
+    grown: Callable[[Any], Any]  # the state with larger arrays
+
+
+ENGINES = {
+    IGO: MemberEngine(engine.loop_runner, engine.grown_loop),
+    P3: MemberEngine(pyramid.pyramid_runner, pyramid.grown_pyramid),
+    Evolution: MemberEngine(evolution.population_runner, evolution.grown_population),
+}
 
 
 class Successor(NamedTuple):
@@ -74,10 +90,9 @@ class Successor(NamedTuple):
         """All functions of the engine that the run calls."""
         run, code = self.opt.run, self.objective.code
         caches, logs = run.cache is not None, run.log is not None
-        p3, igo = members_of(run.algorithm, caches) or (None, None)
+        members = members_of(run.algorithm, caches) or ()
         found = [code] if isinstance(code, EngineFunction) else []
-        found += [] if p3 is None else [pyramid.pyramid_runner(logs)]
-        found += [] if igo is None else [engine.loop_runner(logs)]
+        found += [ENGINES[type(member)].runner(logs) for member in members]
         if caches:
             return [*found, shared.store, shared.move, shared.recall]
         return [*found, engine.loop_runner(False), engine.recorded()]
@@ -105,12 +120,13 @@ class Successor(NamedTuple):
         return Run.resumed(self.objective, self.opt, self.sign, improved_at)
 
 
-class PyramidView(NamedTuple):
-    """The visible part of a compiled P3's state, from which only its own run can continue."""
+class View(NamedTuple):
+    """The visible part of the state of a compiled member, from which only its own run can continue."""
 
     theta: Array
+    size: int  # points per iteration
 
-    def copy(self) -> PyramidView:
+    def copy(self) -> View:
         return self
 
 
@@ -124,7 +140,7 @@ class Run:
     objective : Objective
         The compiled objective.
     algorithm : Algorithm
-        An `IGO` with a ranking preference, `P3`, or a portfolio of both.
+        An `IGO` with a ranking preference, `P3`, or the portfolio of `P3` and `Evolution`.
     rng : seed, numpy.random.Generator or Stream, optional
         Source of the random numbers.
     state : optional
@@ -153,30 +169,30 @@ class Run:
         if members is None:
             raise TypeError(f"algorithm: expected one over bits, by rank, that is compiled, got {algorithm!r}")
         self.algorithm = algorithm
-        self._p3, self._igo = members
+        self._members = members
         self._family = algorithm.family
-        self._first = self._family.initial()
         n = self._family.variables
         objective.check(n)
         self.objective = objective
-        self._progress = shared.progress(n, sign)
+        self._progress = shared.progress(n, sign, len(members))
         self._cache = shared.empty_cache(n) if deterministic else shared.no_cache()
         state = algorithm.init() if state is None else state
-        states = state.members if isinstance(state, PortfolioState) else (state, state)
+        states = state.members if isinstance(state, PortfolioState) else (state,)
         rng = Stream.of(rng)
-        self._turn = LOOP
+        self._states = [self._compiled(*each, rng) for each in zip(members, states, strict=True)]
         self._log: shared.Log | None = None  # of all evaluations, if an optimizer needs them
         self._paused = False  # whether they must be handed over now
-        if self._p3 is not None:
-            stream = states[0].stream
-            key = rng.word() if stream is None else stream.key
-            self._pyramid = pyramid.pyramid(self._p3, key, states[0].x0)
-            self._progress.idle[PYRAMID] = 0
-            self._turn = PYRAMID
-        plan = None if self._igo is None else engine.plan_of(self._igo)
-        if plan is not None:
-            self._loop = engine.loop(plan, states[-1], rng)
-            self._progress.idle[LOOP] = 0
+
+    def _compiled(self, member: IGO | P3 | Evolution, state: Any, rng: Stream) -> Any:
+        """Return the state of a member in arrays; a pyramid begins again (`_repeat`)."""
+        match member:
+            case P3():
+                key = rng.word() if state.stream is None else state.stream.key
+                return pyramid.pyramid(member, key, state.x0)
+            case Evolution():
+                return evolution.population(self._family, state, rng)
+            case IGO() if plan := engine.plan_of(member):
+                return engine.loop(plan, state, rng)
 
     @classmethod
     def resumed(cls, objective: Objective, opt: Optimizer, sign: float, improved_at: int) -> Self:
@@ -200,10 +216,10 @@ class Run:
         """
         state = opt.run.search
         run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.run.cache is not None)
-        counts, reals, idle, _, leader_x = run._progress
+        counts, reals, spent, lowest, course, _, leader_x = run._progress
         if opt.run.cache is not None:
             run._remember(opt.run.cache.values)
-        if run._p3 is not None:
+        if isinstance(run._members[0], P3):
             run._repeat(state.members[0].told if isinstance(state, PortfolioState) else state.told)
         if opt.run.log is not None:
             run._log = shared.empty_log(run._lam, len(run.best_x))
@@ -211,10 +227,12 @@ class Run:
         counts[shared.STALE], counts[shared.BEST_AT] = opt.run.stale, improved_at
         counts[shared.DRAWN] = opt.run.drawn
         reals[shared.BEST] = opt.lowest_fun
-        if run._igo is not None:
+        if isinstance(run._members[0], IGO):
             run._loop.saved_nfev[:] = opt.nfev
         if isinstance(state, PortfolioState):
-            run._turn, idle[:], counts[shared.OWNER] = state.turn, state.idle, state.owner
+            counts[shared.CURRENT], counts[shared.OWNER] = state.turn, state.owner
+            for i, record in enumerate(state.records):
+                spent[i], lowest[i], course[i, : len(record.course)] = record
             if len(state.best.f):
                 leader_x[:], reals[shared.LEADER_FUN] = state.best.x[0], state.best.f[0]
         return run
@@ -229,8 +247,8 @@ class Run:
         opt : Optimizer
             The optimizer that this run continues.
         """
-        if self._igo is not None:
-            opt.rng.count = int(self._loop.stream[engine.COUNT])
+        if not isinstance(self._members[-1], P3):  # which has a stream of its own
+            opt.rng.count = int(self._states[-1].stream[engine.COUNT])
         counts, log = self._progress.counts, self._log
         hands_over = self._paused or counts[shared.TEST] == shared.MADE  # not always, because that takes time
         logged = int(counts[shared.LOGGED]) if hands_over else 0
@@ -281,19 +299,19 @@ class Run:
         stored = np.zeros(1 + (nfev * n + 7) // 8, dtype=np.int64)
         values = loop.told[:nfev].copy()
         stream = Stream(int(loop.stream[engine.KEY]), int(loop.saved_count[engine.OLDER]))
-        run = Run(Objective(engine.recorded(), stored, values), self._igo, stream, engine.older_state(loop))
+        run = Run(Objective(engine.recorded(), stored, values), self.algorithm, stream, engine.older_state(loop))
         run.go(budget=nfev)
         return stored[1:].view(np.int8)[: nfev * n].reshape(nfev, n)[-RECENT:], values[-RECENT:]
 
     def _repeat(self, told: list[float]) -> None:
         """Bring the pyramid to the state of one that was told these values, all of which are in the cache."""
-        counts, idle = self._progress.counts, self._progress.idle
-        known, other = int(counts[shared.KNOWN]), int(idle[LOOP])
-        # None of the conditions that end a run or a turn applies.
-        counts[shared.KNOWN], counts[shared.STALE], idle[LOOP] = 0, -len(told), ABSENT
+        progress = self._progress
+        # That of P3 alone, with counts to which none of the conditions applies that end a run.
+        self._progress = shared.progress(self._family.variables, 1.0, 1)
+        self._progress.counts[shared.STALE] = -len(told)
         while self.nit < len(told):
             self._step(shared.Limits(math.inf, len(told), math.nan, math.inf, math.inf))
-        counts[shared.KNOWN], idle[LOOP] = known, other
+        self._progress = progress
 
     def _remember(self, values: Mapping[bytes, float]) -> None:
         """Add evaluations to the cache."""
@@ -308,9 +326,20 @@ class Run:
         self._cache = self._cache._replace(table=larger)
 
     @property
+    def _loop(self) -> engine.LoopState:
+        """The state of the loop."""
+        return self._states[-1]
+
+    @property
     def _lam(self) -> int:
         """Samples of the next iteration, at most."""
-        return 1 if self._igo is None else max(round(self.lam_r), int(self._loop.plan.lam_min))
+        match self._members[-1]:
+            case P3():
+                return 1
+            case Evolution():
+                return int(self._states[-1].counts[evolution.POPULATION_SIZE])
+            case IGO():
+                return max(round(self.lam_r), int(self._loop.plan.lam_min))
 
     @property
     def nfev(self) -> int:
@@ -354,27 +383,32 @@ class Run:
 
     @property
     def theta(self) -> Array:
-        """θ of the loop; for P3 alone, how often each bit is one among its members."""
-        if self._igo is not None:
-            return self._loop.theta
-        first, members = self._first, int(self._pyramid.counts[pyramid.MEMBERS])
-        if not members:
-            return first
-        return self._family.move(first, (self._pyramid.ones / members - first) * (members / (members + 1)))
+        """θ of the loop; else how often each bit is one in the population, or among the members of P3 alone."""
+        state = self._states[-1]
+        match self._members[-1]:
+            case P3():
+                return pyramid.pyramid_theta(self._family, state)
+            case Evolution():
+                return evolution.population_theta(self._family, state)
+            case IGO():
+                return self._loop.theta
 
     @property
     def state(self) -> Any:
-        """The core's state; for P3 only its visible part."""
-        if self._p3 is None:
+        """The core's state; for P3 and the portfolio only its visible part."""
+        if isinstance(self._members[0], IGO):
             return engine.loop_state(self._loop)
-        if self._igo is None:
-            return PyramidView(self.theta)
-        counts, reals, idle, _, leader_x = self._progress
+        last = View(self.theta, self._lam)
+        if len(self._members) == 1:
+            return last
+        counts, reals, spent, lowest, course, _, leader_x = self._progress
         lead = float(reals[shared.LEADER_FUN])
         m = int(lead < math.inf)
         best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
-        members = PyramidView(self._first), engine.loop_state(self._loop)
-        return PortfolioState(members, self._turn, tuple(idle.tolist()), best, int(counts[shared.OWNER]))
+        each = zip(spent.tolist(), lowest.tolist(), course.tolist(), strict=True)
+        records = tuple(Record(n, f, tuple(values[: n.bit_length()])) for n, f, values in each)
+        members = View(self._family.initial(), 1), last
+        return PortfolioState(members, int(counts[shared.CURRENT]), records, best, int(counts[shared.OWNER]))
 
     def go(
         self,
@@ -415,20 +449,15 @@ class Run:
         """Call the engine of the member that has the turn; grow arrays that are too small."""
         limits = shared.Limits(*map(float, limits))
         on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
-        turn = self._turn
-        runner = (pyramid.pyramid_runner if turn == PYRAMID else engine.loop_runner)(self._log is not None)
-        state = self._pyramid if turn == PYRAMID else self._loop
+        turn = int(self._progress.counts[shared.CURRENT])
+        member, state = ENGINES[type(self._members[turn])], self._states[turn]
         with deferred_interrupt():
-            why: int = runner(*on, state, limits, self._log)
-        if turn == LOOP or why == shared.TURN:
-            self._turn = int(self._progress.idle.argmin())
+            why: int = member.runner(self._log is not None)(*on, state, limits, self._log)
         match why:
             case shared.GROW_CACHE:
                 self._grow()
             case shared.GROW_TERMS:
-                self._pyramid = pyramid.with_terms(self._pyramid)
-            case shared.GROW_BUFFERS if turn == PYRAMID:
-                self._pyramid = pyramid.grown_pyramid(self._pyramid)
+                self._states[turn] = pyramid.with_terms(state)
             case shared.GROW_BUFFERS:
-                self._loop = engine.grown_loop(self._loop)
+                self._states[turn] = member.grown(state)
         return why

@@ -1,6 +1,7 @@
 """What the compiled engines share: counts and best points of a run, the cache of evaluated points, and compilation.
 
-`engine.py` is the loop of `igo.py`, `pyramid.py` is P3; in a portfolio they take turns on the same progress and cache.
+`engine.py` is the loop of `igo.py`, `pyramid.py` is P3 and `evolution.py` the genetic algorithm; the latter two take
+turns in a portfolio, on the same progress and cache.
 All state is in arrays, and arrays that belong together are a named tuple, because compiled code is typed.
 """
 
@@ -18,7 +19,8 @@ import numpy as np
 from numba import from_dtype, njit, types
 from numpy.typing import NDArray
 
-from knobless.core import linkage, p3, rng
+from knobless.core import evolution, linkage, p3, portfolio, rng
+from knobless.core.portfolio import LEAD
 from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
 from knobless.core.types import Array
 from knobless.run import run_state
@@ -36,17 +38,17 @@ OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that 
 # to be handed over (`must_pause`).
 GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, GROW_CACHE, GROW_TERMS, PAUSE = range(11)
 
-# Members of a portfolio.
-PYRAMID, LOOP = range(2)
-ABSENT = 2**62  # idle count of a member that is not in the portfolio
+# Members of the portfolio; the only one, if there is no portfolio, is number 0.
+PYRAMID, POPULATION = range(2)
 
 # Indices into the arrays of `Progress`.
-NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER, DRAWN, LOGGED, TEST = range(10)
+NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER, CURRENT, DRAWN, LOGGED, TEST = range(11)
 BEST, SIGN, LEADER_FUN = range(3)
 
 # Whether a point is tested for noise: in no iteration, in the next one, or in the last one.
 NO_TEST, PLANNED, MADE = range(3)
 LOG_BYTES = 2**18  # of points, at least as many as an iteration has
+MAX_TOLD = 2**16  # evaluations of one compiled call, so that Ctrl-C is handled in time
 
 
 class Progress(NamedTuple):
@@ -54,7 +56,10 @@ class Progress(NamedTuple):
 
     counts: NDArray[np.int64]
     reals: Array
-    idle: NDArray[np.int64]  # evaluations of each member since it last improved the best value
+    # The `Record` of each member.
+    spent: NDArray[np.int64]
+    lowest: Array
+    course: Array  # one row per member
     best_x: NDArray[np.int8]
     leader_x: NDArray[np.int8]
 
@@ -78,8 +83,8 @@ class Limits(NamedTuple):
 
 
 ENTRY = np.dtype([("key", np.uint64), ("value", np.float64), ("seen", np.int64)])
-# Flags of a point.
-EVALUATED, ASKED, MEMBER = 1, 2, 4  # has a value; P3 has asked for it; is a member of the pyramid
+# Flags of a point: has a value; P3 has asked for it; is a member of the pyramid; is in the population.
+EVALUATED, ASKED, MEMBER, SELECTED = 1, 2, 4, 8
 
 
 class CacheTable(NamedTuple):
@@ -105,11 +110,12 @@ def empty_cache(n: int) -> CacheTable:
     return CacheTable(np.zeros(1024, dtype=ENTRY), codes)
 
 
-def progress(n: int, sign: float) -> Progress:
+def progress(n: int, sign: float, members: int) -> Progress:
     """Return the progress of a run that has not begun."""
+    counts, spent = np.zeros(11, dtype=np.int64), np.zeros(members, dtype=np.int64)
     best_x, leader_x = np.zeros((2, n), dtype=np.int8)
-    reals = np.array([math.inf, sign, math.inf])
-    return Progress(np.zeros(10, dtype=np.int64), reals, np.array([ABSENT, ABSENT]), best_x, leader_x)
+    reals, course = np.array([math.inf, sign, math.inf]), np.full((members, 64), math.inf)
+    return Progress(counts, reals, spent, np.full(members, math.inf), course, best_x, leader_x)
 
 
 def empty_log(lam: int, n: int) -> Log:
@@ -118,7 +124,7 @@ def empty_log(lam: int, n: int) -> Log:
     return Log(np.empty((rows, n), dtype=np.int8), np.empty(rows), np.zeros(n, dtype=np.int8))
 
 
-PROGRESS = types.NamedTuple((INTS, REALS, INTS, BITS, BITS), Progress)
+PROGRESS = types.NamedTuple((INTS, REALS, INTS, REALS, types.float64[:, ::1], BITS, BITS), Progress)
 LOG = types.NamedTuple((types.int8[:, ::1], REALS, BITS), Log)
 LIMITS = types.NamedUniTuple(types.float64, 5, Limits)
 TABLE = from_dtype(ENTRY)[::1]
@@ -128,7 +134,7 @@ CACHE = types.NamedTuple((TABLE, LONG_WORDS), CacheTable)
 def sources() -> list[Path]:
     """Return the files that the engine is compiled from: its own, and those that it takes constants from."""
     return sorted(Path(__file__).parent.glob("*.py")) + [
-        Path(str(each.__file__)) for each in (rng, linkage, p3, run_state)
+        Path(str(each.__file__)) for each in (rng, linkage, p3, evolution, portfolio, run_state)
     ]
 
 
@@ -326,10 +332,43 @@ def search_ended(counts, n):
 
 
 @njit(error_model="numpy")
-def update_leader(counts, reals, idle, leader_x, member, x, value, later):
-    """Record a member's best new point, told `later` evaluations before the last, if it improves the best value."""
+def update_leader(counts, reals, leader_x, member, x, value):
+    """Keep a member's point if it improves the best value; return whether it does."""
     if value < reals[LEADER_FUN]:
         reals[LEADER_FUN] = value
         leader_x[:] = x
-        idle[member] = later
         counts[OWNER] = member
+        return True
+    return False
+
+
+@njit(error_model="numpy")
+def _powers(count):
+    """Return how many powers of two a number has reached: its bit length."""
+    powers = 0
+    while count >> powers:
+        powers += 1
+    return powers
+
+
+@njit(error_model="numpy")
+def add_to_record(spent, lowest, course, member, value):
+    """Add an evaluation to the record of a member, as `Record.after`."""
+    if value < lowest[member]:
+        lowest[member] = value
+    spent[member] += 1
+    if spent[member] & (spent[member] - 1) == 0:
+        course[member, _powers(spent[member]) - 1] = lowest[member]
+
+
+@njit(error_model="numpy")
+def following_turn(spent, course):
+    """Return the member that has the next turn, as `portfolio.next_turn`."""
+    common = _powers(spent.min())
+    leading = course[:, common - 1].argmin() if common else 0
+    turn, least = 0, 0
+    for i in range(spent.size):
+        cost = spent[i] * (1 if i == leading else LEAD)
+        if i == 0 or cost < least:
+            turn, least = i, cost
+    return turn
