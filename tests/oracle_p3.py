@@ -107,7 +107,6 @@ class Pyramid:
             self.trees[level] = joined([[a != b and distance(points, a, b) for b in order] for a in order], order)
         return self.trees[level]
 
-
     def segments(self):
         """Neighbors in pairs, in fours, and so on, as long as there are two full ones."""
         n, length, found = len(self.options), 2, []

@@ -23,10 +23,10 @@ from .rng import RNG
 from .types import Array, Points
 
 LEAD = 8  # evaluations of the leading member for each one of another
-FEW = 16  # evaluations below which values are not compared
+LEAST_COMPARED = 16  # evaluations of each member from which on their values are compared
 
 
-class Record(NamedTuple):
+class MemberRecord(NamedTuple):
     """The evaluations of a member.
 
     Attributes
@@ -43,12 +43,12 @@ class Record(NamedTuple):
     lowest: float = math.inf
     course: tuple[float, ...] = ()
 
-    def after(self, f: Array) -> Record:
+    def after(self, f: Array) -> MemberRecord:
         """Return the record after the evaluations of another iteration; NaN is no value."""
         spent, lowest, course = self
         while spent + len(f) >= 1 << len(course):
             course += (min(lowest, _lowest(f[: (1 << len(course)) - spent])),)
-        return Record(spent + len(f), min(lowest, _lowest(f)), course)
+        return MemberRecord(spent + len(f), min(lowest, _lowest(f)), course)
 
 
 def _lowest(f: Array) -> float:
@@ -57,10 +57,10 @@ def _lowest(f: Array) -> float:
     return lowest if lowest == lowest else math.inf
 
 
-def next_turn(records: tuple[Record, ...]) -> int:
+def next_turn(records: tuple[MemberRecord, ...]) -> int:
     """Return the member that has the next turn, the first in case of ties."""
     fewest = min(record.spent for record in records)
-    values = [record.course[fewest.bit_length() - 1] if fewest >= FEW else math.inf for record in records]
+    values = [record.course[fewest.bit_length() - 1] if fewest >= LEAST_COMPARED else math.inf for record in records]
     leading = values.index(min(values))
     cost = [record.spent * (1 if i == leading else LEAD) for i, record in enumerate(records)]
     return cost.index(min(cost))
@@ -75,7 +75,7 @@ class PortfolioState(NamedTuple):
         States of the members.
     turn : int
         Index of the current member.
-    records : tuple of Record
+    records : tuple of MemberRecord
         The evaluations of each member.
     best : Elite
         The best point.
@@ -85,7 +85,7 @@ class PortfolioState(NamedTuple):
 
     members: tuple[Any, ...]
     turn: int
-    records: tuple[Record, ...]
+    records: tuple[MemberRecord, ...]
     best: Elite
     owner: int
 
@@ -146,7 +146,7 @@ class Portfolio:
     def init(self, theta: Array | None = None, x0: Points | None = None) -> PortfolioState:
         """Return the initial states of all members, with the first turn for the first one."""
         members = tuple(member.init(theta, x0) for member in self.members)
-        return PortfolioState(members, 0, (Record(),) * len(members), Elite.empty(self.family), 0)
+        return PortfolioState(members, 0, (MemberRecord(),) * len(members), Elite.empty(self.family), 0)
 
     def lam(self, state: PortfolioState) -> int:
         """Return the number of points of the current iteration."""

@@ -29,7 +29,7 @@ from .igo import IGO, State
 from .linear import LinearState, LinearThompson
 from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
 from .p3 import P3, Pyramid
-from .portfolio import Portfolio, PortfolioState, Record
+from .portfolio import Portfolio, PortfolioState, MemberRecord
 from .types import Array, Points
 
 SAVED = "IGO, P3, CoordinateSearch, Evolution, LinearThompson, a portfolio or BranchSearch"
@@ -169,16 +169,16 @@ def _evolution_state(family: Family, data: dict[str, Any]) -> EvolutionState:
     return EvolutionState(_theta(family, data), x, f, size, whole_at(data, "idle"), data["fresh"] is True)
 
 
-def _record_data(record: Record) -> dict[str, Any]:
+def _record_data(record: MemberRecord) -> dict[str, Any]:
     return {"spent": record.spent, "values": text(np.array([*record.course, record.lowest]))}
 
 
-def _record_of(data: Any) -> Record:
+def _record_of(data: Any) -> MemberRecord:
     spent, values = whole_at(data, "spent"), floats(data, "values")
     if len(values) != 1 + spent.bit_length() or np.isnan(values).any() or (values[1:] > values[:-1]).any():
         raise ValueError("values: expected the lowest values after 1, 2, 4, … evaluations")
     *course, lowest = values.tolist()
-    return Record(spent, lowest, tuple(course))
+    return MemberRecord(spent, lowest, tuple(course))
 
 
 def _theta(family: Family, data: dict[str, Any]) -> Array:

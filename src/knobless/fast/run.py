@@ -18,7 +18,7 @@ from knobless.core.evolution import Evolution
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
 from knobless.core.p3 import P3
-from knobless.core.portfolio import Portfolio, PortfolioState, Record
+from knobless.core.portfolio import Portfolio, PortfolioState, MemberRecord
 from knobless.core.rng import Stream
 from knobless.core.types import Array
 from knobless.run.optimizer import Optimizer
@@ -406,7 +406,7 @@ class Run:
         m = int(lead < math.inf)
         best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
         each = zip(spent.tolist(), lowest.tolist(), course.tolist(), strict=True)
-        records = tuple(Record(n, f, tuple(values[: n.bit_length()])) for n, f, values in each)
+        records = tuple(MemberRecord(n, f, tuple(values[: n.bit_length()])) for n, f, values in each)
         members = View(self._family.initial(), 1), last
         return PortfolioState(members, int(counts[shared.CURRENT]), records, best, int(counts[shared.OWNER]))
 

@@ -20,7 +20,7 @@ from numba import from_dtype, njit, types
 from numpy.typing import NDArray
 
 from knobless.core import evolution, linkage, p3, portfolio, rng
-from knobless.core.portfolio import LEAD
+from knobless.core.portfolio import LEAD, LEAST_COMPARED
 from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
 from knobless.core.types import Array
 from knobless.run import run_state
@@ -56,7 +56,7 @@ class Progress(NamedTuple):
 
     counts: NDArray[np.int64]
     reals: Array
-    # The `Record` of each member.
+    # The `MemberRecord` of each member.
     spent: NDArray[np.int64]
     lowest: Array
     course: Array  # one row per member
@@ -353,7 +353,7 @@ def _powers(count):
 
 @njit(error_model="numpy")
 def add_to_record(spent, lowest, course, member, value):
-    """Add an evaluation to the record of a member, as `Record.after`."""
+    """Add an evaluation to the record of a member, as `MemberRecord.after`."""
     if value < lowest[member]:
         lowest[member] = value
     spent[member] += 1
@@ -364,8 +364,8 @@ def add_to_record(spent, lowest, course, member, value):
 @njit(error_model="numpy")
 def following_turn(spent, course):
     """Return the member that has the next turn, as `portfolio.next_turn`."""
-    common = _powers(spent.min())
-    leading = course[:, common - 1].argmin() if common else 0
+    fewest = spent.min()
+    leading = course[:, _powers(fewest) - 1].argmin() if fewest >= LEAST_COMPARED else 0
     turn, least = 0, 0
     for i in range(spent.size):
         cost = spent[i] * (1 if i == leading else LEAD)
