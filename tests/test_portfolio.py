@@ -80,7 +80,8 @@ class Alone(Member):
 def plain(members, turns):
     """The same from the whole record, looked through anew at each turn.
 
-    `turns` are the points and values of each; yields whose it was, what each has found, what was heard, and who is next.
+    `turns` are the points and values of each; yields whose it was, what each has found, what was heard,
+    and who is next.
     """
     found = [[] for _ in members]  # the values of each, in order
     best, owner, turn, tells = None, None, 0, [0] * len(members)

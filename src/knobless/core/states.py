@@ -29,7 +29,7 @@ from .igo import IGO, State
 from .linear import LinearState, LinearThompson
 from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
 from .p3 import P3, Pyramid
-from .portfolio import Portfolio, PortfolioState, MemberRecord
+from .portfolio import MemberRecord, Portfolio, PortfolioState
 from .types import Array, Points
 
 SAVED = "IGO, P3, CoordinateSearch, Evolution, LinearThompson, a portfolio or BranchSearch"

@@ -18,7 +18,7 @@ from knobless.core.evolution import Evolution
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
 from knobless.core.p3 import P3
-from knobless.core.portfolio import Portfolio, PortfolioState, MemberRecord
+from knobless.core.portfolio import MemberRecord, Portfolio, PortfolioState
 from knobless.core.rng import Stream
 from knobless.core.types import Array
 from knobless.run.optimizer import Optimizer
