@@ -30,16 +30,24 @@ def examples(number):
     return settings(max_examples=quick if settings.default.max_examples == quick else number)
 
 
+def quick_if(condition, value):
+    """Return a value for `parametrize` whose test is slow unless the condition holds."""
+    return pytest.param(value, marks=() if condition else pytest.mark.slow)
+
+
 def pytest_configure(config):
     """Draw fewer examples where slow tests are left out."""
     if config.option.markexpr == "not slow":
         settings.load_profile("quick")
 
 
-def pytest_xdist_auto_num_workers():
-    """Run three processes on two cores, because many tests wait for processes, databases and browsers."""
+def pytest_xdist_auto_num_workers(config):
+    """Run three processes on two cores, because many slow tests wait for processes, databases and browsers.
+
+    Each process imports all modules, which takes ten seconds, so without slow tests there is one per core.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + cores // 2
+    return cores if config.option.markexpr == "not slow" else cores + cores // 2
 
 
 # A shell starts background jobs with SIGINT ignored, and the tests of Ctrl-C would then wait forever.

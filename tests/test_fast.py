@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("compiled_at_once")
 CONFIGURATIONS = 120
 
 
-@numba.njit(engine.OBJECTIVE)
+@numba.njit(engine.OBJECTIVE, cache=True)
 def rough(x, ints, reals):
     """Many values, many ties, now and then NaN or inf, by data."""
     total = 0
