@@ -528,6 +528,7 @@ def zeros(x):
     return int((x == 0).sum())
 
 
+@pytest.mark.slow
 def test_two_workers_give_what_one_gives():
     def run(workers):
         result = kl.minimize(

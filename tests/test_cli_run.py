@@ -153,7 +153,9 @@ def without_traceback(data):
 # A run and its result.
 
 
-@pytest.mark.parametrize(("name", "minimize"), [("loss", kl.minimize), ("gain", kl.maximize)])
+@pytest.mark.parametrize(
+    ("name", "minimize"), [pytest.param("loss", kl.minimize, marks=pytest.mark.slow), ("gain", kl.maximize)]
+)
 def test_the_json_of_a_run_is_the_result_of_the_library_and_nothing_else_is_printed(folder, name, minimize):
     words = ["--maximize"] if name == "gain" else ["--workers", 2]
     done = shell(*run("--batch", 4, "--json", *words, objective=f"sim:{name}"))
@@ -596,6 +598,7 @@ def test_files_that_are_no_journals(folder, verb, content, said):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_header_that_is_nested_deeply_is_one_line(folder):
     here(*run("--journal", "run.sqlite", budget=5))
     with contextlib.closing(sqlite3.connect("run.sqlite")) as file, file:

@@ -84,7 +84,8 @@ def blocked(x):
     return value
 
 
-@pytest.mark.parametrize("limit", [None, pytest.param(1000.0, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [None, 1000.0])
 @pytest.mark.parametrize(
     "by", [lambda client: client, lambda client: client.get_executor()], ids=["client", "executor"]
 )

@@ -403,7 +403,7 @@ def test_the_cache_of_the_engine_belongs_to_all_its_sources(tmp_path, monkeypatc
     assert len(found) == len(files) + 1
 
 
-@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_objective_that_writes_into_its_argument_gets_a_copy(deterministic):
     def spoil(x):
         value = x.sum()

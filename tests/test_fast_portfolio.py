@@ -209,6 +209,7 @@ def test_minimize_with_p3_is_the_same_run_compiled_or_not(given):
     assert [info.iteration for info in infos] == list(range(1, result.nit + 1))
 
 
+@pytest.mark.slow
 def test_minimize_takes_the_team_compiled():
     problem = Watched(60)
     Watched.calls = 0

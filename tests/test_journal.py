@@ -1218,6 +1218,7 @@ def opened_elsewhere(path):
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_copy_of_the_folder_made_by_the_process_does_not_release_the_lock(tmp_path):
     (tmp_path / "run").mkdir()

@@ -234,10 +234,11 @@ def test_a_space_that_is_exhausted_is_the_same_compiled_or_not(n):
         assert result.nfev >= min(2**n, 3000)
 
 
+GIVEN = [{}, {"x0": START}, {"known": [(START, -3.0), (1 - START, 9.0)]}, {"target": -0.3}, {"stall": 120}]
+
+
 @pytest.mark.parametrize(
-    "given",
-    [{}, {"x0": START}, {"known": [(START, -3.0), (1 - START, 9.0)]}, {"target": -0.3}, {"stall": 120}],
-    ids=["plain", "x0", "known", "target", "stall"],
+    "given", [quick_if(not each, each) for each in GIVEN], ids=["plain", "x0", "known", "target", "stall"]
 )
 @pytest.mark.parametrize("begins", [60, *(pytest.param(each, marks=pytest.mark.slow) for each in (0, 200, 10**9))])
 def test_noise_is_found_at_the_same_evaluation_compiled_or_not(begins, given):

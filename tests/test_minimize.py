@@ -75,6 +75,7 @@ def test_bits():
     assert result.mode.tolist() == [0] * 30
 
 
+@pytest.mark.slow
 def test_a_mixed_space():
     result = kl.minimize(mixed, MIXED, budget=3000, rng=0)
     assert result.x["bits"].tolist() == [0, 0, 0]
@@ -568,6 +569,7 @@ def test_if_everything_fails_the_run_ends_early_and_says_why():
     assert "Every evaluation failed" in repr(result)
 
 
+@pytest.mark.slow
 def test_an_objective_that_writes_into_its_point_harms_itself_alone():
     def vandal(x):
         value = ones(x)

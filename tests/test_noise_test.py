@@ -373,6 +373,7 @@ def test_the_tests_of_a_long_run_stay_rare(monkeypatch):
     assert len(objective.repeats()) <= 12
 
 
+@pytest.mark.slow
 def test_a_journal_resumed_with_another_target_is_resumed_again_without_evaluations(tmp_path):
     confirmations = 0
     for seed in range(8):

@@ -329,6 +329,7 @@ def test_a_follower_says_what_is_new_and_when_the_run_is_another(tmp_path):
     assert (fourth["run"], fourth["rows"], fourth["since"]) == (2, 4, 0)
 
 
+@pytest.mark.slow
 def test_whoever_watches_keeps_nobody_from_writing(tmp_path):
     path = tmp_path / "run.sqlite"
     opt = kl.Optimizer(kl.Binary(20), rng=0, journal=path)

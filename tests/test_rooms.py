@@ -324,6 +324,7 @@ def test_the_package_has_few_entries():
     assert len(entries(ROOT / "src")) <= ENTRIES, entries(ROOT / "src")
 
 
+@pytest.mark.slow
 def test_few_private_names_are_used_across_files(package):
     uses = private_uses(package, package)
     assert len(uses) <= PRIVATE_USES, "\n".join(f"{path}:{line} {name}" for path, line, name in uses)

@@ -122,7 +122,16 @@ def kinds(kind):
 
 
 SLOW_KINDS = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("executor of processes", "imap_unordered")]
-KINDS = [1, 3, np.int64(2), "map", "backwards", "threads", "threads' map", *SLOW_KINDS]
+KINDS = [
+    1,
+    pytest.param(3, marks=pytest.mark.slow),
+    np.int64(2),
+    "map",
+    "backwards",
+    "threads",
+    "threads' map",
+    *SLOW_KINDS,
+]
 
 
 @pytest.mark.parametrize("limit", [None, pytest.param(1000.0, marks=pytest.mark.slow)])
