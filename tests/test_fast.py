@@ -24,7 +24,7 @@ from knobless.fast.interrupts import deferred_interrupt  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
-CONFIGURATIONS = 120
+CONFIGURATIONS = 60
 
 
 @numba.njit(engine.OBJECTIVE, cache=True)
