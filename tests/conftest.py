@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import shutil
 import signal
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,17 +33,36 @@ def examples(number):
     return settings(max_examples=quick if settings.default.max_examples == quick else number)
 
 
+def quick_if(condition, value):
+    """Return a value for `parametrize` whose test is slow unless the condition holds."""
+    return pytest.param(value, marks=() if condition else pytest.mark.slow)
+
+
 def pytest_configure(config):
     """Draw fewer examples where slow tests are left out."""
     if config.option.markexpr == "not slow":
         settings.load_profile("quick")
 
 
-def pytest_xdist_auto_num_workers():
-    """Run three processes on two cores, because many tests wait for processes, databases and browsers."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + cores // 2
+def pytest_xdist_auto_num_workers(config):
+    """Run three processes on two cores, because many slow tests wait for processes, databases and browsers.
 
+    Each process imports all modules, which takes ten seconds, so without slow tests there is one per core.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if config.option.markexpr == "not slow" else cores + cores // 2
+
+
+# A journal waits for the disk at each commit, which would be most of the time of many tests. So temporary files are in
+# memory, where there is such a folder with room for them and programs in it may be executed.
+MEMORY = Path("/dev/shm")
+if (
+    "TMPDIR" not in os.environ
+    and MEMORY.is_dir()
+    and shutil.disk_usage(MEMORY).free > 2**30
+    and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+):
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 # A shell starts background jobs with SIGINT ignored, and the tests of Ctrl-C would then wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

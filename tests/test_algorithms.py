@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from conftest import quick_if
 from knobless.core.algorithm import AlgorithmInfo, Member
 from knobless.core.coordinate_search import CoordinateSearch
 from knobless.core.description import stream_data
@@ -149,7 +150,13 @@ ALGORITHMS = {
     "portfolio with an own": (with_a_walk, BITS),
 }
 OWN = ("own", "portfolio with an own")
+STEPS = 50  # of a run that is resumed now and then
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+# One of each class is quick; the others differ from it in their parts.
+CLASSES = {type(recipe(space)): name for name, (recipe, space) in reversed(ALGORITHMS.items())}
+one_quick_of_each_class = pytest.mark.parametrize(
+    "name", [quick_if(name in CLASSES.values(), name) for name in ALGORITHMS]
+)
 either = pytest.mark.parametrize(
     "deterministic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["noisy", "deterministic"]
 )
@@ -274,7 +281,7 @@ def spoil(x):
 
 
 @either
-@every_algorithm
+@one_quick_of_each_class
 def test_writing_to_what_was_handed_out_changes_nothing(name, deterministic):
     opt, other = (made(name, deterministic=deterministic) for _ in range(2))
     for _ in range(20):
@@ -307,7 +314,7 @@ def test_the_points_of_an_iteration_are_the_callers_own(name):
 
 
 @either
-@every_algorithm
+@one_quick_of_each_class
 def test_any_order_of_tells_in_any_parts_is_the_same(name, deterministic):
     def played(shuffled):
         opt, held = made(name, deterministic=deterministic), []
@@ -341,11 +348,11 @@ def test_more_candidates_than_needed_do_not_change_the_iterations(name, determin
     for extras in (0, 1, 4):
         watched = Watched(recipe(space))
         opt = kl.Optimizer(space, watched, rng=5, batch=3, deterministic=deterministic)
-        while len(watched.told) < 25 and not opt.exhausted:
+        while len(watched.told) < 15 and not opt.exhausted:
             out = opt.ask(opt.n_to_ask + extras)
             opt.tell(out, [value(c) for c in out])
-        told.append(watched.told[:25])
-    assert len(told[0]) == 25
+        told.append(watched.told[:15])
+    assert len(told[0]) == 15
     assert told[0] == told[1][: len(told[0])]
     assert told[2] == told[0][: len(told[2])]  # a small space may be known before
 
@@ -413,13 +420,14 @@ def test_x0_is_handed_out_first(name, deterministic):
 @every_algorithm
 def test_a_deterministic_run_pays_for_no_point_twice(name):
     opt, paid = made(name, deterministic=True), []
-    while not opt.exhausted and opt.nfev < 600:
+    covers = name in ("p3", "portfolio")  # which leave no point of a small space out
+    while not opt.exhausted and opt.nfev < (600 if covers else 300):
         out = opt.ask()
         paid += [repr(flat(c.x)) for c in out]
         opt.tell(out, [value(c) for c in out])
     assert len(paid) == len(set(paid)) == opt.nfev
     assert opt.nfev > (50 if name == "linear_thompson" else 100)  # which is for noisy objectives, and converges
-    if name in ("p3", "portfolio"):  # which leave no point of a small space out
+    if covers:
         assert opt.complete
 
 
@@ -464,15 +472,15 @@ def test_a_journal_opened_again_goes_on_as_the_run_that_never_stopped(name, dete
         assert [(c.id, repr(flat(c.x))) for c in held] == [(c.id, repr(flat(c.x))) for c in out]
         return opt, held
 
-    expected = played(name, deterministic, 70, lambda: made(name, deterministic=deterministic), lambda *both: both)
-    opt = played(name, deterministic, 70, begun, killed)
+    expected = played(name, deterministic, STEPS, lambda: made(name, deterministic=deterministic), lambda *both: both)
+    opt = played(name, deterministic, STEPS, begun, killed)
     assert look(opt) == look(expected)
     assert opt.nit >= 3
     opt.close()
 
 
 @either
-@every_algorithm
+@one_quick_of_each_class
 def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministic, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)  # this is not about the disk, which is slow
     path, (_, space) = tmp_path / "run.json", ALGORITHMS[name]
@@ -492,14 +500,14 @@ def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministi
             begun().save(path)
         assert not path.exists()
         return
-    expected = played(name, deterministic, 70, begun, lambda *both: both)
-    assert look(played(name, deterministic, 70, begun, loaded)) == look(expected)
+    expected = played(name, deterministic, STEPS, begun, lambda *both: both)
+    assert look(played(name, deterministic, STEPS, begun, loaded)) == look(expected)
 
 
 # Whole runs
 
 
-@every_algorithm
+@one_quick_of_each_class
 def test_a_run_ends_where_its_journal_says_it_does(name, tmp_path):
     """`minimize` in two parts with a journal is `minimize` in one."""
     recipe, space = ALGORITHMS[name]
@@ -512,14 +520,15 @@ def test_a_run_ends_where_its_journal_says_it_does(name, tmp_path):
         return repr(flat(result.x)), result.fun, result.nfev, result.nit, repr(flat(result.mode))
 
     journal = tmp_path / "run.sqlite"
-    run(40, journal=journal)
-    assert run(120, journal=journal) == run(120)
+    run(30, journal=journal)
+    assert run(80, journal=journal) == run(80)
 
 
 def zeros(x):
     return int((x == 0).sum())
 
 
+@pytest.mark.slow
 def test_two_workers_give_what_one_gives():
     def run(workers):
         result = kl.minimize(

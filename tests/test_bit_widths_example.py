@@ -1,8 +1,7 @@
 """The example of bit widths finds a network that is smaller than one of four bits, and about as accurate."""
 
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,11 @@ pytest.importorskip("torch", reason="knobless.torch needs torch: pip install 'kn
 
 
 @pytest.mark.slow
-def test_the_mode_is_small_and_accurate():
-    path = Path(__file__).resolve().parent.parent / "examples" / "bit_widths.py"
-    done = subprocess.run([sys.executable, "-W", "error", path], capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stderr) == (0, "")
-    found = [tuple(map(float, each)) for each in re.findall(r": ([\d.]+) kB, accuracy ([\d.]+)", done.stdout)]
+def test_the_mode_is_small_and_accurate(capfd):
+    runpy.run_path(str(Path(__file__).resolve().parent.parent / "examples" / "bit_widths.py"), run_name="__main__")
+    out, errors = capfd.readouterr()
+    assert errors == ""
+    found = [tuple(map(float, each)) for each in re.findall(r": ([\d.]+) kB, accuracy ([\d.]+)", out)]
     assert len(found) == 5
     size, accuracy = found[-1]
     assert found[0][0] < size < found[2][0]

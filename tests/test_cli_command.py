@@ -232,6 +232,7 @@ def test_options(option, word):
     assert Command("sh {act} {}", SPACE).words(POINT | {"act": option})[1] == word
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_a_value_is_one_argument_whatever_it_contains(first, second):
     space = kl.Space(a=kl.Choice(first, second + first), b=kl.Choice(second, first + second))

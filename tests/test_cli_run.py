@@ -153,7 +153,9 @@ def without_traceback(data):
 # A run and its result.
 
 
-@pytest.mark.parametrize(("name", "minimize"), [("loss", kl.minimize), ("gain", kl.maximize)])
+@pytest.mark.parametrize(
+    ("name", "minimize"), [pytest.param("loss", kl.minimize, marks=pytest.mark.slow), ("gain", kl.maximize)]
+)
 def test_the_json_of_a_run_is_the_result_of_the_library_and_nothing_else_is_printed(folder, name, minimize):
     words = ["--maximize"] if name == "gain" else ["--workers", 2]
     done = shell(*run("--batch", 4, "--json", *words, objective=f"sim:{name}"))
@@ -187,9 +189,9 @@ def test_the_json_of_a_run_is_the_result_of_the_library_and_nothing_else_is_prin
 )
 def test_options_are_those_of_the_library(folder, words, options):
     space = spacefile.space_from_toml(TOML, "here")
-    here(*run("--journal", "run.sqlite", *words, "--quiet"))
-    result = kl.minimize(import_object("sim:loss"), space, budget=300, rng=5, **options(space))
-    plain = kl.minimize(import_object("sim:loss"), space, budget=300, rng=5)
+    here(*run("--journal", "run.sqlite", *words, "--quiet", budget=120))
+    result = kl.minimize(import_object("sim:loss"), space, budget=120, rng=5, **options(space))
+    plain = kl.minimize(import_object("sim:loss"), space, budget=120, rng=5)
     found = json.loads(here("show", "run.sqlite", "--json").stdout)
     for name in ("x", "fun", "fun_std", "lowest_x", "lowest_fun", "deterministic", "nfev", "nit"):
         assert found[name] == jsonable(getattr(result, name))
@@ -314,14 +316,9 @@ def begun(*words):
     raise AssertionError(process.communicate())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="locks by fcntl")
-@pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param((), id="1 process"),
-        pytest.param(("--workers", 3, "--batch", 5), id="3 workers", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("words", [(), ("--workers", 3, "--batch", 5)], ids=["1 process", "3 workers"])
 def test_a_killed_run_goes_on_to_the_result_of_one_that_was_not(folder, words):
     process = begun(*words)
     found = json.loads(here("show", "run.sqlite", "--json").stdout)  # while it is being written
@@ -451,7 +448,9 @@ def test_a_journal_cannot_make_anyone_call_what_is_not_in_the_folder(folder, nam
     assert commands.count_recorded("run.sqlite") == 5
 
 
-@pytest.mark.parametrize("init", [True, False], ids=["package", "namespace package"])
+@pytest.mark.parametrize(
+    "init", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["package", "namespace package"]
+)
 @pytest.mark.parametrize(
     "changed", [{"objective": "unpacked.payload:fun"}, {"space": "unpacked.payload:space"}], ids=str
 )
@@ -599,6 +598,7 @@ def test_files_that_are_no_journals(folder, verb, content, said):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_header_that_is_nested_deeply_is_one_line(folder):
     here(*run("--journal", "run.sqlite", budget=5))
     with contextlib.closing(sqlite3.connect("run.sqlite")) as file, file:
@@ -616,7 +616,7 @@ def test_json_of_a_hostile_journal_is_plain_ascii(folder):
     batch = opt.ask(2)
     opt.tell(batch, [RuntimeError("\x9b31m\u2066"), 1.0])
     opt.close()
-    text = shell("show", "run.sqlite", "--json").stdout
+    text = here("show", "run.sqlite", "--json").stdout
     assert text.isascii()
     assert text[:-1].isprintable()
     assert json.loads(text)["failure"].endswith("\x9b31m\u2066\n")

@@ -253,7 +253,7 @@ def test_a_state_is_a_value_without_p3(family, seed):
 
 
 @pytest.mark.slow
-@examples(10)
+@examples(5)
 @given(trees(several=True), st.integers(0, 9))
 def test_a_state_is_restored_from_its_data(family, seed):
     for algorithm, state, x, f in searched(family, value, 20, seed, deterministic=True):

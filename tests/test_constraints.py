@@ -192,6 +192,7 @@ def test_all_feasible_points_are_found():
         assert seen <= feasible
 
 
+@pytest.mark.slow
 def test_a_knapsack_is_solved():
     rng = np.random.default_rng(0)
     value, weight = rng.integers(10, 99, 24), rng.integers(10, 99, 24)

@@ -14,7 +14,10 @@ CRASH = Path(__file__).parent.parent / "benchmarks" / "crash.py"
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the benchmark forks")
 def test_four_kills():
     done = subprocess.run(
-        [sys.executable, CRASH, "--kills", "4", "--seed", "3"], capture_output=True, text=True, timeout=400
+        [sys.executable, CRASH, "--kills", "4", "--seed", "3", "--budgets", "1200", "200"],
+        capture_output=True,
+        text=True,
+        timeout=400,
     )
     assert done.stderr == ""
     assert done.returncode == 0

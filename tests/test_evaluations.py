@@ -101,6 +101,7 @@ def test_evaluations_do_not_depend_on_workers_or_a_journal(tmp_path, target):
     assert {each.worker for each in serial} == {serial[0].worker}
 
 
+@pytest.mark.slow
 def test_a_journal_may_have_more_evaluations_than_the_run(tmp_path):
     noise = np.random.default_rng(0)
     many = kl.minimize(

@@ -4,6 +4,7 @@
 """
 
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -24,19 +25,33 @@ def printed(path, folder):
         [sys.executable, "-W", "error", path], cwd=folder, capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return "".join(f"    {line}\n" for line in done.stdout.splitlines())
+    return indented(done.stdout)
+
+
+def indented(text):
+    return "".join(f"    {line}\n" for line in text.splitlines())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_prints_what_it_says(path, tmp_path):
+def test_an_example_prints_what_it_says(path, tmp_path, monkeypatch, capfd):
     text = path.read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def shown():
+        if "workers=" in text:  # whose processes import the main script
+            return printed(path, tmp_path)
+        runpy.run_path(str(path), run_name="__main__")
+        out, errors = capfd.readouterr()
+        assert errors == ""
+        return indented(out)
+
     for extra in EXTRAS:
         if re.search(rf"^(from|import) {extra}\b", text, re.MULTILINE):
             pytest.importorskip(extra)
-    assert printed(path, tmp_path) == PRINTS.search(text)[0]
+    assert shown() == PRINTS.search(text)[0]
     if any(tmp_path.iterdir()):  # what it left there must not change what it prints
-        assert printed(path, tmp_path) == PRINTS.search(text)[0]
+        assert shown() == PRINTS.search(text)[0]
 
 
 def test_they_are_small():

@@ -24,10 +24,10 @@ from knobless.fast.interrupts import deferred_interrupt  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
-CONFIGURATIONS = 120
+CONFIGURATIONS = 60
 
 
-@numba.njit(engine.OBJECTIVE)
+@numba.njit(engine.OBJECTIVE, cache=True)
 def rough(x, ints, reals):
     """Many values, many ties, now and then NaN or inf, by data."""
     total = 0
@@ -404,7 +404,7 @@ def test_the_cache_of_the_engine_belongs_to_all_its_sources(tmp_path, monkeypatc
     assert len(found) == len(files) + 1
 
 
-@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_objective_that_writes_into_its_argument_gets_a_copy(deterministic):
     def spoil(x):
         value = x.sum()

@@ -247,6 +247,7 @@ def test_minimize_with_p3_is_the_same_run_compiled_or_not(given):
     assert [info.iteration for info in infos] == list(range(1, result.nit + 1))
 
 
+@pytest.mark.slow
 def test_minimize_compiles_the_portfolio():
     problem = Watched(60)
     Watched.calls = 0

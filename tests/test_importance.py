@@ -110,6 +110,7 @@ def test_plots_of_a_result_and_of_its_journal_are_equal(run):
     assert best == plots.history(path).lines[-1].get_ydata()[-1] == result.fun
 
 
+@pytest.mark.slow
 def test_a_slice_has_the_evaluations_in_which_the_variable_is_active(run):
     _, result = run
     seen = [(each.x["only"], each.value) for each in result.evaluations if "only" in each.x and each.status == "ok"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from conftest import quick_if
 from knobless import problems
 from knobless.run import compiled_engine
 from knobless.run.compiled_engine import CompiledEngine
@@ -87,7 +88,8 @@ def test_the_predicate_accepts_more_than_a_handful():
     assert len(LOOPS) == 3 * 4 * 3
 
 
-@pytest.mark.parametrize("case", ALGORITHMS, ids=name)
+# Every fifth case has all kinds of preference, adaptation and elitism.
+@pytest.mark.parametrize("case", [quick_if(i % 5 == 0, case) for i, case in enumerate(ALGORITHMS)], ids=name)
 def test_the_compiled_run_is_the_interpreted_run(case):
     algorithm, deterministic = case
     for seed, optimize, x0 in ((0, kl.minimize, None), (1, kl.maximize, None), (2, kl.minimize, START)):
@@ -96,7 +98,7 @@ def test_the_compiled_run_is_the_interpreted_run(case):
 
 
 @pytest.mark.parametrize("algorithm", LOOPS[::5], ids=lambda each: name((each, False)))
-@pytest.mark.parametrize("budget", [511, 1100, 2000])
+@pytest.mark.parametrize("budget", [511, pytest.param(1100, marks=pytest.mark.slow)])
 def test_the_value_of_the_mode_is_the_mean_of_its_last_evaluations(algorithm, budget):
     given = {"algorithm": algorithm, "rng": 4, "budget": budget}
     equal(run(rough, **given), run(interpreted, **given))
@@ -172,7 +174,7 @@ def test_compilation_is_announced_and_only_worthwhile_in_a_long_run(monkeypatch)
 # With nothing declared, tests for noise are part of the run.
 
 
-@numba.njit(shared.OBJECTIVE)
+@numba.njit(shared.OBJECTIVE, cache=True)
 def unsteady(x, ints, reals):
     """Noisy from evaluation ints[1] on; each evaluation whose number is a multiple of ints[2] fails."""
     ints[0] += 1
@@ -229,18 +231,19 @@ def test_a_space_that_is_exhausted_is_the_same_compiled_or_not(n):
         assert result.nfev >= min(2**n, 3000)
 
 
+GIVEN = [{}, {"x0": START}, {"known": [(START, -3.0), (1 - START, 9.0)]}, {"target": -0.3}, {"stall": 120}]
+
+
 @pytest.mark.parametrize(
-    "given",
-    [{}, {"x0": START}, {"known": [(START, -3.0), (1 - START, 9.0)]}, {"target": -0.3}, {"stall": 120}],
-    ids=["plain", "x0", "known", "target", "stall"],
+    "given", [quick_if(not each, each) for each in GIVEN], ids=["plain", "x0", "known", "target", "stall"]
 )
 @pytest.mark.parametrize("begins", [60, *(pytest.param(each, marks=pytest.mark.slow) for each in (0, 200, 10**9))])
 def test_noise_is_found_at_the_same_evaluation_compiled_or_not(begins, given):
     for noise, fails in ((0.03, 10**9), (0.03, 7), (1e-9, 10**9)):
         make = partial(Unsteady, begins, noise, fails)
-        result = undecided(make, space=SPACE, budget=700, **given)
+        result = undecided(make, space=SPACE, budget=450, **given)
         if not given and noise > 1e-9:
-            assert result.deterministic is (begins > 700)
+            assert result.deterministic is (begins > 450)
 
 
 def test_the_law_is_not_kept_by_leaving_the_engine():

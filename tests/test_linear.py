@@ -492,6 +492,7 @@ def test_what_is_not_a_state_is_rejected(data):
         state_of(kl.linear_thompson(kl.Binary(3)), data, None)
 
 
+@pytest.mark.slow
 def test_what_was_learned_outlasts_the_evaluations_that_are_dropped(monkeypatch):
     monkeypatch.setattr(linear, "KEPT", 20 * 1500)
     algorithm, noise = kl.linear_thompson(kl.Binary(20)), np.random.default_rng(1)

@@ -144,6 +144,7 @@ def test_where_all_are_identical_there_is_nothing_to_take_over():
     assert pairs_of([2], [(0,), (1,)]).tree(Stream(0)) == []
 
 
+@pytest.mark.slow
 @given(populations(), st.data())
 def test_the_names_of_options_do_not_matter(population, data):
     options, points = population

@@ -76,6 +76,7 @@ def test_ratios_of_means_with_the_smallest_mean_that_is_not_zero():
     assert cell.ratio("a", "a") == cell.p_value("a", "a") == 1.0
 
 
+@pytest.mark.slow
 def test_a_search_that_is_always_worse_is_reported():
     rows = [row(name, seed, seed % 7 + 3.0 * (name == "a")) for name in "ab" for seed in range(12)]
     cells: list[Cell] = cells_of(rows)

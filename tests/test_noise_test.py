@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
+from conftest import examples
 from knobless.journal import read
 from knobless.report.summary import summary
 from knobless.run import evaluation_log
@@ -70,6 +71,7 @@ def scheduled(values, repeats):
 
 
 @pytest.mark.parametrize("name", SPACES)
+@examples(8)
 @given(seed=st.integers(0, 10**6), batch=st.sampled_from([1, 1, 4]))
 def test_between_the_tests_the_run_is_that_of_a_deterministic_objective(name, seed, batch):
     space = SPACES[name]
@@ -133,6 +135,7 @@ def test_a_test_that_fails_decides_nothing():
 
 
 @pytest.mark.parametrize("name", SPACES)
+@examples(8)
 @given(seed=st.integers(0, 10**6))
 def test_float_noise_is_found_by_the_first_test(name, seed):
     rng = np.random.default_rng(seed)
@@ -167,6 +170,7 @@ def told(opt, space, steps, order, noisy=True, forget=None):
 
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("noisy", [False, True])
+@examples(8)
 @given(seed=st.integers(0, 1000))
 def test_the_order_of_tells_does_not_matter(batch, noisy, seed):
     space = SPACES["mixed"]
@@ -197,7 +201,7 @@ def test_a_snapshot_at_any_iteration_changes_nothing(name, noisy, tmp_path):
 @pytest.mark.parametrize("name", SPACES)
 @pytest.mark.parametrize("noisy", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_journal_resumed_at_any_evaluation_gives_the_same_result(name, noisy, tmp_path):
-    space, budget = SPACES[name], 240 if noisy else 60
+    space, budget = SPACES[name], 150 if noisy else 60
     values = [noise_by_id(i) for i in range(budget)] if noisy else [0.0] * budget
 
     def resumed(stops, path):
@@ -369,6 +373,7 @@ def test_the_tests_of_a_long_run_stay_rare(monkeypatch):
     assert len(objective.repeats()) <= 12
 
 
+@pytest.mark.slow
 def test_a_journal_resumed_with_another_target_is_resumed_again_without_evaluations(tmp_path):
     confirmations = 0
     for seed in range(8):

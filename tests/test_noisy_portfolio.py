@@ -138,6 +138,7 @@ def test_above_the_limit_of_the_dimension_it_is_pbil_lambda():
     assert kl.noisy_portfolio(large) == kl.pbil_lambda(large)
 
 
+@pytest.mark.slow
 def test_it_is_ahead_of_pbil_lambda_on_noisy_onemax():
     family = kl.Bernoulli(30)
     mistakes = {}

@@ -613,6 +613,7 @@ def test_the_state_follows_from_the_trials_when_the_space_grows(shared):
     assert tags(one) == tags(study_again())
 
 
+@pytest.mark.slow
 def test_a_change_of_the_space_continues_the_run():
     study = study_of(KnoblessSampler(independent_sampler=ByNumber(), seed=0))
     study.optimize(models, n_trials=100)

@@ -22,9 +22,9 @@ from optuna.trial import TrialState  # noqa: E402
 
 from knobless.optuna.tags import TAG  # noqa: E402
 
-TRIALS = 160
+TRIALS = 60
 PROCESSES = 4
-FATAL = 10  # of its own trials, the one in which a worker hangs until it is killed
+FATAL = 4  # of its own trials, the one in which a worker hangs until it is killed
 
 WORKER = """
 import os, sys, time
@@ -125,8 +125,8 @@ def test_four_processes_share_a_study_and_one_of_them_is_killed(server):
     assert tip["iteration"] > tags[number]["iteration"] + 5
     assert number not in learned
     assert len(set(learned)) == len(learned) > TRIALS / 2
-    last = [trial.value for trial in trials[-50:] if trial.value is not None]
-    assert sum(last) / len(last) < 2.5  # 4.3 at random, with a standard error of 0.2
+    last = [trial.value for trial in trials[-30:] if trial.value is not None]
+    assert sum(last) / len(last) < 2.5  # 4.3 at random, with a standard error of 0.3
 
     def root(number):
         return number if tags[number]["iteration"] == 0 else root(tags[number]["after"])

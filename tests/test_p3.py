@@ -186,6 +186,7 @@ def test_each_bit_is_looked_at_once_where_they_add_up(start, seed):
     assert ((1,) * n,) in seen
 
 
+@pytest.mark.slow
 def test_every_option_is_a_neighbour_however_many_there_are():
     algorithm, rng, k = kl.P3(kl.Categorical(1, 20_000)), np.random.default_rng(0), 20_000
     state, seen = algorithm.init(x0=np.array([15_000])), set()
@@ -212,6 +213,7 @@ def test_a_plateau_is_crossed():
     assert found >= 18
 
 
+@pytest.mark.slow
 def test_traps_are_solved():
     problem = Traps(50, 5)
     for seed in range(5):

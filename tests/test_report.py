@@ -329,6 +329,7 @@ def test_a_follower_says_what_is_new_and_when_the_run_is_another(tmp_path):
     assert (fourth["run"], fourth["rows"], fourth["since"]) == (2, 4, 0)
 
 
+@pytest.mark.slow
 def test_whoever_watches_keeps_nobody_from_writing(tmp_path):
     path = tmp_path / "run.sqlite"
     opt = kl.Optimizer(kl.Binary(20), rng=0, journal=path)
@@ -355,7 +356,7 @@ def test_whoever_watches_keeps_nobody_from_writing(tmp_path):
     opt.close()
 
 
-# The browser.
+# The browser, which takes seconds to start: all of these are slow.
 
 
 @pytest.fixture(scope="module")
@@ -413,6 +414,7 @@ def number(text):
     return float(text) if text else math.nan
 
 
+@pytest.mark.slow
 def test_the_numbers_on_the_page_are_the_journals(opened, recorded):
     _, result, events, opt = recorded
     names, numbers = (opened.locator(f".tile .{part}").all_inner_texts() for part in ("what", "number"))
@@ -522,6 +524,7 @@ def test_hovering_tells_the_exact_values(opened, recorded):
     assert opened.locator("#tip").is_hidden()
 
 
+@pytest.mark.slow
 def test_text_of_an_untrusted_journal_is_not_executed(opened, recorded):
     assert "window.evil = 2" in opened.locator("#facts").inner_text()
     opened.locator("#failures details").first.locator("summary").click()
@@ -535,6 +538,7 @@ def test_text_of_an_untrusted_journal_is_not_executed(opened, recorded):
     assert opened.title() == "run <1>.sqlite · knobless"
 
 
+@pytest.mark.slow
 def test_importance_slices_and_parallel_coordinates_are_those_of_the_journal(opened, recorded):
     path, result, events, _ = recorded
     found = variable_importance(Trace.of(path).observed)
@@ -553,6 +557,7 @@ def test_importance_slices_and_parallel_coordinates_are_those_of_the_journal(ope
     assert float(opened.locator("#parallel .tick").last.text_content()) == pytest.approx(result.lowest_fun, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_headline_of_a_noisy_run_is_the_recommended_point(tab, tmp_path):
     noise, path = np.random.default_rng(0), tmp_path / "run.sqlite"
     result = kl.minimize(lambda x: float(x.sum() + noise.normal()), kl.Binary(9), budget=300, rng=0, journal=path)
@@ -566,6 +571,7 @@ def test_the_headline_of_a_noisy_run_is_the_recommended_point(tab, tmp_path):
     assert tab.locator("#values .recommended").count() == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_asked_of_the_network(opened):
     assert len(opened.asked) == 1
 
@@ -602,6 +608,7 @@ def test_a_page_of_twenty_thousand_evaluations(tab, tmp_path):
     assert [int(row["evaluation"]) for row in rows_of(tab)] == (first + 1).tolist()
 
 
+@pytest.mark.slow
 def test_a_page_without_theta(tab, tmp_path):
     path, space = tmp_path / "own.sqlite", kl.Binary(8)
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 from scipy.stats import mannwhitneyu
 from typer.testing import CliRunner
 
@@ -335,6 +336,12 @@ def command(*words: object, code: int = 0) -> str:
     return result.output
 
 
+@pytest.fixture
+def without_drawing(monkeypatch):
+    """Write pictures without contents: to draw them takes longer than all else, and other tests do it."""
+    monkeypatch.setattr(Figure, "savefig", lambda _, path: path.write_bytes(b""))
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -375,6 +382,7 @@ def test_the_numbers_in_the_readme_are_those_of_the_tables():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_drawing")
 def test_the_long_run_appears_with_its_rows(tmp_path):
     write(tmp_path / "activations.csv", PAPER["activations"])
     longer = {s: trials(9, 3, e, lam_r=(2, 4, 9), at=(100, 9375, 937_500)) for s, e in (("cga", 1.4), ("relu", 1.6))}
@@ -470,6 +478,7 @@ def test_both_experiments_may_be_stopped_in_the_same_folder(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_drawing")
 def test_the_command_trains_what_it_is_told(tmp_path, few_images):
     words = ["--algorithms", "cga,pbil-epsilon", "--algorithms", "ten-layers", "--trials", 1, "--iterations", 2]
     said = command("layers", *words, "--device", "cpu", "--out", tmp_path)
@@ -516,6 +525,7 @@ def test_a_csv_of_other_trainings_only_is_said():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_drawing")
 def test_all_has_them_where_they_were_trained(tmp_path, monkeypatch):
     for name in ("hitting_times", "lambda_dynamics", "alpha", "max_3_sat", "noise", "theorem", "mechanism"):
         __import__(f"knobless.paper.{name}")

@@ -324,11 +324,13 @@ def test_the_package_has_few_entries():
     assert len(entries(ROOT / "src")) <= ENTRIES, entries(ROOT / "src")
 
 
+@pytest.mark.slow
 def test_few_private_names_are_used_across_files(package):
     uses = private_uses(package, package)
     assert len(uses) <= PRIVATE_USES, "\n".join(f"{path}:{line} {name}" for path, line, name in uses)
 
 
+@pytest.mark.slow
 def test_tests_use_no_private_names(package):
     uses = uses_in(package, ROOT / "tests")
     wrong = [f"{path}:{line} {name}" for path, line, name in uses if (path, name) not in TESTS_MAY_USE]

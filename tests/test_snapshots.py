@@ -50,7 +50,7 @@ def test_what_is_loaded_goes_on_as_what_was_saved(domain, deterministic, x0, tmp
     start = space.decode(space.family.mode(space.family.initial())) if x0 else None
     opt = kl.Optimizer(domain, rng=7, batch=3, deterministic=deterministic, x0=start)
     out = []
-    for _ in range(60):
+    for _ in range(30):
         # Both are asked and told the same from here on; then the loaded one takes over.
         opt.save(tmp_path / "run.json")
         both = opt, kl.Optimizer.load(tmp_path / "run.json", domain)

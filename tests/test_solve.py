@@ -386,7 +386,10 @@ def test_ctrl_c_prints_the_best_so_far(tmp_path):
             with pytest.raises(subprocess.TimeoutExpired):
                 process.wait(wait)
             process.send_signal(signal.SIGINT)
-            rest, errors = process.communicate()
+            try:
+                rest, errors = process.communicate(timeout=300)
+            finally:
+                process.kill()  # one that has missed the interrupt would run on
             output += rest
         assert process.returncode == 130
         wait *= 2.0

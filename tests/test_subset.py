@@ -6,6 +6,8 @@ import csv
 import itertools
 import math
 import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -312,10 +314,11 @@ def space_codes(space, result):
 @pytest.mark.parametrize("deterministic", [None, True, False])
 def test_workers_do_not_change_a_run(deterministic):
     space = kl.Space(s=kl.Subset(12, 4), t=kl.Subset(list("abcd"), (1, 2)), c=kl.Choice("u", "v", "w"))
-    alone, shared = (
-        kl.minimize(objective, space, budget=120, rng=3, batch=4, workers=n, deterministic=deterministic)
-        for n in (1, 2)
-    )
+    with nullcontext(2) if deterministic is None else ThreadPoolExecutor(2) as pool:  # threads start at once
+        alone, shared = (
+            kl.minimize(objective, space, budget=120, rng=3, batch=4, workers=each, deterministic=deterministic)
+            for each in (1, pool)
+        )
     np.testing.assert_array_equal(space_codes(space, alone), space_codes(space, shared))
 
 

@@ -83,9 +83,8 @@ def same(ours, theirs):
 @pytest.mark.parametrize("recipe", [kl.pbil_lambda, kl.pbil_epsilon, kl.cga])
 def test_a_run_is_that_of_the_core(name, recipe):
     space = SPACES[name]
-    for seed in range(2):
-        how = {"budget": 150, "rng": seed, "algorithm": recipe(space)}
-        same(minimize(lambda x: rough(leaves(x)), space, **how), kl.minimize(in_codes(space), space, **how))
+    how = {"budget": 150, "rng": 0, "algorithm": recipe(space)}
+    same(minimize(lambda x: rough(leaves(x)), space, **how), kl.minimize(in_codes(space), space, **how))
 
 
 @pytest.mark.parametrize(
