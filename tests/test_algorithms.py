@@ -254,7 +254,7 @@ def test_it_keeps_the_protocol(name):
 
 
 @either
-@every_algorithm
+@one_quick_of_each_class
 def test_asked_in_parts_is_asked_at_once(name, deterministic):
     one, other = (made(name, deterministic=deterministic, batch=6) for _ in range(2))
     for _ in range(8):
@@ -358,7 +358,7 @@ def test_more_candidates_than_needed_do_not_change_the_iterations(name, determin
 
 
 @either
-@every_algorithm
+@one_quick_of_each_class
 def test_an_iteration_goes_on_without_those_given_up(name, deterministic):
     opt, chance = made(name, deterministic=deterministic), random.Random(0)
     for round in range(30):
@@ -388,7 +388,7 @@ def test_where_all_fail_there_is_no_best_and_then_there_is(name, failed):
     assert opt.best.fun == 1.0
 
 
-@every_algorithm
+@one_quick_of_each_class
 def test_no_iteration_is_smaller_than_the_batch(name):
     opt = made(name, batch=7)
     for _ in range(25):
@@ -399,7 +399,7 @@ def test_no_iteration_is_smaller_than_the_batch(name):
 
 
 @either
-@every_algorithm
+@one_quick_of_each_class
 def test_x0_is_handed_out_first(name, deterministic):
     _, space = ALGORITHMS[name]
     start = kl.Space.of(space)

@@ -227,6 +227,7 @@ def test_the_number_of_workers_may_be_that_of_the_cpus(folder, monkeypatch):
         assert (record.batch, record.meta["command"]["workers"]) == (1, -1)
 
 
+@pytest.mark.slow
 def test_missing_files_and_folders_are_named(folder):
     journal = folder / "run.sqlite"
     here(*run("--journal", journal, objective="sim:value", budget=20))

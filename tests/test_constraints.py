@@ -430,7 +430,12 @@ def test_a_run_with_fixed_variables_is_resumed(tmp_path):
         ({"bits": 1}, ValueError, r"fixed\['bits'\]: expected one value for each entry, got 1"),
         ({"bits[3]": 1}, ValueError, "fixed: expected names among"),
         ([("kind", "a")], TypeError, "fixed: expected a dict of values by the names of variables"),
-        ({"n": 9}, ValueError, "expected feasible points with the values of fixed in the space, got none"),
+        pytest.param(
+            {"n": 9},
+            ValueError,
+            "expected feasible points with the values of fixed in the space, got none",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_bad_fixed_values(fixed, error, message):

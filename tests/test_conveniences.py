@@ -93,6 +93,7 @@ def test_minus_one_worker_is_the_number_of_cpus(monkeypatch):
     assert [(objective.workers, opt.batch) for objective, opt in used] == [(3, 3), (3, 3)]
 
 
+@pytest.mark.slow
 def test_lambdas_are_sent_to_processes_by_cloudpickle():
     pytest.importorskip("cloudpickle")
     offset = 3

@@ -151,7 +151,7 @@ def test_the_search_of_branches_has_it_for_parts_with_numbers():
 CONDITIONAL = kl.Space(kind=kl.Choice("a", "b"), y=kl.Float(0, 1), z=kl.Float(0, 1).when(kind="b"))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("space", "batch"), [(MIXED, 1), (MIXED, 4), (CONDITIONAL, 2)])
 def test_states_from_a_journal_and_from_a_snapshot_continue_as_the_original(tmp_path, space, batch, seed):
     """Whatever was asked, told together or one by one, cancelled or added before."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from conftest import quick_if
 from knobless import problems
 from knobless.core.linkage import Pairs
 from knobless.core.rng import Stream
@@ -117,7 +118,7 @@ def both(noted, algorithm, seed, **limits):
     return result, run
 
 
-@pytest.mark.parametrize("name", algorithms(2))
+@pytest.mark.parametrize("name", [quick_if(name in ("p3", "portfolio"), name) for name in algorithms(2)])
 def test_the_same_points_in_the_same_order(noted, name):
     algorithm = algorithms(noted.n)[name]
     result, run = both(noted, algorithm, 1, budget=300 if isinstance(algorithm, kl.IGO) else CALLS)

@@ -425,6 +425,7 @@ def test_a_run_that_was_cut_off_ends_as_a_whole_one(name, when, tmp_path, monkey
     assert not lines
 
 
+@pytest.mark.slow
 def test_a_csv_has_a_row_per_mark_and_trial(tmp_path):
     setting = SETTINGS["lambda"]
     runs.run_trainings("layers", [setting, SETTINGS["fixed"]], data(), 2, 105, "cpu", tmp_path, lambda line: None)

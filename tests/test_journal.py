@@ -1191,6 +1191,7 @@ def test_telling_nothing_changes_nothing(tmp_path):
         assert list(record) == []
 
 
+@pytest.mark.slow
 def test_of_two_threads_that_open_a_journal_one_is_refused(tmp_path):
     for i in range(40):
         path, both, opened, refused = tmp_path / f"{i}", threading.Barrier(2), [], []

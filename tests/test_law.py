@@ -216,7 +216,7 @@ SEVERAL = [problems.OneMax(20), problems.LeadingOnes(17), problems.Traps(15), pr
 
 
 @pytest.mark.parametrize("problem", SEVERAL, ids=lambda problem: type(problem).__name__)
-@pytest.mark.parametrize("budget", [30, 600])
+@pytest.mark.parametrize("budget", [30, pytest.param(600, marks=pytest.mark.slow)])
 def test_an_undecided_run_is_the_same_compiled_or_not(problem, budget):
     for seed in (0, 1):
         result = undecided(lambda: problem, space=problem.space, budget=budget, rng=seed)

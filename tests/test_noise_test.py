@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
-from conftest import examples
+from conftest import examples, quick_if
 from knobless.journal import read
 from knobless.report.summary import summary
 from knobless.run import evaluation_log
@@ -27,6 +27,7 @@ SPACES = {
     "choices": kl.Space.of([kl.Choice("a", "b", "c")] * 5),
     "mixed": kl.Space(a=kl.Binary(4), b=kl.Choice("x", "y", "z"), c=kl.Float(0, 1), d=kl.Integer(0, 9)),
 }
+one_quick_space = pytest.mark.parametrize("name", [quick_if(name == "mixed", name) for name in SPACES])
 
 
 def look_at(result):
@@ -70,7 +71,7 @@ def scheduled(values, repeats):
     return due
 
 
-@pytest.mark.parametrize("name", SPACES)
+@one_quick_space
 @examples(8)
 @given(seed=st.integers(0, 10**6), batch=st.sampled_from([1, 1, 4]))
 def test_between_the_tests_the_run_is_that_of_a_deterministic_objective(name, seed, batch):
@@ -134,7 +135,7 @@ def test_a_test_that_fails_decides_nothing():
     assert test.due == 13.5
 
 
-@pytest.mark.parametrize("name", SPACES)
+@one_quick_space
 @examples(8)
 @given(seed=st.integers(0, 10**6))
 def test_float_noise_is_found_by_the_first_test(name, seed):
@@ -168,7 +169,7 @@ def told(opt, space, steps, order, noisy=True, forget=None):
     return opt.nit, opt.deterministic, opt.theta.tobytes(), opt.best.fun, opt.lam
 
 
-@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.slow), 5])
 @pytest.mark.parametrize("noisy", [False, True])
 @examples(8)
 @given(seed=st.integers(0, 1000))

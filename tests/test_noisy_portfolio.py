@@ -45,6 +45,7 @@ def plain(state):
     return repr((state.linear.x.tolist(), state.linear.f.tolist(), state.loop, state.n, state.spent))
 
 
+@pytest.mark.slow
 @examples(20)
 @given(batch=st.integers(1, 9), seed=st.integers(0, 99))
 def test_the_loop_starts_after_ten_evaluations_per_parameter_and_keeps_three_of_four(batch, seed):

@@ -356,6 +356,7 @@ def test_a_trace_does_not_follow_the_same_run_begun_again(tmp_path, monkeypatch)
         kl.minimize(lambda x: 1 / 0, kl.Binary(6), budget=10, batch=4, rng=0, workers=backwards, journal=path)
 
 
+@pytest.mark.slow
 def test_the_largest_values_are_drawn(tmp_path):
     path, ends = tmp_path / "run.sqlite", (-1.7e308, 1.7e308)
     result = kl.minimize(lambda x: ends[x[0]], kl.Binary(6), budget=60, rng=0, journal=path)

@@ -407,6 +407,7 @@ def test_planted_instances_are_satisfied_by_the_hidden_point(n, m, seed):
     assert problem(np.random.default_rng(seed).integers(0, 2, n)) == 0.0
 
 
+@pytest.mark.slow
 def test_planted_clauses_are_uniform_among_those_satisfied():
     problem = MaxSat.planted(4, 56_000, 0)
     counts = {}

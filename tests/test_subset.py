@@ -536,7 +536,9 @@ def test_the_page_has_the_medians_of_the_recorded_runs():
             assert all(len(values) == 20 for values in found)
 
 
-@pytest.mark.parametrize("deterministic", [None, True, False])
+@pytest.mark.parametrize(
+    "deterministic", [None, *(pytest.param(each, marks=pytest.mark.slow) for each in (True, False))]
+)
 @pytest.mark.parametrize(
     "space",
     [

@@ -144,7 +144,7 @@ def test_train_epsilon_is_the_procedure_of_the_paper(recipe, optimizer):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("updates", [60, 61, 62, 63])
+@pytest.mark.parametrize("updates", [60, *(pytest.param(each, marks=pytest.mark.slow) for each in (61, 62, 63))])
 def test_train_lambda_is_the_procedure_of_the_paper(updates, optimizer):
     mine, theirs = twins(kl.pbil_lambda(SPACE), optimizer)
     train_lambda(*mine, batches(), updates)
