@@ -128,10 +128,10 @@ def test_the_budget_is_met_exactly(budget, vectorized):
         rows.append(len(x) if vectorized else 1)
         return x.sum(axis=-1)
 
-    # λ = 7: what is left is often less than an iteration.
+    # λ is 7 or 16: what is left is often less than an iteration.
     result = kl.minimize(fun, BITS, budget=budget, batch=7, vectorized=vectorized, rng=0)
     assert sum(rows) == result.nfev == budget
-    assert result.nit >= budget // 7  # an iteration may have points that are known
+    assert result.nit >= budget // 16  # an iteration may have points that are known
     assert result.status == "budget"
 
 

@@ -141,9 +141,7 @@ def with_terms(pyramid: PyramidState) -> PyramidState:
 def pyramid_theta(family: Family, pyramid: PyramidState) -> Array:
     """Return θ as that of the core."""
     first, members = family.initial(), int(pyramid.counts[MEMBERS])
-    if not members:
-        return first
-    return family.move(first, (pyramid.ones / members - first) * (members / (members + 1)))
+    return family.move(first, (first + pyramid.ones) / (1 + members) - first)
 
 
 def _longer(array: NDArray[Any]) -> NDArray[Any]:
