@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -471,10 +471,11 @@ def panel(run: Any) -> Figure:
         The figure.
     """
     if isinstance(run, (Result, History)):
-        figure = _figure(10, 7)
-        above, *below = figure.subplots(4, 1, height_ratios=[3, 1, 1, 1])
+        drawn = _adapted(run)
+        figure = _figure(10, 4 + len(drawn))
+        above, *below = figure.subplots(1 + len(drawn), 1, height_ratios=[3] + [1] * len(drawn))
         best(run, above)
-        return _three(figure, run, below)
+        return _below_each_other(figure, run, drawn, below)
     trace = Trace.of(run)
     if trace.theta is None or not trace.steps:
         figure = _figure(10, 5)
@@ -484,9 +485,11 @@ def panel(run: Any) -> Figure:
         figure = _figure(13, 6.5 + 0.17 * min(max(rows, 10), NAMES))
         parts: Any = figure.subfigures(2, 1, height_ratios=[6.0, 0.5 + 0.17 * min(max(rows, 10), NAMES)])
         above, below = parts
-        axes = above.subplot_mosaic([["values", "lam"], ["values", "eps"], ["values", "snr"]], width_ratios=[2, 1])
+        drawn = _adapted(trace)
+        names = [draw.__name__ for draw in drawn]
+        axes = above.subplot_mosaic([["values", name] for name in names], width_ratios=[2, 1])
         best(trace, values(trace, axes["values"]))
-        _three(figure, trace, [axes["lam"], axes["eps"], axes["snr"]])
+        _below_each_other(figure, trace, drawn, [axes[name] for name in names])
         left, right = below.subplots(1, 2, width_ratios=[1.25, 1])
         theta(trace, left)
         marginals(trace, right)
@@ -636,8 +639,14 @@ def _line(ax: Axes | None, steps: Sequence[Any], name: str, label: str) -> Axes:
     return ax
 
 
-def _three(figure: Figure, run: Any, axes: Sequence[Axes]) -> Figure:
-    for draw, ax in zip((lam, eps, snr), axes, strict=True):
+def _adapted(run: Any) -> list[Callable[..., Axes]]:
+    """Return the functions that plot λ_r and, as far as the algorithm defines them, ε and the signal-to-noise ratio."""
+    steps = _steps(run)
+    return [lam] + [draw for draw in (eps, snr) if any(np.isfinite(getattr(step, draw.__name__)) for step in steps)]
+
+
+def _below_each_other(figure: Figure, run: Any, drawn: Sequence[Callable[..., Axes]], axes: Sequence[Axes]) -> Figure:
+    for draw, ax in zip(drawn, axes, strict=True):
         draw(run, ax)
         ax.sharex(axes[-1])
         if ax is not axes[-1]:

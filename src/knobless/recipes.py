@@ -235,8 +235,8 @@ def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
 def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
     """Portfolio of P3, which learns dependencies between variables, and a genetic algorithm, for rugged objectives.
 
-    Choices are searched by a climb that is guided by a model at first. With numbers among the variables, which both do
-    not support, it is a portfolio of the coordinate search and elitist PBIL-λ.
+    Choices are searched by a climb that is guided by a model at first. With numbers among the variables, which neither
+    supports, it is a portfolio of the coordinate search and elitist PBIL-λ.
 
     Parameters
     ----------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -86,7 +87,7 @@ def print_summary(found: Summary, space: Space) -> None:
         "failures": _failures(found.failures, found.failure),
         "iterations": _number(found.nit),
         "λ": _number(found.lam),
-        "ε": _number(found.eps),
+        **({} if found.eps is not None and math.isnan(found.eps) else {"ε": _number(found.eps)}),
         "value at mode": _number(found.mode_fun),
         "evaluation time": _took(found.seconds_median, found.seconds_longest),
         "started": _moment(found.started),

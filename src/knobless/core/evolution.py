@@ -1,11 +1,11 @@
-"""A genetic algorithm whose population doubles, for constrained spaces of bits and choices.
+"""A genetic algorithm whose population doubles, for bits, choices and subsets.
 
 The children of an iteration are as many as the population: each takes its variables at random from two parents, and
 each variable changes with probability 1/n. The best of parents and children are the next population. When two
 iterations in a row have not changed the population, it is restarted at random points with twice its size, and keeps the
 best point. There is no population size to choose.
 
-What is told are the children after their repair (`repair.py`), so the population is feasible. A repair changes several
+In a space with constraints, what is told are the children after their repair (`repair.py`), so the population is feasible. A repair changes several
 variables at once, and a population recombines what it leads to; it would break up the groups of variables that P3
 learns.
 """
@@ -39,7 +39,7 @@ class EvolutionState(NamedTuple):
     Attributes
     ----------
     theta : array
-        Mean of the statistics of the population, within the margins.
+        Mean of the statistics of the population, of which the best point counts half, within the margins.
     x : array of shape (m, variables)
         Points of the population, best first, each once.
     f : array of shape (m,)
@@ -135,12 +135,13 @@ class Evolution:
         """Return the state with the best of the population and of other points, older ones first among equals."""
         every = np.concatenate([state.x, x])
         values = np.concatenate([state.f, np.where(f == f, f, math.inf)])
-        _, first = np.unique(every, axis=0, return_index=True)
-        kept = np.sort(first)
+        width, data = every[:1].nbytes, every.tobytes()
+        first = {data[i * width : (i + 1) * width]: i for i in reversed(range(len(every)))}
+        kept = np.sort(np.fromiter(first.values(), np.intp, len(first)))
         kept = kept[values[kept].argsort(kind="stable")][: state.size]
         family, every = self.family, every[kept]
-        initial = family.initial()
-        theta = family.move(initial, family.statistics(every).mean(axis=0) - initial)
+        initial, each = family.initial(), family.statistics(every)
+        theta = family.move(initial, (each.mean(axis=0) + each[0]) / 2.0 - initial)
         return state._replace(theta=theta, x=every, f=values[kept])
 
     def inject(self, state: EvolutionState, x: Points, f: float) -> EvolutionState:
@@ -157,7 +158,8 @@ class Evolution:
 
     def info(self, state: EvolutionState) -> AlgorithmInfo:
         """Return θ and λ; ε and the signal-to-noise ratio are NaN."""
-        return AlgorithmInfo(state.theta, self.lam(state), math.nan, math.nan, math.nan)
+        lam = self.lam(state)
+        return AlgorithmInfo(state.theta, lam, math.nan, float(lam), math.nan)
 
     def at_least(self, lam: int) -> Self:
         """Return the same algorithm with at least `lam` points per iteration."""

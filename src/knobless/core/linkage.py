@@ -9,7 +9,7 @@ of the variables.
 
 The distances are of pairs. If each pair of three or more variables is independent, as where the parity of the values is
 what counts, the tree does not contain their group. Often such variables are declared next to each other, and then
-`segments` has it.
+`segments` contains their group.
 """
 
 from __future__ import annotations

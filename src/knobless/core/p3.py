@@ -185,7 +185,6 @@ class Pyramid:
         self.members: set[bytes] = set()
         self.individuals = 0  # begun so far
         self._sum = np.zeros(len(theta))  # sum of the statistics of all members
-        self._theta: Array | None = theta  # None until it is computed
         self.told: list[float] = []
         self.can_yield = False  # whether an individual has just finished
         self.values: dict[bytes, float] = {}
@@ -255,15 +254,12 @@ class Pyramid:
                 self.levels.append(Level(self.options))
             self.levels[level].add(x)
             self._sum = self._sum + self.family.statistics(x[None])[0]
-            self._theta = None
 
     @property
     def theta(self) -> Array:
         """Mean of the statistics of all members, with the initial θ as one more."""
-        if self._theta is None:
-            mean = (self.first + self._sum) / (1 + len(self.members))
-            self._theta = self.family.move(self.first, mean - self.first)
-        return self._theta
+        mean = (self.first + self._sum) / (1 + len(self.members))
+        return self.family.move(self.first, mean - self.first)
 
     def copy(self) -> Pyramid:
         """Return a copy that does not change with this state."""

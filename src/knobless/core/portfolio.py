@@ -19,7 +19,6 @@ import numpy as np
 from .algorithm import AlgorithmInfo, AnyState, Member, is_exact
 from .elitism import Elite
 from .families import Family
-from .igo import State
 from .rng import RNG
 from .types import Array, Points
 
@@ -92,10 +91,9 @@ class PortfolioState(NamedTuple):
 
     @property
     def theta(self) -> Array:
-        """Parameters of the last member if it is a loop, or else of the member that found the best point."""
-        last = self.members[-1]
-        observed: AnyState = last if isinstance(last, State) else self.members[self.owner]
-        return observed.theta
+        """Parameters of the last member."""
+        last: AnyState = self.members[-1]
+        return last.theta
 
     def copy(self) -> PortfolioState:
         """Return a copy that does not change with this state."""
@@ -121,8 +119,7 @@ class Portfolio:
 
     Notes
     -----
-    What can be observed, such as ε, is that of the last member; λ is that of the current member, and θ that of the
-    last member if it is a loop, or else of the member that found the best point.
+    What can be observed, such as θ and ε, is that of the last member; λ is that of the current member.
     """
 
     members: tuple[Member, ...]
@@ -190,8 +187,8 @@ class Portfolio:
         return self.members[state.turn].can_yield(state.members[state.turn])
 
     def info(self, state: PortfolioState) -> AlgorithmInfo:
-        """Return what can be observed of the last member, with θ of the state and λ of the current member."""
-        return self.members[-1].info(state.members[-1])._replace(theta=state.theta, lam=self.lam(state))
+        """Return what can be observed of the last member, with λ of the current one."""
+        return self.members[-1].info(state.members[-1])._replace(lam=self.lam(state))
 
     def at_least(self, lam: int) -> Self:
         """Return the same portfolio with at least `lam` points per iteration of each member."""

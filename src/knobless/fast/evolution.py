@@ -21,6 +21,7 @@ from knobless.core.types import Array, Words
 
 from .engine import COUNT, KEY
 from .shared import (
+    BITS,
     CURRENT,
     GOING,
     GROW_BUFFERS,
@@ -77,6 +78,7 @@ class PopulationState(NamedTuple):
     first: Words  # thresholds of random points
     theta: Array  # at the beginning
     ones: NDArray[np.int64]  # of each bit in the points that θ is the mean of
+    best: NDArray[np.int8]  # the first of them
     words: LongWords  # random numbers of a point
     u: Words  # the same in 32 bits
     # One row per place.
@@ -97,6 +99,7 @@ def population(family: Family, state: EvolutionState, stream: Stream) -> Populat
         threshold(family.initial()),
         state.theta,
         np.zeros(n, dtype=np.int64),
+        np.zeros(n, dtype=np.int8),
         words,
         words.view(np.uint32),
         x,
@@ -117,7 +120,7 @@ def grown_population(p: PopulationState) -> PopulationState:
 def population_theta(family: Family, p: PopulationState) -> Array:
     """Return θ as that of the core."""
     initial, averaged = family.initial(), int(p.counts[AVERAGED])
-    return family.move(initial, p.ones / averaged - initial) if averaged else p.theta
+    return family.move(initial, (p.ones / averaged + p.best) / 2.0 - initial) if averaged else p.theta
 
 
 @njit(error_model="numpy")
@@ -200,9 +203,10 @@ def _tell(added, counts, f, keys, order, table, n):
 
 
 @njit(error_model="numpy")
-def _average(counts, ones, x, order):
-    """Count the ones of each bit in the population."""
+def _average(counts, ones, best, x, order):
+    """Count the ones of each bit in the population, and copy its best point."""
     ones[:] = 0
+    best[:] = x[order[0]]
     for k in range(counts[SELECTED_POINTS]):
         point = x[order[k]]
         for i in range(ones.size):
@@ -225,7 +229,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
     All state is in the arrays, so that a run continues where it stopped between two iterations.
     """
     spent, shared, turns, lowest, course, best_x, leader_x = progress
-    counts, stream, first, _, ones, words, u, x, values, keys, order = p
+    counts, stream, first, _, ones, chosen, words, u, x, values, keys, order = p
     (table, codes), n, told = cache, x.shape[1], 0
     if not counts[FLAGGED]:
         _set_flags(counts, x, keys, order, table, codes)
@@ -279,7 +283,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
             _merge(1, counts, values, keys, order, table)
             changed = True
         if changed:
-            _average(counts, ones, x, order)
+            _average(counts, ones, chosen, x, order)
         spent[CURRENT] = following_turn(turns, course)
         if why == GOING and spent[CURRENT] != POPULATION:
             return TURN
@@ -288,7 +292,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
 
 _POPULATION = types.NamedTuple(
     (
-        *(INTS, LONG_WORDS, WORDS, REALS, INTS, LONG_WORDS, WORDS),
+        *(INTS, LONG_WORDS, WORDS, REALS, INTS, BITS, LONG_WORDS, WORDS),
         *(types.int8[:, ::1], REALS, LONG_WORDS, INTS),
     ),
     PopulationState,

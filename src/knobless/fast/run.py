@@ -383,16 +383,13 @@ class Run:
 
     @property
     def theta(self) -> Array:
-        """θ of the algorithm; of a portfolio that of the member that found the best point."""
-        return self._theta_of(int(self._progress.counts[shared.OWNER]))
-
-    def _theta_of(self, i: int) -> Array:
-        """Return θ of the loop, or how often each bit is one in the population or among the members of P3."""
-        match self._members[i]:
+        """θ of the algorithm; of a portfolio that of the last member."""
+        state = self._states[-1]
+        match self._members[-1]:
             case P3():
-                return pyramid.pyramid_theta(self._family, self._states[i])
+                return pyramid.pyramid_theta(self._family, state)
             case Evolution():
-                return evolution.population_theta(self._family, self._states[i])
+                return evolution.population_theta(self._family, state)
             case IGO():
                 return self._loop.theta
 
@@ -401,7 +398,7 @@ class Run:
         """The core's state; for P3 and the portfolio only its visible part."""
         if isinstance(self._members[0], IGO):
             return engine.loop_state(self._loop)
-        last = View(self._theta_of(-1), self._lam)
+        last = View(self.theta, self._lam)
         if len(self._members) == 1:
             return last
         counts, reals, spent, lowest, course, _, leader_x = self._progress
@@ -410,7 +407,7 @@ class Run:
         best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
         each = zip(spent.tolist(), lowest.tolist(), course.tolist(), strict=True)
         records = tuple(MemberRecord(n, f, tuple(values[: n.bit_length()])) for n, f, values in each)
-        members = View(self._theta_of(0), 1), last
+        members = View(self._family.initial(), 1), last
         return PortfolioState(members, int(counts[shared.CURRENT]), records, best, int(counts[shared.OWNER]))
 
     def go(

@@ -590,7 +590,7 @@ function drawTiles(run) {
   tiles.push(tile("failed", whole(run.failed), run.calls ? [`${Number(((100 * run.failed) / run.calls).toPrecision(2))} %`] : [], run.failed ? "bad" : ""));
   if (last >= 0) {
     const { iteration, lam_r, eps, entropy } = run.steps;
-    tiles.push(tile("iterations", whole(iteration[last]), [node("div", { className: "more" }, "λ", node("sub", {}, "r"), ` ${Number(lam_r[last].toPrecision(3))}, ε ${Number(eps[last].toPrecision(3))}`)]));
+    tiles.push(tile("iterations", whole(iteration[last]), [node("div", { className: "more" }, "λ", node("sub", {}, "r"), ` ${Number(lam_r[last].toPrecision(3))}${Number.isFinite(eps[last]) ? `, ε ${Number(eps[last].toPrecision(3))}` : ""}`)]));
     tiles.push(tile("entropy of θ", Number(entropy[last].toPrecision(4)).toString(), [`from ${Number(entropy[0].toPrecision(4))} nats`], "", exact(entropy[last])));
   }
   if (Number.isFinite(ended - started)) tiles.push(tile("time", duration(ended - started), [clock(started)]));
@@ -696,6 +696,7 @@ function show(run) {
   drawSlices(run);
   drawParallel(run);
   if (run.folded) {
+    for (const name of ["eps", "snr"]) $(name).parentElement.hidden = !run.steps[name].some(Number.isFinite);
     charts.lam_r.show(stepContent(run, "lam_r", "λ_r"));
     charts.eps.show(stepContent(run, "eps", "ε"));
     charts.snr.show(stepContent(run, "snr", "‖s‖²/γ", run.alpha));
