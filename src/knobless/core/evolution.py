@@ -5,9 +5,9 @@ each variable changes with probability 1/n. The best of parents and children are
 iterations in a row have not changed the population, it is restarted at random points with twice its size, and keeps the
 best point. There is no population size to choose.
 
-In a space with constraints, what is told are the children after their repair (`repair.py`), so the population is feasible. A repair changes several
-variables at once, and a population recombines what it leads to; it would break up the groups of variables that P3
-learns.
+In a space with constraints, what is told are the children after their repair (`repair.py`), so the population is
+feasible. A repair changes several variables at once, and a population recombines what it leads to; it would break up
+the groups of variables that P3 learns.
 """
 
 from __future__ import annotations
