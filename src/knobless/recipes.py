@@ -235,8 +235,9 @@ def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
 def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
     """Portfolio of P3, which learns dependencies between variables, and a genetic algorithm, for rugged objectives.
 
-    Choices are searched by a climb that is guided by a model at first. With numbers among the variables, which neither
-    supports, it is a portfolio of the coordinate search and elitist PBIL-λ.
+    Choices are searched by a climb that is guided by a model at first. With subsets, elitist PBIL-λ takes the place of
+    the genetic algorithm. With numbers among the variables, which neither supports, it is a portfolio of the coordinate
+    search and elitist PBIL-λ.
 
     Parameters
     ----------
@@ -257,7 +258,8 @@ def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
     family = family_of(space)
     if not family.options.all():
         return Portfolio((CoordinateSearch(family), pbil_elitist(family)))
-    both = Portfolio((P3(family), Evolution(family)))
+    # On subsets the genetic algorithm, whose crossings need further changes to restore the size, was worse.
+    both = Portfolio((P3(family), pbil_elitist(family) if family.size_bounds else Evolution(family)))
     guided = family.dim <= SMALL and family.options.max() > 2 and not family.size_bounds
     return GuidedPortfolio(LinearThompson(family), both) if guided else both
 
