@@ -87,7 +87,7 @@ def print_summary(found: Summary, space: Space) -> None:
         "failures": _failures(found.failures, found.failure),
         "iterations": _number(found.nit),
         "λ": _number(found.lam),
-        **({} if found.eps is not None and math.isnan(found.eps) else {"ε": _number(found.eps)}),
+        "ε": _number(found.eps),
         "value at mode": _number(found.mode_fun),
         "evaluation time": _took(found.seconds_median, found.seconds_longest),
         "started": _moment(found.started),
@@ -165,7 +165,7 @@ def _sure(marginal: VariableSummary) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.10g}"
+    return "–" if value is None or math.isnan(value) else f"{value:.10g}"
 
 
 def _failures(many: int, first: str | None) -> str:

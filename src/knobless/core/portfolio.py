@@ -1,11 +1,11 @@
 """A portfolio of algorithms that share the budget of evaluations in turns.
 
 After an iteration in which the current member can yield (`can_yield`), the next turn goes to the member with the fewest
-evaluations, of which those of the leading member count an eighth. It leads if its lowest value is below that of all
-others after the same number of evaluations each, the largest power of two that all members have reached; below 16, the
-first member leads. Of k members, one that is best in the end thereby has at least one in k + 7 evaluations until it
-leads, and 8 in k + 7 afterwards. The best point is injected into a member whose iteration did not improve on it, and
-every evaluation is observed by all other members.
+evaluations, where those of the leading member count an eighth. The leading member is the one with the lowest value
+after the same number of evaluations each: the largest power of two that all members have reached. Below 16, the first
+member leads. Of k members, one that is best in the end thereby has at least one in k + 7 evaluations until it leads,
+and 8 in k + 7 afterwards. The best point is injected into a member whose iteration did not improve on it, and every
+evaluation is observed by all other members.
 """
 
 from __future__ import annotations
