@@ -5,8 +5,8 @@
 
 `minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
 as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
-known forms. `P3`, `CoordinateSearch`, `LinearThompson`, `NoisyPortfolio`, `BranchSearch`, `Portfolio` and
-`GuidedPortfolio` are further algorithms with the same protocol.
+known forms. `P3`, `Evolution`, `CoordinateSearch`, `LinearThompson`, `BranchSearch`, `Portfolio`, `NoisyPortfolio`,
+`GuidedPortfolio` and `QuadraticPortfolio` are further algorithms with the same protocol.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -17,6 +17,7 @@ from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Condition, Conditional
 from knobless.core.coordinate_search import CoordinateSearch
 from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
+from knobless.core.evolution import Evolution
 from knobless.core.families import Bernoulli, Categorical, Family, Product
 from knobless.core.gaussian import Axis, Gaussian
 from knobless.core.guided_portfolio import GuidedPortfolio
@@ -26,6 +27,7 @@ from knobless.core.noisy_portfolio import NoisyPortfolio
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Preference, Quartiles, Truncation, Values
+from knobless.core.quadratic_portfolio import QuadraticPortfolio
 from knobless.core.subset import ConditionalBernoulli
 from knobless.journal.evaluations import EvaluationRecord, Evaluations
 from knobless.journal.records import Journal, JournalError
@@ -80,6 +82,7 @@ __all__ = [
     "Evaluation",
     "EvaluationRecord",
     "Evaluations",
+    "Evolution",
     "Family",
     "Fixed",
     "Float",
@@ -99,6 +102,7 @@ __all__ = [
     "Portfolio",
     "Preference",
     "Product",
+    "QuadraticPortfolio",
     "Quartiles",
     "Result",
     "SnapshotError",

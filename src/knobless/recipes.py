@@ -20,6 +20,8 @@ from knobless.core.noisy_portfolio import NoisyPortfolio
 from knobless.core.p3 import P3
 from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Quartiles, Truncation
+from knobless.core.quadratic import PARTS
+from knobless.core.quadratic_portfolio import QuadraticPortfolio
 from knobless.space.space import Space
 
 from ._checks import positive_int, positive_real
@@ -232,12 +234,12 @@ def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
     return NoisyPortfolio(linear_thompson(family), loop) if family.dim <= LINEAR_LIMIT else loop
 
 
-def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
+def portfolio(space: Any) -> Portfolio | GuidedPortfolio | QuadraticPortfolio:
     """Portfolio of P3, which learns dependencies between variables, and a genetic algorithm, for rugged objectives.
 
-    Choices are searched by a climb that is guided by a model at first. With subsets, elitist PBIL-λ takes the place of
-    the genetic algorithm. With numbers among the variables, which neither supports, it is a portfolio of the coordinate
-    search and elitist PBIL-λ.
+    Over bits alone, quadratic objectives are determined and minimized exactly. Choices are searched by a climb that is
+    guided by a model at first. With subsets, elitist PBIL-λ takes the place of the genetic algorithm. With numbers
+    among the variables, which neither supports, it is a portfolio of the coordinate search and elitist PBIL-λ.
 
     Parameters
     ----------
@@ -246,9 +248,9 @@ def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
 
     Returns
     -------
-    Portfolio or GuidedPortfolio
+    Portfolio, GuidedPortfolio or QuadraticPortfolio
         With a guided climb if a variable has more than two options, up to 50 free parameters and without subsets or
-        numbers.
+        numbers; with the test for quadratic objectives if all variables have two options, at least three of them.
 
     Raises
     ------
@@ -260,8 +262,11 @@ def portfolio(space: Any) -> Portfolio | GuidedPortfolio:
         return Portfolio((CoordinateSearch(family), pbil_elitist(family)))
     # On subsets the genetic algorithm, whose crossings need further changes to restore the size, was worse.
     both = Portfolio((P3(family), pbil_elitist(family) if family.size_bounds else Evolution(family)))
-    guided = family.dim <= SMALL and family.options.max() > 2 and not family.size_bounds
-    return GuidedPortfolio(LinearThompson(family), both) if guided else both
+    if family.size_bounds:
+        return both
+    if family.options.max() == 2:
+        return QuadraticPortfolio(both) if family.variables >= PARTS else both
+    return GuidedPortfolio(LinearThompson(family), both) if family.dim <= SMALL else both
 
 
 def branch_search(space: Any) -> BranchSearch:

@@ -25,6 +25,7 @@ from .noisy_portfolio import NoisyPortfolio
 from .p3 import P3
 from .portfolio import Portfolio
 from .preferences import Quartiles, Truncation, Values
+from .quadratic_portfolio import QuadraticPortfolio
 from .rng import Stream
 
 CLIMBERS = 2**20  # of P3 and CoordinateSearch, at most, in a file
@@ -58,6 +59,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             return {"noisy_portfolio": {"linear": algorithm_data(linear), "loop": algorithm_data(loop)}}
         case GuidedPortfolio(linear=linear, rest=later):
             return {"guided_portfolio": {"linear": algorithm_data(linear), "rest": algorithm_data(later)}}
+        case QuadraticPortfolio(rest=later, batch=batch):
+            return {"quadratic_portfolio": {"rest": algorithm_data(later), "batch": batch}}
         case BranchSearch(loop=loop, linear=linear, deterministic=deterministic, batch=batch):
             parts = {"loop": algorithm_data(loop), "linear": None if linear is None else algorithm_data(linear)}
             return {"branches": parts | {"deterministic": deterministic, "batch": batch}}
@@ -121,6 +124,11 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             if not isinstance(start, LinearThompson) or not isinstance(portfolio, Portfolio | None):
                 raise ValueError(f"expected a linear search and a portfolio, got {shown(data)}")
             return None if portfolio is None else GuidedPortfolio(start, portfolio)
+        case {"quadratic_portfolio": {"rest": later, "batch": int() as batch, **rest}} if not rest and depth:
+            portfolio = algorithm_of(later, family, depth - 1)
+            if type(batch) is not int or not 0 < batch <= BATCH or not isinstance(portfolio, Portfolio | None):
+                raise ValueError(f"expected a portfolio and a batch, got {shown(data)}")
+            return None if portfolio is None else QuadraticPortfolio(portfolio, batch)
         case {"branches": {"loop": _, "linear": _, "deterministic": bool(), "batch": int(), **rest}} if not rest:
             return _branch_search(family, **data["branches"])
         case {"portfolio": [_, *_] as each} if depth:

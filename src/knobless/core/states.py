@@ -3,7 +3,7 @@
 The state of the loop is stored as its numbers, those of P3 and of the coordinate search as their initial θ, the key of
 their random numbers and the values told, from which they are rebuilt, that of the genetic algorithm as its population,
 that of the linear search as its evaluations, and that of a portfolio or of the search of branches as the states of its
-members.
+members; the study of a quadratic objective as its point and the values so far.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from .linear import LinearState, LinearThompson
 from .noisy_portfolio import NoisyPortfolio, NoisyPortfolioState
 from .p3 import P3, Pyramid
 from .portfolio import MemberRecord, Portfolio, PortfolioState
+from .quadratic import PER_TEST, block_sizes
+from .quadratic_portfolio import LEARNING, MINIMIZING, TESTING, QuadraticPortfolio, QuadraticState, Study
 from .types import Array, Points
 
 SAVED = "IGO, P3, CoordinateSearch, Evolution, LinearThompson, a portfolio or BranchSearch"
@@ -75,6 +77,9 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
                 data["rest"] = state_data(algorithm.rest, state.rest)
                 data["x0"] = None if state.x0 is None else b64encode(algorithm.family.pack(state.x0[None])).decode()
             return data
+        case QuadraticPortfolio():
+            study = state.study and _study_data(state.study, algorithm.family)
+            return {"rest": state_data(algorithm.rest, state.rest), "study": study, "ended": state.ended}
         case BranchSearch():
             return _branches_data(algorithm, state)
         case Portfolio(members=members):
@@ -137,6 +142,10 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
                 raise ValueError(f"x0: expected one point, got {len(start)}")
             x0 = None if start is None else start[0]
             return GuidedState(linear, state_of(algorithm.rest, data["rest"], x0), x0)
+        case QuadraticPortfolio():
+            rest, ended = state_of(algorithm.rest, data["rest"], x0), data["ended"] is True
+            study = None if data["study"] is None or ended else _study_of(data["study"], algorithm)
+            return QuadraticState(rest, study, ended)
         case BranchSearch():
             return _branches(algorithm, data)
         case Portfolio(members=members):
@@ -179,6 +188,25 @@ def _record_of(data: Any) -> MemberRecord:
         raise ValueError("values: expected the lowest values after 1, 2, 4, … evaluations")
     *course, lowest = values.tolist()
     return MemberRecord(spent, lowest, tuple(course))
+
+
+def _study_data(study: Study, family: Family) -> dict[str, Any]:
+    center = _elite_data(Elite(study.x[None], np.array([study.center])), family)
+    return {"center": center, "stage": study.stage, "values": text(study.f)}
+
+
+def _study_of(data: dict[str, Any], algorithm: QuadraticPortfolio) -> Study:
+    (x, center), stage, f = _elite_of(data["center"], algorithm.family), whole_at(data, "stage"), floats(data, "values")
+    n, each = algorithm.family.variables, max(algorithm.family.variables, algorithm.batch)
+    pairs = n * (n + 1) // 2
+    # Number of values in each stage, and of values that are added at once.
+    expected = {TESTING: range(0, PER_TEST * len(block_sizes(n)), PER_TEST), LEARNING: range(0, pairs, each)}
+    expected[MINIMIZING] = range(pairs, pairs + 1)
+    if len(center) != 1 or stage not in expected or len(f) not in expected[stage]:
+        raise ValueError("study: expected a point, a stage and its values")
+    if not np.isfinite(center).all() or not np.isfinite(f).all():
+        raise ValueError("study: expected finite values")
+    return Study.of(x[0], float(center[0]), stage, f, algorithm.batch)
 
 
 def _theta(family: Family, data: dict[str, Any]) -> Array:

@@ -22,6 +22,7 @@ from knobless.core.types import Array, Words
 from .engine import COUNT, KEY
 from .shared import (
     BITS,
+    CACHE,
     CURRENT,
     GOING,
     GROW_BUFFERS,
@@ -29,36 +30,28 @@ from .shared import (
     INTS,
     KNOWN,
     LEADER_FUN,
-    LOGGED,
     LONG_WORDS,
     MAX_TOLD,
-    NFEV,
     NIT,
     OWNER,
     PAUSE,
-    PLANNED,
     POPULATION,
     REALS,
     SELECTED,
-    STALE,
-    TEST,
     TURN,
     WORDS,
     EngineFunction,
     add_to_record,
-    call_objective,
-    end_logged_iteration,
+    engine_function,
+    evaluate_places,
     find,
     following_turn,
-    keep,
     key_of,
     limit_reached,
-    log_evaluation,
     mixed,
     must_pause,
     runner,
     search_ended,
-    test_for_noise,
     update_leader,
 )
 
@@ -215,6 +208,15 @@ def _average(counts, ones, best, x, order):
 
 
 @njit(error_model="numpy")
+def _inject(point, value, counts, x, f, keys, order, table, codes):
+    """Add a point of another member, as `Evolution.inject`, but for θ."""
+    place = order[counts[SELECTED_POINTS]]
+    x[place] = point
+    f[place], keys[place] = value, key_of(point, codes)
+    _merge(1, counts, f, keys, order, table)
+
+
+@njit(error_model="numpy")
 def _set_flags(counts, x, keys, order, table, codes):
     """Set the flags of a population that was selected elsewhere; its points are in the cache."""
     for k in range(counts[SELECTED_POINTS]):
@@ -228,7 +230,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
 
     All state is in the arrays, so that a run continues where it stopped between two iterations.
     """
-    spent, shared, turns, lowest, course, best_x, leader_x = progress
+    spent, shared, turns, lowest, course, _, leader_x = progress
     counts, stream, first, _, ones, chosen, words, u, x, values, keys, order = p
     (table, codes), n, told = cache, x.shape[1], 0
     if not counts[FLAGGED]:
@@ -243,48 +245,26 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
         why = GROW_CACHE if 2 * (spent[KNOWN] + lam) > table.size else search_ended(spent, n)
         if why != GOING:
             return why
-        before, at = spent[NFEV], spent[LOGGED]
-        if log is not None and spent[TEST] == PLANNED:
-            why = test_for_noise(f, ints, reals, progress, limits, log)
-            at += 1
-        best = order[m]
-        for k in range(m, m + lam):
-            place = order[k]
-            point = x[place]
+        places = order[m : m + lam]
+        for place in places:
             _draw(place, counts, stream, first, words, u, x, order)
-            keys[place] = key_of(point, codes)
-            entry = find(table, keys[place])
-            if not table[entry].seen:
-                if why != GOING:  # but if all that is left of the iteration is known, it closes
-                    return why
-                value = call_objective(f, ints, reals, point, spent, shared, best_x)
-                keep(table, entry, keys[place], value, spent)
-                why = limit_reached(spent, shared, limits)
-                if log is not None:
-                    log_evaluation(log.x, log.f, at, point, value)
-                    at += 1
-            value = table[entry].value
-            values[place] = value if value == value else math.inf
+        why, complete = evaluate_places(f, ints, reals, progress, cache, limits, log, x, places, keys, values)
+        if not complete:
+            return why
+        best = places[0]
+        for place in places:
+            add_to_record(turns, lowest, course, POPULATION, values[place])
             if values[place] < values[best]:
                 best = place
-        for k in range(m, m + lam):
-            add_to_record(turns, lowest, course, POPULATION, values[order[k]])
         told += lam
-        spent[NIT] += 1
-        spent[STALE] = 0 if spent[NFEV] > before else spent[STALE] + lam
-        if log is not None:
-            end_logged_iteration(spent, lam, at)
         improved = update_leader(spent, shared, leader_x, POPULATION, x[best], values[best])
         changed = _tell(lam, counts, values, keys, order, table, n)
         if not improved and spent[OWNER] != POPULATION and shared[LEADER_FUN] < math.inf:
-            place = order[counts[SELECTED_POINTS]]
-            x[place] = leader_x
-            values[place], keys[place] = shared[LEADER_FUN], key_of(leader_x, codes)
-            _merge(1, counts, values, keys, order, table)
+            _inject(leader_x, shared[LEADER_FUN], counts, x, values, keys, order, table, codes)
             changed = True
         if changed:
             _average(counts, ones, chosen, x, order)
-        spent[CURRENT] = following_turn(turns, course)
+        spent[CURRENT] = following_turn(spent, shared, turns, course)
         if why == GOING and spent[CURRENT] != POPULATION:
             return TURN
     return why
@@ -297,6 +277,16 @@ _POPULATION = types.NamedTuple(
     ),
     PopulationState,
 )
+
+
+@engine_function(types.void(_POPULATION, CACHE, BITS, types.float64))
+def inject(p, cache, point, value):
+    """Add a point that was found between two turns, as `Evolution.inject`."""
+    counts, _, _, _, ones, chosen, _, _, x, f, keys, order = p
+    if not counts[FLAGGED]:
+        _set_flags(counts, x, keys, order, cache.table, cache.codes)
+    _inject(point, value, counts, x, f, keys, order, cache.table, cache.codes)
+    _average(counts, ones, chosen, x, order)
 
 
 @cache

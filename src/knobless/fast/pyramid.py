@@ -535,7 +535,7 @@ def _run(f, ints, reals, progress, cache, p, limits, log):
             counts[ANSWERED] = 0
             counts[PENDING_POINT] = 1
         if counts[CAN_YIELD]:
-            spent[CURRENT] = following_turn(turns, course)
+            spent[CURRENT] = following_turn(spent, shared, turns, course)
             if spent[CURRENT] != PYRAMID:
                 return TURN
         why = limit_reached(spent, shared, limits)

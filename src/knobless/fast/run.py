@@ -1,7 +1,7 @@
-"""A compiled run: the loop, P3, or the portfolio of P3 and the genetic algorithm.
+"""A compiled run: the loop, P3, or the portfolio of P3 and the genetic algorithm, also with a study of the objective.
 
-This module grows arrays and exposes results; what is done for every point is in `engine.py`, `pyramid.py` and
-`evolution.py`.
+This module grows arrays and exposes results; what is done for every point is in `engine.py`, `pyramid.py`,
+`evolution.py` and `study.py`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from knobless.core.evolution import Evolution
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
 from knobless.core.p3 import P3
-from knobless.core.portfolio import MemberRecord, Portfolio, PortfolioState
+from knobless.core.portfolio import MemberRecord, Portfolio, PortfolioState, next_turn
+from knobless.core.quadratic_portfolio import MINIMIZING, TESTING, QuadraticPortfolio, QuadraticState, Study
 from knobless.core.rng import Stream
 from knobless.core.types import Array
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Status
 from knobless.run.run_state import RECENT
 
-from . import engine, evolution, pyramid, shared
+from . import engine, evolution, pyramid, shared, study
 from .interrupts import deferred_interrupt
 from .shared import EngineFunction
 
@@ -51,6 +52,8 @@ def members_of(algorithm: Any, deterministic: bool) -> tuple[IGO | P3 | Evolutio
             return (algorithm,)
         case Portfolio(members=(P3() as p3, Evolution(batch=1) as other)) if members_of(p3, deterministic):
             return p3, other
+        case QuadraticPortfolio(rest=rest, batch=1):
+            return members_of(rest, deterministic)
     return None
 
 
@@ -93,6 +96,8 @@ class Successor(NamedTuple):
         members = members_of(run.algorithm, caches) or ()
         found = [code] if isinstance(code, EngineFunction) else []
         found += [ENGINES[type(member)].runner(logs) for member in members]
+        if isinstance(run.algorithm, QuadraticPortfolio):
+            found += [study.study_runner(logs), evolution.inject]
         if caches:
             return [*found, shared.store, shared.move, shared.recall]
         return [*found, engine.loop_runner(False), engine.recorded()]
@@ -140,7 +145,8 @@ class Run:
     objective : Objective
         The compiled objective.
     algorithm : Algorithm
-        An `IGO` with a ranking preference, `P3`, or the portfolio of `P3` and `Evolution`.
+        An `IGO` with a ranking preference, `P3`, or the portfolio of `P3` and `Evolution`, also as a
+        `QuadraticPortfolio`.
     rng : seed, numpy.random.Generator or Stream, optional
         Source of the random numbers.
     state : optional
@@ -177,6 +183,10 @@ class Run:
         self._progress = shared.progress(n, sign, len(members))
         self._cache = shared.empty_cache(n) if deterministic else shared.no_cache()
         state = algorithm.init() if state is None else state
+        self._study: Study | None = None
+        if isinstance(state, QuadraticState):
+            self._progress.counts[shared.STUDY_AT] = 0 if state.ended else algorithm.n_values
+            self._study, state = state.study, state.rest
         states = state.members if isinstance(state, PortfolioState) else (state,)
         rng = Stream.of(rng)
         self._states = [self._compiled(*each, rng) for each in zip(members, states, strict=True)]
@@ -217,6 +227,8 @@ class Run:
         state = opt.run.search
         run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.run.cache is not None)
         counts, reals, spent, lowest, course, _, leader_x = run._progress
+        if isinstance(state, QuadraticState):
+            state = state.rest
         if opt.run.cache is not None:
             run._remember(opt.run.cache.values)
         if isinstance(run._members[0], P3):
@@ -231,6 +243,8 @@ class Run:
             run._loop.saved_nfev[:] = opt.nfev
         if isinstance(state, PortfolioState):
             counts[shared.CURRENT], counts[shared.OWNER] = state.turn, state.owner
+            if run._study is not None:
+                counts[shared.CURRENT] = shared.STUDY
             for i, record in enumerate(state.records):
                 spent[i], lowest[i], course[i, : len(record.course)] = record
             if len(state.best.f):
@@ -333,6 +347,8 @@ class Run:
     @property
     def _lam(self) -> int:
         """Samples of the next iteration, at most."""
+        if self._study is not None:
+            return len(self._study.points)
         match self._members[-1]:
             case P3():
                 return 1
@@ -407,8 +423,12 @@ class Run:
         best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
         each = zip(spent.tolist(), lowest.tolist(), course.tolist(), strict=True)
         records = tuple(MemberRecord(n, f, tuple(values[: n.bit_length()])) for n, f, values in each)
-        members = View(self._family.initial(), 1), last
-        return PortfolioState(members, int(counts[shared.CURRENT]), records, best, int(counts[shared.OWNER]))
+        members, turn = (View(self._family.initial(), 1), last), int(counts[shared.CURRENT])
+        turn = next_turn(records) if turn == shared.STUDY else turn
+        state = PortfolioState(members, turn, records, best, int(counts[shared.OWNER]))
+        if isinstance(self.algorithm, QuadraticPortfolio):
+            return QuadraticState(state, self._study, not counts[shared.STUDY_AT])
+        return state
 
     def go(
         self,
@@ -448,16 +468,44 @@ class Run:
     def _step(self, limits: shared.Limits) -> int:
         """Call the engine of the member that has the turn; grow arrays that are too small."""
         limits = shared.Limits(*map(float, limits))
-        on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
-        turn = int(self._progress.counts[shared.CURRENT])
+        counts = self._progress.counts
+        turn = int(counts[shared.CURRENT])
+        if turn == shared.STUDY:
+            return self._step_of_study(limits)
         member, state = ENGINES[type(self._members[turn])], self._states[turn]
-        with deferred_interrupt():
-            why: int = member.runner(self._log is not None)(*on, state, limits, self._log)
+        why = self._call(member.runner, state, limits)
         match why:
-            case shared.GROW_CACHE:
-                self._grow()
             case shared.GROW_TERMS:
                 self._states[turn] = pyramid.with_terms(state)
             case shared.GROW_BUFFERS:
                 self._states[turn] = member.grown(state)
+        if counts[shared.CURRENT] == shared.STUDY:
+            center = float(self._progress.reals[shared.LEADER_FUN])
+            self._study = Study.of(self._progress.leader_x.copy(), center, TESTING, np.empty(0), 1)
+        return why
+
+    def _step_of_study(self, limits: shared.Limits) -> int:
+        """Run an iteration of the study; after the last one a member has the turn."""
+        if self._study is None:
+            raise RuntimeError("study: expected one that has begun, got none")
+        points = study.study_points(self._study)
+        why = self._call(study.study_runner, points, limits)
+        if why != shared.TURN:
+            return why
+        before, self._study = self._study, self._study.after(points.f, 1)
+        if self._study is None:
+            if before.stage == MINIMIZING and np.isfinite(points.f).all():
+                best = before.lowest(points.f)
+                evolution.inject(self._states[shared.POPULATION], self._cache, best.x[0].copy(), float(best.f[0]))
+            self._progress.counts[shared.CURRENT] = self.state.rest.turn
+            self._progress.counts[shared.STUDY_AT] = 0
+        return why
+
+    def _call(self, runner: Callable[[bool], EngineFunction], state: Any, limits: shared.Limits) -> int:
+        """Call an engine; return why it returned, after the cache has grown if it was too small."""
+        on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
+        with deferred_interrupt():
+            why: int = runner(self._log is not None)(*on, state, limits, self._log)
+        if why == shared.GROW_CACHE:
+            self._grow()
         return why

@@ -1,7 +1,7 @@
 """What the compiled engines share: counts and best points of a run, the cache of evaluated points, and compilation.
 
 `engine.py` is the loop of `igo.py`, `pyramid.py` is P3 and `evolution.py` the genetic algorithm; the latter two take
-turns in a portfolio, on the same progress and cache.
+turns in a portfolio, on the same progress and cache, which `study.py` interrupts.
 All state is in arrays, and arrays that belong together are a named tuple, because compiled code is typed.
 """
 
@@ -38,11 +38,12 @@ OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that 
 # to be handed over (`must_pause`).
 GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, GROW_CACHE, GROW_TERMS, PAUSE = range(11)
 
-# Members of the portfolio; the only one, if there is no portfolio, is number 0.
-PYRAMID, POPULATION = range(2)
+# Members of the portfolio; the only one, if there is no portfolio, is number 0. Between their turns is a `Study`.
+PYRAMID, POPULATION, STUDY = range(3)
 
 # Indices into the arrays of `Progress`.
-NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER, CURRENT, DRAWN, LOGGED, TEST = range(11)
+# STUDY_AT is the number of evaluations of the members after which a study begins, 0 if none does.
+NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER, CURRENT, DRAWN, LOGGED, TEST, STUDY_AT = range(12)
 BEST, SIGN, LEADER_FUN = range(3)
 
 # Whether a point is tested for noise: in no iteration, in the next one, or in the last one.
@@ -112,7 +113,7 @@ def empty_cache(n: int) -> CacheTable:
 
 def progress(n: int, sign: float, members: int) -> Progress:
     """Return the progress of a run that has not begun."""
-    counts, spent = np.zeros(11, dtype=np.int64), np.zeros(members, dtype=np.int64)
+    counts, spent = np.zeros(12, dtype=np.int64), np.zeros(members, dtype=np.int64)
     best_x, leader_x = np.zeros((2, n), dtype=np.int8)
     reals, course = np.array([math.inf, sign, math.inf]), np.full((members, 64), math.inf)
     return Progress(counts, reals, spent, np.full(members, math.inf), course, best_x, leader_x)
@@ -332,6 +333,40 @@ def search_ended(counts, n):
 
 
 @njit(error_model="numpy")
+def evaluate_places(f, ints, data, progress, cache, limits, log, x, places, keys, values):
+    """Evaluate the points of an iteration at these places that are not in the cache, after the test for noise, if any.
+
+    Return which limit is reached, if any, and whether the iteration is complete. It is if all points have values: those
+    in the cache are taken even if a limit is reached.
+    """
+    counts, reals, best_x, (table, codes) = progress.counts, progress.reals, progress.best_x, cache
+    before, at, why = counts[NFEV], counts[LOGGED], GOING
+    if log is not None and counts[TEST] == PLANNED:
+        why = test_for_noise(f, ints, data, progress, limits, log)
+        at += 1
+    for place in places:
+        point = x[place]
+        keys[place] = key_of(point, codes)
+        entry = find(table, keys[place])
+        if not table[entry].seen:
+            if why != GOING:
+                return why, False
+            value = call_objective(f, ints, data, point, counts, reals, best_x)
+            keep(table, entry, keys[place], value, counts)
+            why = limit_reached(counts, reals, limits)
+            if log is not None:
+                log_evaluation(log.x, log.f, at, point, value)
+                at += 1
+        value = table[entry].value
+        values[place] = value if value == value else math.inf
+    counts[NIT] += 1
+    counts[STALE] = 0 if counts[NFEV] > before else counts[STALE] + places.size
+    if log is not None:
+        end_logged_iteration(counts, places.size, at)
+    return why, True
+
+
+@njit(error_model="numpy")
 def update_leader(counts, reals, leader_x, member, x, value):
     """Keep a member's point if it improves the best value; return whether it does."""
     if value < reals[LEADER_FUN]:
@@ -362,8 +397,10 @@ def add_to_record(spent, lowest, course, member, value):
 
 
 @njit(error_model="numpy")
-def following_turn(spent, course):
-    """Return the member that has the next turn, as `portfolio.next_turn`."""
+def following_turn(counts, reals, spent, course):
+    """Return the member that has the next turn, as `portfolio.next_turn`, or that a study begins."""
+    if 0 < counts[STUDY_AT] <= spent.sum() and math.isfinite(reals[LEADER_FUN]):
+        return STUDY
     fewest = spent.min()
     leading = course[:, _powers(fewest) - 1].argmin() if fewest >= LEAST_COMPARED else 0
     turn, least = 0, 0

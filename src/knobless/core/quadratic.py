@@ -1,0 +1,154 @@
+"""Quadratic functions of bits: a test, the model from the values of neighbors, and its minimization.
+
+A function of bits is quadratic if all of its third differences are zero: for disjoint sets A, B and C of bits, with
+f(A) for the value where the bits of A are flipped,
+
+    f(ABC) − f(AB) − f(AC) − f(BC) + f(A) + f(B) + f(C) − f() = 0.
+
+The sets may be large, so few of these tests show whether it is. If so, the values of a point and of the points that
+differ from it in one or two bits determine the function. QUBO, Max-Cut and Ising problems are of this kind.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .rng import first_uniforms
+from .types import Array, Points
+
+PARTS = 3  # sets of bits in a test
+PER_TEST = 7  # points of a test
+RESTARTS = 64  # searches for the minimum, all at once
+STEPS_PER_BIT = 20  # steps of each
+ROUNDING = 1e-10  # of values, relative to the largest of them
+
+Flips = NDArray[np.bool_]
+
+
+def block_sizes(n: int) -> list[int]:
+    """Return the sizes of the sets of bits in each test: a third of all, a ninth, …, 1."""
+    sizes = [n // PARTS]
+    while sizes[-1] > 1:
+        sizes.append(max(sizes[-1] // PARTS, 1))
+    return sizes
+
+
+def tests(n: int, key: int) -> Flips:
+    """Return which bits are flipped, one row per value of f(A), f(B), f(C), f(AB), f(AC), f(BC), f(ABC) and test."""
+    rows = []
+    for size, u in zip(sizes := block_sizes(n), first_uniforms(key, len(sizes), n), strict=True):
+        order = u.argsort(kind="stable")
+        sets = [order[i * size : (i + 1) * size] for i in range(PARTS)]
+        for k in (1, 2, 3):
+            for chosen in combinations(sets, k):
+                row = np.zeros(n, dtype=bool)
+                row[np.concatenate(chosen)] = True
+                rows.append(row)
+    return np.array(rows)
+
+
+def is_quadratic(center: float, values: Array) -> bool:
+    """Return whether the values of `tests` around a point are those of a quadratic function that is not linear."""
+    values = values.reshape(-1, PER_TEST)
+    if not np.isfinite(values).all():
+        return False
+    a, b, c, ab, ac, bc, abc = values.T
+    close = tolerance(np.append(values, center))
+    third = abc - ab - ac - bc + a + b + c - center
+    second = np.array([ab - a - b, ac - a - c, bc - b - c]) + center
+    return bool((np.abs(third) <= close).all() and (np.abs(second) > close).any())
+
+
+def tolerance(values: Array) -> float:
+    """Return the difference up to which sums of a few values are equal."""
+    return ROUNDING * float(np.abs(values).max())
+
+
+def neighbors(n: int, start: int = 0, size: int | None = None) -> Flips:
+    """Return which bits are flipped in the points that differ from a point in one bit, then in two; or a part of them.
+
+    Parameters
+    ----------
+    n : int
+        Number of bits.
+    start : int
+        Index of the first point.
+    size : int, optional
+        Number of points; all by default, and fewer at the end.
+    """
+    first, second = (np.concatenate([np.arange(n), each]) for each in np.triu_indices(n, 1))
+    stop = len(first) if size is None else min(start + size, len(first))
+    rows = np.arange(stop - start)
+    flips = np.zeros((len(rows), n), dtype=bool)
+    flips[rows, first[start:stop]] = flips[rows, second[start:stop]] = True
+    return flips
+
+
+class Quadratic:
+    """A quadratic function of the bits that are flipped.
+
+    Parameters
+    ----------
+    center : float
+        Value without a flip.
+    values : array
+        Values of `neighbors`.
+    """
+
+    def __init__(self, center: float, values: Array) -> None:
+        # n + n (n − 1) / 2 values
+        self.n = n = (int((8 * len(values) + 1) ** 0.5) - 1) // 2
+        self.center = center
+        self.linear = values[:n] - center
+        self.pairs = np.zeros((n, n))
+        upper = np.triu_indices(n, 1)
+        self.pairs[upper] = values[n:] - center - self.linear[upper[0]] - self.linear[upper[1]]
+        self.pairs += self.pairs.T
+
+    def fields(self, flips: Flips) -> tuple[Array, Array]:
+        """Return the values of rows of flips, and the change in value per bit that is flipped in addition.
+
+        The sums are computed in this order on every machine.
+        """
+        value, field = np.full(len(flips), self.center), np.tile(self.linear, (len(flips), 1))
+        for i, chosen in enumerate(flips.T):
+            value += np.where(chosen, field[:, i], 0.0)
+            field += chosen[:, None] * self.pairs[i]
+        return value, field
+
+    def minima(self, key: int) -> Flips:
+        """Return flips of low values by tabu searches, lowest first, each once.
+
+        Each step of a search changes the bit with the lowest change in value, even if it is higher, but none of those
+        that have changed in the last steps, unless that leads to the lowest value so far. The number of these steps
+        differs from search to search, up to a quarter of the bits. The first search begins without a flip.
+        """
+        n, rows = self.n, np.arange(RESTARTS)
+        u = first_uniforms(key, RESTARTS, n)
+        flips = u < 2**31
+        flips[0] = False
+        value, field = self.fields(flips)
+        lowest, best = value.copy(), flips.copy()
+        tenure = 1 + rows * max(n // 4, 1) // RESTARTS
+        until = np.zeros((RESTARTS, n), dtype=np.int64)
+        for step in range(1, 1 + STEPS_PER_BIT * n):
+            change = np.where(flips, -field, field)
+            tabu = (until >= step) & (change >= (lowest - value)[:, None])
+            chosen = np.where(tabu, np.inf, change).argmin(axis=1)
+            value = value + change[rows, chosen]
+            flips[rows, chosen] ^= True
+            field += np.where(flips[rows, chosen], 1.0, -1.0)[:, None] * self.pairs[chosen]
+            until[rows, chosen] = step + tenure
+            better = value < lowest
+            lowest[better], best[better] = value[better], flips[better]
+        order = lowest.argsort(kind="stable")
+        _, first = np.unique(best[order], axis=0, return_index=True)
+        return best[order[np.sort(first)]]
+
+
+def flipped(x: Points, flips: Flips) -> Points:
+    """Return the point with each row of bits flipped."""
+    return np.where(flips, 1 - x, x).astype(x.dtype)
