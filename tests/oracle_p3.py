@@ -163,10 +163,12 @@ class Climber:
         effects = [[0.0] * k for k in options]
         while True:
             accepted = better = False
+            first = list(x)
             for c in self.pyramid.random.permutation(len(changes)):
                 i, by = changes[c]
                 old = x[i]
-                x[i] = (old + by) % options[i]
+                option = (first[i] + by) % options[i]
+                x[i] = first[i] if option == old else option
                 value = self.value(x)
                 steps += 1
                 if math.isfinite(value) and math.isfinite(f):
@@ -219,14 +221,15 @@ def climb_together(pyramid, evaluate, climbers, x0):
     changes = [(i, by) for i in range(len(options)) for by in range(1, options[i])]
     patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1
     x = best = tuple(pyramid.point() if x0 is None else x0)
-    lowest, steps, up, order, worse = math.inf, 0, 0, [], []
+    first, lowest, steps, up, order, worse = x, math.inf, 0, 0, [], []
     while len(worse) < len(changes) and (steps - up < patience or steps - up < up):
         new, neighbors = [] if x in known else [x], []
         while len(new) < climbers and len(worse) + len(neighbors) < len(changes):
             order = order or pyramid.random.permutation(len(changes))
             i, by = changes[order[-1]]
             order = order[:-1]
-            y = (*x[:i], (x[i] + by) % options[i], *x[i + 1 :])
+            option = (first[i] + by) % options[i]
+            y = (*x[:i], first[i] if option == x[i] else option, *x[i + 1 :])
             if y not in worse and y not in neighbors:
                 neighbors.append(y)
                 if y not in known:

@@ -304,6 +304,7 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
     x = best = pyramid.random(stream) if pyramid.x0 is None else pyramid.x0
     f = math.inf  # value of the best point
     steps = up = 0  # steps so far, and those until the last improvement
+    first = x.tolist()  # options that the changes are relative to
     order: list[int] = []  # of the next changes
     worse: set[int] = set()  # changes of x
     while steps - up < max(patience, up):
@@ -319,7 +320,7 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
             if change not in worse and change not in tried:
                 tried[change] = y = x.copy()
                 i, by = pyramid.changes[change].tolist()
-                y[i] = (int(x[i]) + by) % pyramid.options[i]
+                y[i] = other_option(int(x[i]), first[i], by, int(pyramid.options[i]))
                 if i in pyramid.bounds_of:
                     exchanged(y, i, pyramid.bounds_of[i], stream)
                 if y.tobytes() not in pyramid.values:
@@ -363,10 +364,10 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
     steps = up = 0  # steps so far, and those until the last improvement
     moved = True
     while moved or bounds_of:  # otherwise all neighbors are worse; of a subset, not all exchanges have been tried
-        moved, begun = False, steps
+        moved, begun, first = False, steps, x.tolist()
         for i, by in changes[stream.permutation(len(changes))].tolist():
-            old = int(x[i])  # a Python integer, which does not overflow
-            x[i] = new = (old + by) % int(options[i])
+            old = int(x[i])
+            x[i] = new = other_option(old, first[i], by, int(options[i]))
             other = exchanged(x, i, bounds_of[i], stream) if i in bounds_of else None
             value = yield x
             steps += 1
@@ -395,6 +396,12 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
                 else:
                     x[:] = before
     return f
+
+
+def other_option(current: int, first: int, by: int, options: int) -> int:
+    """Return the option for a change, which is relative to an earlier one: all are tried, also after equal values."""
+    option = (first + by) % options
+    return option if option != current else first
 
 
 def best_option(effects: Sequence[float], current: int) -> int:
