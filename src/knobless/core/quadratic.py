@@ -57,8 +57,9 @@ def is_quadratic(center: float, values: Array) -> bool:
         return False
     a, b, c, ab, ac, bc, abc = values.T
     close = tolerance(np.append(values, center))
-    third = abc - ab - ac - bc + a + b + c - center
-    second = np.array([ab - a - b, ac - a - c, bc - b - c]) + center
+    with np.errstate(over="ignore", invalid="ignore"):  # sums of values near the largest float
+        third = abc - ab - ac - bc + a + b + c - center
+        second = np.array([ab - a - b, ac - a - c, bc - b - c]) + center
     return bool((np.abs(third) <= close).all() and (np.abs(second) > close).any())
 
 
