@@ -140,6 +140,8 @@ ALGORITHMS = {
     "branch_search on numbers": (kl.branch_search, NUMBERED_BRANCHES),
     "branch_search without a linear model": (lambda space: kl.BranchSearch(kl.pbil_lambda(space)), NUMBERED_BRANCHES),
     "portfolio": (kl.portfolio, BITS),
+    "portfolio on bits": (lambda space: kl.portfolio(space).rest, BITS),
+    "portfolio on few bits": (kl.portfolio, kl.Space(bits=kl.Binary(3), kinds=kl.Choice("a", "b", n=4))),
     "portfolio on choices": (lambda space: kl.portfolio(space).rest, CHOICES),
     "guided portfolio": (kl.portfolio, CHOICES),
     "portfolio on numbers": (kl.portfolio, NUMBERS),
@@ -420,7 +422,12 @@ def test_x0_is_handed_out_first(name, deterministic):
 @every_algorithm
 def test_a_deterministic_run_pays_for_no_point_twice(name):
     opt, paid = made(name, deterministic=True), []
-    covers = name in ("p3", "portfolio")  # which leave no point of a small space out
+    covers = name in (
+        "p3",
+        "portfolio",
+        "portfolio on bits",
+        "portfolio on few bits",
+    )  # which leave no point of a small space out
     while not opt.exhausted and opt.nfev < (600 if covers else 300):
         out = opt.ask()
         paid += [repr(flat(c.x)) for c in out]

@@ -143,10 +143,15 @@ def test_additive_choices_need_fewer_evaluations_than_a_climb():
 
 
 @pytest.mark.parametrize(
-    "space", [kl.Binary(20), kl.Choice(*range(3), n=26), kl.Space(a=kl.Choice(*"abc"), b=kl.Subset(5, 2))]
+    ("space", "type_"),
+    [
+        (kl.Binary(20), kl.QuadraticPortfolio),
+        (kl.Choice(*range(3), n=26), kl.Portfolio),
+        (kl.Space(a=kl.Choice(*"abc"), b=kl.Subset(5, 2)), kl.Portfolio),
+    ],
 )
-def test_the_portfolio_starts_at_once_with_bits_alone_subsets_or_many_parameters(space):
-    assert isinstance(kl.portfolio(space), kl.Portfolio)
+def test_the_portfolio_starts_at_once_with_bits_alone_subsets_or_many_parameters(space, type_):
+    assert isinstance(kl.portfolio(space), type_)
 
 
 def test_what_is_refused():
