@@ -185,7 +185,7 @@ class Run:
         state = algorithm.init() if state is None else state
         self._study: Study | None = None
         if isinstance(state, QuadraticState):
-            self._progress.counts[shared.STUDY_AT] = 0 if state.ended else algorithm.n_values
+            self._progress.counts[shared.STUDY_AT] = 0 if state.ended else algorithm.begins_at
             self._study, state = state.study, state.rest
         states = state.members if isinstance(state, PortfolioState) else (state,)
         rng = Stream.of(rng)
