@@ -265,6 +265,7 @@ def spent(state):
 def test_a_study_has_as_many_evaluations_as_determine_the_function_and_ends_at_the_minimum(problem, seed):
     n, algorithm = problem.n, kl.portfolio(problem.space)
     assert algorithm.n_values == 1 + n * (n + 1) // 2
+    assert algorithm.begins_at == algorithm.n_values // 2
     total, began, studied, could_begin = 0, None, [], False
     for state, x in steps(algorithm, problem.costs, rng=Stream(seed)):
         if state.study is not None:
@@ -276,9 +277,9 @@ def test_a_study_has_as_many_evaluations_as_determine_the_function_and_ends_at_t
             studied.append(x)
         elif began is not None:
             break
-        could_begin = algorithm.rest.can_yield(state.rest) and spent(state) >= algorithm.n_values
+        could_begin = algorithm.rest.can_yield(state.rest) and spent(state) >= algorithm.begins_at
         total += len(x)
-    assert began >= algorithm.n_values
+    assert began >= algorithm.begins_at
     assert state.ended
     tests_made = PER_TEST * len(block_sizes(n))
     assert total - began == tests_made + n * (n + 1) // 2 + 1
