@@ -13,6 +13,7 @@ import knobless as kl
 from conftest import quick_if
 from knobless import problems
 from knobless.core.linkage import Pairs
+from knobless.core.quadratic_portfolio import LEARNING, MINIMIZING, TESTING
 from knobless.core.rng import Stream
 
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
@@ -72,6 +73,17 @@ class Noted:
         return ints[self.size + 1 : self.size + 1 + calls * self.n].reshape(calls, self.n).copy()
 
 
+def couplings(n, seed):
+    """A quadratic objective whose values are not integers."""
+    return problems.Qubo(np.random.default_rng(seed).normal(size=(n, n)))
+
+
+def cut(n, seed):
+    rng = np.random.default_rng(seed)
+    edges = [(i, j) for i in range(n) for j in range(i) if rng.random() < 0.3]
+    return problems.MaxCut(edges, rng.integers(1, 5, len(edges)), n)
+
+
 SEVERAL = {
     "OneMax": (problems.OneMax(20), 20),
     "LeadingOnes": (problems.LeadingOnes(17), 17),
@@ -79,9 +91,12 @@ SEVERAL = {
     "MaxSat": (problems.MaxSat.random(70, 290, 0), 70),
     "IsingRing": (problems.IsingRing(24), 24),
     "NK": (problems.NK(100, 4, 0), 100),
+    "Qubo": (couplings(20, 0), 20),
+    "MaxCut": (cut(25, 1), 25),
     "noise": (noisy(3), 13),
 }
 CALLS = 1000
+STAGES = (TESTING, LEARNING, MINIMIZING)
 
 
 @pytest.fixture(params=SEVERAL, scope="module")
@@ -95,6 +110,7 @@ def algorithms(n):
     return {
         "p3": kl.p3(family),
         "portfolio": kl.portfolio(family),
+        "portfolio without a study": getattr(kl.portfolio(family), "rest", kl.portfolio(family)),
         "elitist": kl.pbil_elitist(family),
         "best so far": replace(kl.pbil_lambda(family), elitism=kl.BestSoFar()),
         "paper": kl.pbil_lambda(family),
@@ -123,6 +139,8 @@ def test_the_same_points_in_the_same_order(noted, name):
     algorithm = algorithms(noted.n)[name]
     result, run = both(noted, algorithm, 1, budget=300 if isinstance(algorithm, kl.IGO) else CALLS)
     assert run.best == result.fun
+    if isinstance(algorithm, kl.QuadraticPortfolio):
+        assert run.state.ended == (algorithm.begins_at < CALLS)
 
 
 @pytest.mark.slow
@@ -170,14 +188,14 @@ def test_a_run_continues_compiled_after_any_iteration(objective, n, size):
         opt.tell(batch, [noted.objective(candidate.x) for candidate in batch])
         asked.append(noted.take())
         thetas[opt.nit] = opt.run.search.theta
-    asked, core = np.concatenate(asked), opt.run.search
+    asked, core = np.concatenate(asked), opt.run.search.rest
     assert core.members[1].size >= size  # the population was restarted
     for nfev, run in runs:
         while run.nit < opt.nit:
             run.go(iterations=1)
             np.testing.assert_array_equal(run.theta, thetas.get(run.nit, run.theta))
         np.testing.assert_array_equal(noted.take(), asked[nfev:])
-        state = run.state
+        state = run.state.rest
         assert (state.turn, state.records, state.owner) == (core.turn, core.records, core.owner)
         np.testing.assert_array_equal(state.best.x, core.best.x)
         assert state.members[1].size == core.members[1].size
@@ -204,7 +222,127 @@ def test_a_run_goes_on_where_it_stopped():
         often.go(iterations=100)
         assert often.nit == 100 * (i + 1)
     np.testing.assert_array_equal(once.theta, often.theta)
-    assert (once.nfev, once.best, once.state.records) == (often.nfev, often.best, often.state.records)
+    assert (once.nfev, once.best, once.state.rest.records) == (often.nfev, often.best, often.state.rest.records)
+
+
+# A study of the objective.
+
+
+def stages(problem, seed):
+    """Of each evaluation of a run in Python, the stage of the study, or None; and its value."""
+    opt = kl.Optimizer(problem.space, deterministic=True, rng=seed)
+    found = []
+    while not opt.run.search.ended:
+        batch = opt.ask()
+        study = opt.run.search.study
+        values = [problem(candidate.x) for candidate in batch]
+        found += [(study and study.stage, value) for value in values]
+        opt.tell(batch, values)
+    return found
+
+
+STUDIED = couplings(17, 14)  # whose minimum the portfolio has not evaluated when the study begins
+SEED = 0
+
+
+def test_a_run_may_end_in_any_stage_of_a_study():
+    found = stages(STUDIED, SEED)
+    stage = [each for each, _ in found]
+    noted, algorithm = Noted(STUDIED, STUDIED.n, 1000), kl.portfolio(STUDIED.space)
+    first = {each: stage.index(each) for each in STAGES}
+    ends = {stage.index(each) + i for each in STAGES for i in (0, 1, 2, 8)}
+    for budget in sorted(ends | {len(stage) - 1, len(stage), len(stage) + 1, len(stage) + 40}):
+        result, run = both(noted, algorithm, SEED, budget=budget)
+        assert result.nfev == run.nfev == budget
+    lowest = np.minimum.accumulate([value for _, value in found])
+    improved = [i for i in range(first[TESTING], len(found)) if lowest[i] < lowest[i - 1]]
+    assert {stage[i] for i in improved} >= {LEARNING, MINIMIZING}  # or else this tests less than it says
+    for i in improved:
+        result, _ = both(noted, algorithm, SEED, budget=1000, target=lowest[i])
+        assert (result.status, result.nfev) == (kl.Status.TARGET, i + 1)
+    stalled = set()
+    for seed in range(4):
+        found = stages(STUDIED, seed)
+        stage = [each for each, _ in found]
+        for i in (stage.index(TESTING) + 3, stage.index(LEARNING) + 5):
+            best_at = int(np.argmin([value for _, value in found[:i]]))
+            result, _ = both(noted, algorithm, seed, budget=1000, stall=i - best_at)
+            assert result.status is kl.Status.STALL
+            if result.nfev <= len(stage):
+                stalled.add(stage[result.nfev - 1])
+    assert stalled >= {TESTING, LEARNING}
+
+
+@pytest.mark.parametrize("problem", [STUDIED, cut(13, 3)], ids=["Qubo", "MaxCut"])
+def test_a_run_continues_compiled_after_any_iteration_of_a_study(problem):
+    noted = Noted(problem, problem.n, 3000)
+    opt = kl.Optimizer(problem.space, deterministic=True, rng=SEED)
+    asked, runs, after = [], [], {}
+    while opt.nfev < 500:
+        study = opt.run.search.study
+        runs.append((study and study.stage, sum(map(len, asked)), opt.nit))
+        runs[-1] += (fast.Run.resumed(noted.objective, opt, 1.0, 0) if study or not len(runs) % 50 else None,)
+        batch = opt.ask()
+        opt.tell(batch, [noted.objective(candidate.x) for candidate in batch])
+        asked.append(noted.take())
+        after[opt.nit] = opt.run.search.theta, opt.run.search.study, opt.run.search.ended
+    asked, core = np.concatenate(asked), opt.run.search
+    assert core.ended
+    assert {stage for stage, *_, run in runs if run} >= {None, TESTING, LEARNING}
+    for _, nfev, nit, run in runs:
+        if run is None:
+            continue
+        assert run.nit == nit
+        while run.nit < opt.nit:
+            run.go(iterations=1)
+            if run.nit in after:
+                theta, study, ended = after[run.nit]
+                np.testing.assert_array_equal(run.theta, theta)
+                state = run.state
+                assert (state.study is None, state.ended) == (study is None, ended)
+                if study is not None:
+                    assert state.study[1:3] == study[1:3]
+                    for mine, other in zip(state.study[0::2], study[0::2], strict=False):
+                        np.testing.assert_array_equal(mine, other)
+        np.testing.assert_array_equal(noted.take(), asked[nfev:])
+        state = run.state.rest
+        assert (state.turn, state.records, state.owner) == (core.rest.turn, core.rest.records, core.rest.owner)
+
+
+class WatchedQubo(problems.Qubo):
+    """Counts the calls from Python."""
+
+    calls = 0
+
+    def costs(self, x):
+        type(self).calls += len(x)
+        return super().costs(x)
+
+
+@pytest.mark.parametrize("deterministic", [None, True], ids=["not declared", "deterministic"])
+@pytest.mark.parametrize("function", [kl.minimize, quick_if(False, kl.maximize)])
+def test_minimize_with_a_study_is_the_same_run_compiled_or_not(deterministic, function):
+    noted = Noted(STUDIED, STUDIED.n, 2000)
+    for budget in (100, 150, 229, 240, 900):
+        given = {"budget": budget, "rng": SEED, "deterministic": deterministic}
+        result = function(noted.objective, STUDIED.space, **given)
+        points = noted.take()
+        other = function(lambda x: noted.objective(x), STUDIED.space, **given)
+        np.testing.assert_array_equal(points, noted.take())
+        for name in ("x", "mode"):
+            np.testing.assert_array_equal(getattr(result, name), getattr(other, name))
+        for name in ("fun", "mode_fun", "nfev", "nit", "status", "failures", "deterministic"):
+            assert getattr(result, name) == getattr(other, name)
+        assert [row[:4] for row in result.history] == [row[:4] for row in other.history]
+
+
+@pytest.mark.parametrize(("deterministic", "most"), [(True, 5), (None, 60)])  # evaluations in Python
+def test_a_study_is_compiled(deterministic, most):
+    problem = WatchedQubo(STUDIED.matrix)
+    WatchedQubo.calls = 0
+    result = kl.minimize(problem, problem.space, budget=900, rng=SEED, deterministic=deterministic)
+    assert WatchedQubo.calls < most < kl.portfolio(problem.space).begins_at < result.nfev
+    assert result.fun == pytest.approx(min(value for _, value in stages(STUDIED, SEED)))
 
 
 class Watched(problems.Traps):
@@ -296,7 +434,7 @@ def test_many_at_once_are_left_to_the_interpreter():
 
 def test_other_portfolios_are_left_to_the_interpreter():
     family, objective = kl.Bernoulli(9), fast.compiled(problems.OneMax(9))
-    p3, evolution = kl.portfolio(family).members
+    p3, evolution = kl.portfolio(family).rest.members
     for members in ((p3, kl.pbil_elitist(family)), (evolution, p3), (p3, evolution.at_least(17)), (p3, p3)):
         with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
             fast.Run(objective, kl.Portfolio(members), deterministic=True)
