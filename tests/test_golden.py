@@ -122,6 +122,12 @@ def failures(x):
 HARD = (ties, plateaus, failures)
 
 
+def interactions(x):
+    """Return values of a quadratic function of bits."""
+    i = np.arange(x.shape[1])
+    return ((x @ (np.outer(i + 2, i + 3) * 7 % 19 - 9)) * x).sum(axis=1).astype(float)
+
+
 def trajectory(algorithm, objective, seed, iterations):
     record, rng, state = Record(), Stream.of(seed), algorithm.init()
     for _ in range(iterations):
@@ -437,6 +443,7 @@ RUNS = {
     "best_so_far": trajectories(partial(elitist, kl.BestSoFar()), {"bits": BITS}, HARD),
     "p3": trajectories(kl.p3, {"bits": BITS, "choices": CHOICES}, HARD, 400),
     "portfolio": trajectories(exact_portfolio, {"bits": BITS, "bits and choices": BITS_AND_CHOICES}, HARD, 400),
+    "portfolio_quadratic": trajectories(kl.portfolio, {"bits": BITS}, (interactions,), 300),
     "portfolio_subsets": trajectories(kl.portfolio, {"subsets": SUBSETS}, HARD, 200),
     "optimizer": OPTIMIZER,
     "minimize": MINIMIZE,
