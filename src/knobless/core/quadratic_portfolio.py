@@ -1,9 +1,9 @@
-"""A portfolio that is interrupted once, to minimize an objective exactly if it is a quadratic function of bits.
+"""A portfolio that is interrupted once, to determine an objective if it is a quadratic function of bits.
 
 The values of a point and of the points that differ from it in one or two bits determine a quadratic function of n bits:
 N = 1 + n (n + 1) / 2 values. When the portfolio has used half as many evaluations, a few tests at its best point show
 whether the objective is quadratic (`quadratic.py`). If so, the neighbors of that point are evaluated, and then the
-minimum of the model. A quadratic objective is thus minimized within about 1.5 N evaluations, and one that the portfolio
+minimum of the model. A quadratic objective thus takes about 1.5 N evaluations, and one that the portfolio
 minimizes with fewer than N / 2 costs nothing more. Other objectives cost the evaluations of a test, 7 in most cases.
 """
 
@@ -117,7 +117,7 @@ class QuadraticState(NamedTuple):
 
 @dataclass(frozen=True)
 class QuadraticPortfolio:
-    """A portfolio over bits that also minimizes quadratic objectives exactly; for deterministic objectives.
+    """A portfolio over bits that also determines quadratic objectives and minimizes the model; for deterministic ones.
 
     Parameters
     ----------
