@@ -27,6 +27,7 @@ from knobless.space.space import Space
 from ._checks import positive_int, positive_real
 from .core.igo import IGO
 
+EQUAL_TURNS = 8  # evaluations of P3 and of the genetic algorithm per free parameter, until one of them leads
 LINEAR_LIMIT = 300  # free parameters up to which the linear model is used
 
 
@@ -261,9 +262,9 @@ def portfolio(space: Any) -> Portfolio | GuidedPortfolio | QuadraticPortfolio:
     if not family.options.all():
         return Portfolio((CoordinateSearch(family), pbil_elitist(family)))
     # On subsets the genetic algorithm, whose crossings need further changes to restore the size, was worse.
-    both = Portfolio((P3(family), pbil_elitist(family) if family.size_bounds else Evolution(family)))
     if family.size_bounds:
-        return both
+        return Portfolio((P3(family), pbil_elitist(family)))
+    both = Portfolio((P3(family), Evolution(family)), equal=EQUAL_TURNS * family.dim)
     if family.options.max() == 2:
         return QuadraticPortfolio(both) if family.variables >= PARTS else both
     return GuidedPortfolio(LinearThompson(family), both) if family.dim <= SMALL else both

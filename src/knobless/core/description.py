@@ -30,6 +30,7 @@ from .rng import Stream
 
 CLIMBERS = 2**20  # of P3 and CoordinateSearch, at most, in a file
 BATCH = 2**20  # of Evolution, LinearThompson and BranchSearch, at most, in a file
+MOST_EQUAL = 2**62  # evaluations of equal turns in a portfolio, at most, in a file
 _DEPTH = 50  # of portfolios in portfolios
 
 COMPONENTS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
@@ -64,8 +65,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
         case BranchSearch(loop=loop, linear=linear, deterministic=deterministic, batch=batch):
             parts = {"loop": algorithm_data(loop), "linear": None if linear is None else algorithm_data(linear)}
             return {"branches": parts | {"deterministic": deterministic, "batch": batch}}
-        case Portfolio(members=members):
-            return {"portfolio": [algorithm_data(member) for member in members]}
+        case Portfolio(members=members, equal=equal):
+            return {"portfolio": [algorithm_data(member) for member in members], "equal": equal}
     return {"own": readable_name(type(algorithm))}
 
 
@@ -131,9 +132,11 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             return None if portfolio is None else QuadraticPortfolio(portfolio, batch)
         case {"branches": {"loop": _, "linear": _, "deterministic": bool(), "batch": int(), **rest}} if not rest:
             return _branch_search(family, **data["branches"])
-        case {"portfolio": [_, *_] as each} if depth:
+        case {"portfolio": [_, *_] as each, "equal": int() as equal, **rest} if depth and not rest:
+            if type(equal) is not int or not 0 <= equal <= MOST_EQUAL:
+                raise ValueError(f"equal: expected 0 to {MOST_EQUAL}, got {shown(equal)}")
             members = [algorithm_of(member, family, depth - 1) for member in each]
-            return None if None in members else Portfolio(tuple(cast(list[Member], members)))
+            return None if None in members else Portfolio(tuple(cast(list[Member], members)), equal)
         case {"own": str()}:
             return None
     raise ValueError(f"expected an algorithm, got {shown(data)}")

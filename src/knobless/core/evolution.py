@@ -1,7 +1,7 @@
 """A genetic algorithm whose population doubles, for bits, choices and subsets.
 
 The children of an iteration are as many as the population: each takes its variables at random from two parents, and
-each variable changes with probability 1/n. The best of parents and children are the next population. When two
+each variable changes with probability 1/(2 n). The best of parents and children are the next population. When four
 iterations in a row have not changed the population, it is restarted at random points with twice its size, and keeps the
 best point. There is no population size to choose.
 
@@ -28,9 +28,9 @@ from .subset import resized
 from .types import Array, Points
 
 FIRST_SIZE = 16  # points of the first population
-MOST_IDLE = 2  # iterations without a change of the population, after which it is restarted
+MOST_IDLE = 4  # iterations without a change of the population, after which it is restarted
 MOST_PER_VARIABLE = 64  # points of a population for each variable, at most
-CROSSED = 0.9  # share of children with two parents
+CHANGES = 0.5  # variables of a child that change, on average
 
 
 class EvolutionState(NamedTuple):
@@ -105,18 +105,17 @@ class Evolution:
         if state.fresh or not len(state.f):
             return self.family.sample(self.family.initial(), size, rng)
         n, m = self.family.variables, len(state.f)
-        u = np.ldexp(uniforms(rng, size, 5 + 2 * n).astype(float), -32)
+        u = np.ldexp(uniforms(rng, size, 4 + 2 * n).astype(float), -32)
         # The population is sorted: the better of two is the one with the lower index.
         one = (m * u[:, :2]).astype(np.intp).min(axis=1)
         other = (m * u[:, 2:4]).astype(np.intp).min(axis=1)
-        crossed = (u[:, 5 : 5 + n] < 0.5) & (u[:, 4:5] < CROSSED)
-        x = np.where(crossed, state.x[other], state.x[one])
-        changed = n * u[:, 5 + n :]  # below 1 with probability 1/n, and then uniform
+        x = np.where(u[:, 4 : 4 + n] < 0.5, state.x[other], state.x[one])
+        changed = n / CHANGES * u[:, 4 + n :]  # below 1 with the probability of a change, and then uniform
         options = self.family.options
         by = 1 + (changed * (options - 1)).astype(np.intp)
         x = np.where(changed < 1.0, (x + by) % options, x).astype(self.family.dtype)
         # Subsets get their size back by other bits than those that have just changed, as far as possible.
-        return resized(x, self.family.size_bounds, np.where(changed < 1.0, 2.0 * n, changed))
+        return resized(x, self.family.size_bounds, np.where(changed < 1.0, n / CHANGES, changed))
 
     def tell(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
         """Return the state with the best of parents and children, or before a restart."""

@@ -4,8 +4,9 @@ After an iteration in which the current member can yield (`can_yield`), the next
 evaluations, where those of the leading member count an eighth. The leading member is the one with the lowest value
 after the same number of evaluations each: the largest power of two that all members have reached. Below 16, the first
 member leads. Of k members, one that is best in the end thereby has at least one in k + 7 evaluations until it leads,
-and 8 in k + 7 afterwards. The best point is injected into a member whose iteration did not improve on it, and every
-evaluation is observed by all other members.
+and 8 in k + 7 afterwards. Until each member has `equal` evaluations, none leads: where an advantage of the first
+evaluations says little about later ones. The best point is injected into a member whose iteration did not improve on
+it, and every evaluation is observed by all other members.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+
+from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo, AnyState, Member, is_exact
 from .elitism import Elite
@@ -57,9 +60,12 @@ def _lowest(f: Array) -> float:
     return lowest if lowest == lowest else math.inf
 
 
-def next_turn(records: tuple[MemberRecord, ...]) -> int:
+def next_turn(records: tuple[MemberRecord, ...], equal: int = 0) -> int:
     """Return the member that has the next turn, the first in case of ties."""
-    fewest = min(record.spent for record in records)
+    spent = [record.spent for record in records]
+    fewest = min(spent)
+    if fewest < equal:
+        return spent.index(fewest)
     values = [record.course[fewest.bit_length() - 1] if fewest >= LEAST_COMPARED else math.inf for record in records]
     leading = values.index(min(values))
     cost = [record.spent * (1 if i == leading else LEAD) for i, record in enumerate(records)]
@@ -109,13 +115,15 @@ class Portfolio:
     ----------
     members : tuple of Member
         The algorithms; ties in the order of turns are broken by their order here.
+    equal : int
+        Number of evaluations of each member until which none has more turns than the others.
 
     Raises
     ------
     TypeError
         If a member is not an algorithm with the methods `inject`, `observe` and `can_yield`.
     ValueError
-        If there are no members, or members for different families.
+        If there are no members, members for different families, or `equal` is negative.
 
     Notes
     -----
@@ -123,6 +131,7 @@ class Portfolio:
     """
 
     members: tuple[Member, ...]
+    equal: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.members, tuple) or not all(isinstance(member, Member) for member in self.members):
@@ -132,6 +141,7 @@ class Portfolio:
             raise ValueError("members: expected at least one algorithm, got none")
         if any(member.family != self.members[0].family for member in self.members):
             raise ValueError("members: expected algorithms for one family")
+        positive_int("equal", self.equal, least=0)
 
     @property
     def family(self) -> Family:
@@ -170,7 +180,9 @@ class Portfolio:
         each = enumerate(zip(self.members, states, strict=True))
         states = tuple(after if i == turn else other.observe(old, x, f) for i, (other, old) in each)
         records = (*records[:turn], records[turn].after(f), *records[turn + 1 :])
-        return PortfolioState(states, next_turn(records) if member.can_yield(after) else turn, records, best, owner)
+        return PortfolioState(
+            states, next_turn(records, self.equal) if member.can_yield(after) else turn, records, best, owner
+        )
 
     def inject(self, state: PortfolioState, x: Points, f: float) -> PortfolioState:
         """Return the state with the point injected into all members."""

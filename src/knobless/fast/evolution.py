@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from knobless.core.evolution import CROSSED, MOST_IDLE, MOST_PER_VARIABLE, EvolutionState
+from knobless.core.evolution import CHANGES, MOST_IDLE, MOST_PER_VARIABLE, EvolutionState
 from knobless.core.families import Family, threshold
 from knobless.core.rng import GOLDEN, LongWords, Stream
 from knobless.core.types import Array, Words
@@ -84,7 +84,7 @@ class PopulationState(NamedTuple):
 def population(family: Family, state: EvolutionState, stream: Stream) -> PopulationState:
     """Return the population in a state of the core."""
     n, m, places = family.variables, len(state.f), 2 * state.size
-    x, f, words = np.empty((places, n), dtype=np.int8), np.empty(places), np.empty(n + 3, dtype=np.uint64)
+    x, f, words = np.empty((places, n), dtype=np.int8), np.empty(places), np.empty(n + 2, dtype=np.uint64)
     x[:m], f[:m] = state.x, state.f
     return PopulationState(
         np.array([state.size, m, state.idle, state.fresh, 0, 0]),
@@ -135,14 +135,13 @@ def _draw(place, counts, stream, first, words, u, x, order):
         for i in range(n):
             child[i] = np.int8(u[i] < first[i])
         return
-    _fill(words, n + 3, stream)
+    _fill(words, n + 2, stream)
     one = x[order[min(int(m * (u[0] * _UNIT)), int(m * (u[1] * _UNIT)))]]
     other = x[order[min(int(m * (u[2] * _UNIT)), int(m * (u[3] * _UNIT)))]]
-    half = _HALF if u[4] * _UNIT < CROSSED else np.uint32(0)
-    last = np.uint32(0xFFFFFFFF // n)  # of the numbers below 1/n
-    crossing, changes = u[5 : 5 + n], u[5 + n : 5 + 2 * n]
+    last = np.uint32(CHANGES * 0xFFFFFFFF / n)  # of the numbers that change a bit
+    crossing, changes = u[4 : 4 + n], u[4 + n : 4 + 2 * n]
     for i in range(n):
-        child[i] = (other[i] if crossing[i] < half else one[i]) ^ np.int8(changes[i] <= last)
+        child[i] = (other[i] if crossing[i] < _HALF else one[i]) ^ np.int8(changes[i] <= last)
 
 
 @njit(error_model="numpy")

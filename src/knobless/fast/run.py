@@ -186,7 +186,9 @@ class Run:
         self._study: Study | None = None
         if isinstance(state, QuadraticState):
             self._progress.counts[shared.STUDY_AT] = 0 if state.ended else algorithm.begins_at
-            self._study, state = state.study, state.rest
+            self._study, state, algorithm = state.study, state.rest, algorithm.rest
+        if isinstance(algorithm, Portfolio):
+            self._progress.counts[shared.EQUAL] = algorithm.equal
         states = state.members if isinstance(state, PortfolioState) else (state,)
         rng = Stream.of(rng)
         self._states = [self._compiled(*each, rng) for each in zip(members, states, strict=True)]
@@ -424,7 +426,7 @@ class Run:
         each = zip(spent.tolist(), lowest.tolist(), course.tolist(), strict=True)
         records = tuple(MemberRecord(n, f, tuple(values[: n.bit_length()])) for n, f, values in each)
         members, turn = (View(self._family.initial(), 1), last), int(counts[shared.CURRENT])
-        turn = next_turn(records) if turn == shared.STUDY else turn
+        turn = next_turn(records, int(counts[shared.EQUAL])) if turn == shared.STUDY else turn
         state = PortfolioState(members, turn, records, best, int(counts[shared.OWNER]))
         if isinstance(self.algorithm, QuadraticPortfolio):
             return QuadraticState(state, self._study, not counts[shared.STUDY_AT])

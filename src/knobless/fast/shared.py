@@ -42,8 +42,9 @@ GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, GROW_CAC
 PYRAMID, POPULATION, STUDY = range(3)
 
 # Indices into the arrays of `Progress`.
-# STUDY_AT is the number of evaluations of the members after which a study begins, 0 if none does.
-NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER, CURRENT, DRAWN, LOGGED, TEST, STUDY_AT = range(12)
+# STUDY_AT is the number of evaluations of the members after which a study begins, 0 if none does; EQUAL is that of each
+# member until which turns are equal.
+NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER, CURRENT, DRAWN, LOGGED, TEST, STUDY_AT, EQUAL = range(13)
 BEST, SIGN, LEADER_FUN = range(3)
 
 # Whether a point is tested for noise: in no iteration, in the next one, or in the last one.
@@ -113,7 +114,7 @@ def empty_cache(n: int) -> CacheTable:
 
 def progress(n: int, sign: float, members: int) -> Progress:
     """Return the progress of a run that has not begun."""
-    counts, spent = np.zeros(12, dtype=np.int64), np.zeros(members, dtype=np.int64)
+    counts, spent = np.zeros(13, dtype=np.int64), np.zeros(members, dtype=np.int64)
     best_x, leader_x = np.zeros((2, n), dtype=np.int8)
     reals, course = np.array([math.inf, sign, math.inf]), np.full((members, 64), math.inf)
     return Progress(counts, reals, spent, np.full(members, math.inf), course, best_x, leader_x)
@@ -402,6 +403,8 @@ def following_turn(counts, reals, spent, course):
     if 0 < counts[STUDY_AT] <= spent.sum() and math.isfinite(reals[LEADER_FUN]):
         return STUDY
     fewest = spent.min()
+    if fewest < counts[EQUAL]:
+        return spent.argmin()
     leading = course[:, _powers(fewest) - 1].argmin() if fewest >= LEAST_COMPARED else 0
     turn, least = 0, 0
     for i in range(spent.size):
