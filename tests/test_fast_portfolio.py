@@ -172,12 +172,11 @@ def few_values(x, ints, reals):
 
 
 @pytest.mark.parametrize(
-    ("objective", "n", "size"),
-    [(noisy(1), 11, 64), (fast.Objective(few_values, np.array([4])), 20, 32)],
+    ("objective", "n", "calls", "size"),
+    [(noisy(1), 11, 1500, 64), (fast.Objective(few_values, np.array([4])), 20, 2500, 32)],
     ids=["noise", "few values"],
 )
-def test_a_run_continues_compiled_after_any_iteration(objective, n, size):
-    calls = 1500
+def test_a_run_continues_compiled_after_any_iteration(objective, n, calls, size):
     noted = Noted(objective, n, 2 * calls)
     opt = kl.Optimizer(kl.Binary(n), deterministic=True, rng=6)
     asked, runs, thetas = [], [], {}
