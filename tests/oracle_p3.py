@@ -158,7 +158,7 @@ class Climber:
     def climb(self, x, f):
         options = self.pyramid.options
         changes = [(i, by) for i in range(len(x)) for by in range(1, options[i])]
-        patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1
+        patience = 4 * (len(changes) * math.log(len(changes)) if len(changes) > 1 else 1)
         steps = up = 0
         effects = [[0.0] * k for k in options]
         while True:
@@ -219,7 +219,7 @@ def climb_together(pyramid, evaluate, climbers, x0):
     """The first individual, of which all climbers together evaluate that many points at once."""
     options, known = pyramid.options, pyramid.known
     changes = [(i, by) for i in range(len(options)) for by in range(1, options[i])]
-    patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1
+    patience = 4 * (len(changes) * math.log(len(changes)) if len(changes) > 1 else 1)
     x = best = tuple(pyramid.point() if x0 is None else x0)
     first, lowest, steps, up, order, worse = x, math.inf, 0, 0, [], []
     while len(worse) < len(changes) and (steps - up < patience or steps - up < up):

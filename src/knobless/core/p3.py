@@ -9,10 +9,10 @@ The groups are those of the linkage tree of the level, as in the original, and i
 variables instead.
 
 The local search differs from the original, which stops where no single change is better. Here it also accepts equal
-neighbors and continues for as many steps as led to the last improvement, at least N ln N for N neighbors (the expected
-number of draws until each has been drawn), unless all neighbors are worse. It thereby crosses plateaus. When all
-variables were changed without an improvement, one point combines what was better on average: each variable takes the
-option with the lowest sum of the differences in value so far.
+neighbors and continues for as many steps as led to the last improvement, at least 4 N ln N for N neighbors (N ln N is
+the expected number of draws until each has been drawn), unless all neighbors are worse. It thereby crosses plateaus.
+When all variables were changed without an improvement, one point combines what was better on average: each variable
+takes the option with the lowest sum of the differences in value so far.
 
 Several points can be evaluated at the same time, by as many climbers. They share the first individual: they evaluate
 different neighbors of the same point, and the better ones are combined. After that, each climber has an individual of
@@ -46,6 +46,7 @@ from .rng import RNG, Stream
 from .subset import resized
 from .types import Array, Points
 
+ROUNDS = 4  # times N ln N steps without an improvement end a local search
 SKIPPED = 1000  # cached points in a row after which one is evaluated again
 
 Individual = Generator[Points, float, None]
@@ -178,6 +179,8 @@ class Pyramid:
         self.changes = np.array(changes).reshape(-1, 2)
         self.size_bounds = family.size_bounds
         self.bounds_of = {i: each for each in self.size_bounds for i in range(each.columns.start, each.columns.stop)}
+        # The local search over a subset ends only thereby, because not all exchanges are tried.
+        self.patience = (1 if self.bounds_of else ROUNDS) * coupon_draws(len(changes))
         self._type = family.dtype
         self.x0 = None if x0 is None else x0.astype(self._type)
         self.stream: Stream | None = None
@@ -275,6 +278,11 @@ class Pyramid:
         return other
 
 
+def coupon_draws(n: int) -> float:
+    """Return n ln n, about the expected number of draws of one among n until each has been drawn."""
+    return n * math.log(n) if n > 1 else 1.0
+
+
 def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individual:
     """Improve x0, or else a random point, by local search and by all levels of the pyramid."""
     pyramid.individuals += 1
@@ -299,8 +307,7 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
     All better neighbors of a point are combined to the next point, which is evaluated together with neighbors of its
     own. If it is worse than the best of them, the search continues from that one.
     """
-    n = len(pyramid.changes)
-    patience = n * math.log(n) if n > 1 else 1.0
+    n, patience = len(pyramid.changes), pyramid.patience
     x = best = pyramid.random(stream) if pyramid.x0 is None else pyramid.x0
     f = math.inf  # value of the best point
     steps = up = 0  # steps so far, and those until the last improvement
@@ -359,7 +366,7 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
 def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, float]:
     """Local search: accept single changes in random order that are not worse, until there is no more progress."""
     changes, options, bounds_of = pyramid.changes, pyramid.options, pyramid.bounds_of
-    patience = len(changes) * math.log(len(changes)) if len(changes) > 1 else 1.0
+    patience = pyramid.patience
     effects = [[0.0] * k for k in options.tolist()]  # sums of differences in value, by variable and option
     steps = up = 0  # steps so far, and those until the last improvement
     moved = True

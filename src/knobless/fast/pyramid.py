@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from knobless.core.families import Family, threshold
 from knobless.core.linkage import MAX_OPTIONS, UNIT, entropy_terms
-from knobless.core.p3 import P3, SKIPPED
+from knobless.core.p3 import P3, ROUNDS, SKIPPED, coupon_draws
 from knobless.core.types import Array, Words
 
 from .kernels import _population
@@ -107,7 +107,7 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidStat
     return grown_pyramid(
         PyramidState(
             np.zeros(18, dtype=np.int64),
-            np.array([math.inf, math.inf, n * math.log(n) if n > 1 else 1.0]),
+            np.array([math.inf, math.inf, coupon_draws(n)]),
             np.array([key, 0], dtype=np.uint64),
             threshold(algorithm.family.initial()),
             np.empty(0, dtype=np.int8) if x0 is None else x0.copy(),
@@ -506,7 +506,7 @@ def take_value(p, value, codes):
         if counts[PHASE] == COMBINE:
             counts[PHASE] = CLIMB
             counts[PASS] = -1  # once after an order
-        elif counts[STEPS] - counts[UP] >= max(reals[PATIENCE], counts[UP]):
+        elif counts[STEPS] - counts[UP] >= max(ROUNDS * reals[PATIENCE], counts[UP]):
             counts[PHASE] = CLIMBED
 
 
