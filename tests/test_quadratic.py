@@ -110,6 +110,12 @@ def test_neighbors_differ_in_one_bit_or_two_and_parts_of_them_are_the_whole(n, s
     np.testing.assert_array_equal(np.concatenate(parts), flips)
 
 
+def test_a_part_of_the_neighbors_takes_memory_for_that_part_only():
+    n, last = 50_000, 50_000 * 50_001 // 2 - 2
+    assert [np.flatnonzero(row).tolist() for row in neighbors(n, n - 1, 2)] == [[n - 1], [0, 1]]
+    assert [np.flatnonzero(row).tolist() for row in neighbors(n, last, 9)] == [[n - 3, n - 1], [n - 2, n - 1]]
+
+
 @given(st.integers(3, 300), st.integers(0, 2**32 - 1))
 def test_the_sets_of_a_test_are_disjoint_and_of_the_stated_sizes(n, key):
     sizes = block_sizes(n)

@@ -80,11 +80,16 @@ def neighbors(n: int, start: int = 0, size: int | None = None) -> Flips:
     size : int, optional
         Number of points; all by default, and fewer at the end.
     """
-    first, second = (np.concatenate([np.arange(n), each]) for each in np.triu_indices(n, 1))
-    stop = len(first) if size is None else min(start + size, len(first))
-    rows = np.arange(stop - start)
+    total = n * (n + 1) // 2
+    at = np.arange(start, total if size is None else min(start + size, total))
+    # n single bits, then n − 1 pairs with the first bit, n − 2 others with the second one, …
+    stops = np.arange(n, 0, -1).cumsum()
+    part = np.searchsorted(stops, at, side="right")
+    second = at - stops[part] + n
+    first = np.where(part, part - 1, second)
+    rows = np.arange(len(at))
     flips = np.zeros((len(rows), n), dtype=bool)
-    flips[rows, first[start:stop]] = flips[rows, second[start:stop]] = True
+    flips[rows, first] = flips[rows, second] = True
     return flips
 
 
