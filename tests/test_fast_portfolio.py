@@ -13,6 +13,7 @@ import knobless as kl
 from conftest import quick_if
 from knobless import problems
 from knobless.core.linkage import Pairs
+from knobless.core.portfolio import MOST_EQUAL
 from knobless.core.quadratic_portfolio import LEARNING, MINIMIZING, TESTING
 from knobless.core.rng import Stream
 
@@ -437,6 +438,19 @@ def test_other_portfolios_are_left_to_the_interpreter():
     for members in ((p3, kl.pbil_elitist(family)), (evolution, p3), (p3, evolution.at_least(17)), (p3, p3)):
         with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
             fast.Run(objective, kl.Portfolio(members), deterministic=True)
+
+
+@pytest.mark.parametrize("equal", [0, 100, MOST_EQUAL])
+def test_equal_evaluations_of_the_members_are_the_same_compiled_or_not(equal):
+    problem = problems.MaxSat.random(20, 90, 1)
+    algorithm = replace(kl.portfolio(problem.space).rest, equal=equal)
+    given = {"budget": 600, "rng": 2, "deterministic": True, "algorithm": algorithm}
+    compiled, interpreted = (kl.minimize(fun, problem.space, **given) for fun in (problem, lambda x: problem(x)))
+    assert (compiled.x.tolist(), compiled.fun, compiled.nit) == (
+        interpreted.x.tolist(),
+        interpreted.fun,
+        interpreted.nit,
+    )
 
 
 def test_subsets_are_left_to_the_interpreter():

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import knobless as kl
 from conftest import examples
 from knobless.core.algorithm import AlgorithmInfo
-from knobless.core.portfolio import PortfolioState
+from knobless.core.description import algorithm_data, algorithm_of
+from knobless.core.portfolio import MOST_EQUAL, PortfolioState
 from knobless.core.states import state_data, state_of
 from knobless.problems import LeadingOnes, MaxSat, OneMax
 
@@ -77,7 +78,7 @@ class Alone(Member):
     inject = observe = can_yield = None
 
 
-def plain(members, turns):
+def plain(members, equal, turns):
     """The same from the whole record, looked through anew at each turn.
 
     `turns` are the points and values of each; yields whose it was, what each has found, what was heard,
@@ -100,7 +101,8 @@ def plain(members, turns):
             fewest = min(map(len, found))
             compared = 2 ** math.floor(math.log2(fewest)) if fewest >= 16 else 0
             leader = min(range(len(members)), key=lambda m: (min(found[m][:compared], default=0.0), m))
-            cost = [len(own) / 8 if m == leader else len(own) for m, own in enumerate(found)]
+            leads = fewest >= equal
+            cost = [len(own) / 8 if leads and m == leader else len(own) for m, own in enumerate(found)]
             turn = cost.index(min(cost))
         yield who, [list(own) for own in found], heard, best, turn
 
@@ -113,7 +115,8 @@ values = st.one_of(st.integers(-9, 9).map(float), st.sampled_from([math.nan, mat
 def test_the_books_are_those_of_the_whole_record(data):
     size = st.builds(Member, st.integers(1, 3), st.integers(1, 3))
     members = tuple(data.draw(st.lists(size, min_size=1, max_size=4)))
-    portfolio = kl.Portfolio(members)
+    equal = data.draw(st.integers(0, 30))
+    portfolio = kl.Portfolio(members, equal)
     rng, state, turns, seen = np.random.default_rng(0), portfolio.init(), [], []
     for _ in range(data.draw(st.integers(1, 60))):
         assert portfolio.lam(state) == members[state.turn].size
@@ -124,7 +127,7 @@ def test_the_books_are_those_of_the_whole_record(data):
         seen.append(state)
     heard = [[] for _ in members]
     told = [[] for _ in members]
-    for state, (_, f), (who, found, news, best, turn) in zip(seen, turns, plain(members, turns), strict=True):
+    for state, (_, f), (who, found, news, best, turn) in zip(seen, turns, plain(members, equal, turns), strict=True):
         told[who].append(tuple(f))
         if news:
             heard[who].append((len(told[who]), *news))
@@ -292,6 +295,23 @@ def test_what_was_saved_is_the_team_as_it_was(calls):
 def test_errors_name_the_argument(members, error):
     with pytest.raises(error, match=r"^members\b"):
         kl.Portfolio(members)
+
+
+@pytest.mark.parametrize(
+    ("equal", "error"), [(-1, ValueError), (MOST_EQUAL + 1, ValueError), (1.5, TypeError), ("1", TypeError)]
+)
+def test_errors_name_the_number_of_equal_evaluations(equal, error):
+    with pytest.raises(error, match=r"^equal: expected"):
+        kl.Portfolio((Member(),), equal)
+
+
+@pytest.mark.parametrize("equal", [-1, MOST_EQUAL + 1, 1.5, "1", True, None])
+def test_a_description_with_another_number_of_equal_evaluations_is_refused(equal):
+    portfolio = kl.Portfolio((kl.p3(FAMILY), kl.Evolution(FAMILY)), MOST_EQUAL)
+    data = json.loads(json.dumps(algorithm_data(portfolio)))
+    assert algorithm_of(data, FAMILY) == portfolio
+    with pytest.raises(ValueError, match="expected"):
+        algorithm_of(data | {"equal": equal}, FAMILY)
 
 
 # How far the recommended one gets

@@ -29,8 +29,7 @@ from .quadratic_portfolio import QuadraticPortfolio
 from .rng import Stream
 
 CLIMBERS = 2**20  # of P3 and CoordinateSearch, at most, in a file
-BATCH = 2**20  # of Evolution, LinearThompson and BranchSearch, at most, in a file
-MOST_EQUAL = 2**62  # evaluations of equal turns in a portfolio, at most, in a file
+BATCH = 2**20  # of Evolution, LinearThompson, BranchSearch and QuadraticPortfolio, at most, in a file
 _DEPTH = 50  # of portfolios in portfolios
 
 COMPONENTS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
@@ -133,8 +132,8 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
         case {"branches": {"loop": _, "linear": _, "deterministic": bool(), "batch": int(), **rest}} if not rest:
             return _branch_search(family, **data["branches"])
         case {"portfolio": [_, *_] as each, "equal": int() as equal, **rest} if depth and not rest:
-            if type(equal) is not int or not 0 <= equal <= MOST_EQUAL:
-                raise ValueError(f"equal: expected 0 to {MOST_EQUAL}, got {shown(equal)}")
+            if type(equal) is not int:
+                raise ValueError(f"equal: expected an integer, got {shown(equal)}")
             members = [algorithm_of(member, family, depth - 1) for member in each]
             return None if None in members else Portfolio(tuple(cast(list[Member], members)), equal)
         case {"own": str()}:

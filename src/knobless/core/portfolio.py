@@ -4,9 +4,9 @@ After an iteration in which the current member can yield (`can_yield`), the next
 evaluations, where those of the leading member count an eighth. The leading member is the one with the lowest value
 after the same number of evaluations each: the largest power of two that all members have reached. Below 16, the first
 member leads. Of k members, one that is best in the end thereby has at least one in k + 7 evaluations until it leads,
-and 8 in k + 7 afterwards. Until each member has `equal` evaluations, none leads: where an advantage of the first
-evaluations says little about later ones. The best point is injected into a member whose iteration did not improve on
-it, and every evaluation is observed by all other members.
+and 8 in k + 7 afterwards. Before each member has the number of evaluations that is given as `equal`, none leads: an
+advantage in the first evaluations may not last. The best point is injected into a member whose iteration did not
+improve on it, and every evaluation is observed by all other members.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from .types import Array, Points
 
 LEAD = 8  # evaluations of the leading member for each one of another
 LEAST_COMPARED = 16  # evaluations of each member from which on their values are compared
+MOST_EQUAL = 2**62  # evaluations before one may lead, at most: an integer of 64 bits in the compiled engine
 
 
 class MemberRecord(NamedTuple):
@@ -116,14 +117,15 @@ class Portfolio:
     members : tuple of Member
         The algorithms; ties in the order of turns are broken by their order here.
     equal : int
-        Number of evaluations of each member until which none has more turns than the others.
+        Number of evaluations that each member has before one of them leads; until then, the next turn goes to the one
+        with the fewest.
 
     Raises
     ------
     TypeError
         If a member is not an algorithm with the methods `inject`, `observe` and `can_yield`.
     ValueError
-        If there are no members, members for different families, or `equal` is negative.
+        If there are no members, members for different families, or `equal` is negative or above 2⁶².
 
     Notes
     -----
@@ -141,7 +143,8 @@ class Portfolio:
             raise ValueError("members: expected at least one algorithm, got none")
         if any(member.family != self.members[0].family for member in self.members):
             raise ValueError("members: expected algorithms for one family")
-        positive_int("equal", self.equal, least=0)
+        if positive_int("equal", self.equal, least=0) > MOST_EQUAL:
+            raise ValueError(f"equal: expected at most {MOST_EQUAL}, got {self.equal}")
 
     @property
     def family(self) -> Family:
@@ -180,9 +183,8 @@ class Portfolio:
         each = enumerate(zip(self.members, states, strict=True))
         states = tuple(after if i == turn else other.observe(old, x, f) for i, (other, old) in each)
         records = (*records[:turn], records[turn].after(f), *records[turn + 1 :])
-        return PortfolioState(
-            states, next_turn(records, self.equal) if member.can_yield(after) else turn, records, best, owner
-        )
+        turn = next_turn(records, self.equal) if member.can_yield(after) else turn
+        return PortfolioState(states, turn, records, best, owner)
 
     def inject(self, state: PortfolioState, x: Points, f: float) -> PortfolioState:
         """Return the state with the point injected into all members."""
