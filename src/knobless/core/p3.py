@@ -179,7 +179,8 @@ class Pyramid:
         self.changes = np.array(changes).reshape(-1, 2)
         self.size_bounds = family.size_bounds
         self.bounds_of = {i: each for each in self.size_bounds for i in range(each.columns.start, each.columns.stop)}
-        # The local search over a subset ends only thereby, because not all exchanges are tried.
+        # Steps without an improvement that end a local search. Over a subset nothing else ends it, because not all
+        # exchanges are tried.
         self.patience = (1 if self.bounds_of else ROUNDS) * coupon_draws(len(changes))
         self._type = family.dtype
         self.x0 = None if x0 is None else x0.astype(self._type)

@@ -80,8 +80,13 @@ class Study(NamedTuple):
             stage = MINIMIZING
         return Study.of(self.x, self.center, stage, f, batch)
 
-    def lowest(self, values: Array) -> Elite:
-        """Return the best of the minima of the model, whose values are given, and of the neighbors."""
+    def lowest(self, values: Array) -> Elite | None:
+        """Return the best of the minima of the model, whose values are given, and of the neighbors.
+
+        None in the stages before, and if a value is not finite.
+        """
+        if self.stage != MINIMIZING or not np.isfinite(values).all():
+            return None
         i, j = int(values.argmin()), int(self.f.argmin())
         if values[i] <= self.f[j]:
             return Elite(self.points[i : i + 1], values[i : i + 1])
@@ -137,7 +142,8 @@ class QuadraticPortfolio:
     Notes
     -----
     Of the study, an iteration has the 7 points of a test, n neighbors, or the minimum of the model. If these are fewer
-    than `batch`, the others are random. If one of them fails or is cancelled, the study ends.
+    than `batch`, the others are random. If one of its points fails, is cancelled, or is replaced because of constraints
+    or fixed variables, the study ends.
     """
 
     rest: Portfolio
@@ -198,11 +204,10 @@ class QuadraticPortfolio:
             rest = self.rest.tell(rest, x, f)
             return QuadraticState(rest, None if ended else self._begun(rest), ended)
         own = len(study.points)
-        if not np.array_equal(x[:own], study.points):  # a point was cancelled
+        if not np.array_equal(x[:own], study.points):  # one was cancelled, or replaced by a feasible point
             return QuadraticState(rest, ended=True)
-        after = study.after(f[:own], self.batch)
-        if after is None and study.stage == MINIMIZING and np.isfinite(f[:own]).all():
-            best = study.lowest(f[:own])
+        after, best = study.after(f[:own], self.batch), study.lowest(f[:own])
+        if best is not None:
             rest = self.rest.inject(rest, best.x[0], float(best.f[0]))
         return QuadraticState(rest, after, after is None)
 

@@ -72,7 +72,7 @@ BEGIN, BEGUN, CLIMB, COMBINE, CLIMBED, ENTER, CROSS = range(7)
 # Indices into the arrays of a `PyramidState`.
 PHASE, WORD_COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS = range(11)
 PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS, TREE, TREE_SIZE = range(11, 18)
-F, BEFORE, PATIENCE = range(3)
+F, BEFORE, PATIENCE = range(3)  # the patience is N ln N, of which P3 takes `ROUNDS`, and a tabu search one
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
 NEIGHBORS = 0  # row of `leaves` and `spans`; the tree of level i has row i + 1

@@ -19,7 +19,7 @@ from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
 from knobless.core.p3 import P3
 from knobless.core.portfolio import MemberRecord, Portfolio, PortfolioState, next_turn
-from knobless.core.quadratic_portfolio import MINIMIZING, TESTING, QuadraticPortfolio, QuadraticState, Study
+from knobless.core.quadratic_portfolio import TESTING, QuadraticPortfolio, QuadraticState, Study
 from knobless.core.rng import Stream
 from knobless.core.types import Array
 from knobless.run.optimizer import Optimizer
@@ -495,10 +495,10 @@ class Run:
         if why != shared.TURN:
             return why
         before, self._study = self._study, self._study.after(points.f, 1)
+        best = before.lowest(points.f)
+        if best is not None:
+            evolution.inject(self._states[shared.POPULATION], self._cache, best.x[0].copy(), float(best.f[0]))
         if self._study is None:
-            if before.stage == MINIMIZING and np.isfinite(points.f).all():
-                best = before.lowest(points.f)
-                evolution.inject(self._states[shared.POPULATION], self._cache, best.x[0].copy(), float(best.f[0]))
             self._progress.counts[shared.CURRENT] = self.state.rest.turn
             self._progress.counts[shared.STUDY_AT] = 0
         return why

@@ -1,7 +1,7 @@
 """What the compiled engines share: counts and best points of a run, the cache of evaluated points, and compilation.
 
 `engine.py` is the loop of `igo.py`, `pyramid.py` is P3 and `evolution.py` the genetic algorithm; the latter two take
-turns in a portfolio, on the same progress and cache, which `study.py` interrupts.
+turns in a portfolio, on the same progress and cache. `study.py` interrupts this portfolio once.
 All state is in arrays, and arrays that belong together are a named tuple, because compiled code is typed.
 """
 
@@ -38,7 +38,7 @@ OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that 
 # to be handed over (`must_pause`).
 GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, GROW_CACHE, GROW_TERMS, PAUSE = range(11)
 
-# Members of the portfolio; the only one, if there is no portfolio, is number 0. Between their turns is a `Study`.
+# Members of the portfolio; the only one, if there is no portfolio, is number 0. A `Study` comes between two turns.
 PYRAMID, POPULATION, STUDY = range(3)
 
 # Indices into the arrays of `Progress`.
