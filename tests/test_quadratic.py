@@ -581,19 +581,32 @@ def test_minimize_in_parts_with_a_journal_is_minimize_in_one(batch, tmp_path, mo
 
 
 def test_fixed_bits_keep_their_values():
-    problem = couplings(12, 4)
-    points = []
-    result = kl.minimize(
-        lambda x: points.append(x["a"].tolist()) or problem(x["a"]),
-        kl.Space(a=kl.Binary(12), b=kl.Choice(1, 2)),
-        budget=250,
-        rng=0,
-        deterministic=True,
-        fixed={"b": 2},
-    )
-    assert result.x["b"] == 2
+    problem = couplings(24, 4)
+    points, stages = [], set()
+    space = kl.Space(a=kl.Binary(24), b=kl.Choice(1, 2))
+    opt = kl.Optimizer(space, rng=0, deterministic=True, fixed={"b": 2})
+    while opt.nfev < 700:
+        batch = opt.ask()
+        points += [candidate.x["a"].tolist() for candidate in batch]
+        opt.tell(batch, [problem(candidate.x["a"]) for candidate in batch])
+        stages.add(opt.run.search.study and opt.run.search.study.stage)
+    assert stages == {None, TESTING, LEARNING, MINIMIZING}
+    assert opt.best.x["b"] == 2
     assert len({tuple(each) for each in points}) == len(points)
-    assert result.fun == pytest.approx(problem.costs(all_points(12)).min(), abs=1e-9)
+    model = Quadratic(problem(np.zeros(24)), np.array([problem(each) for each in neighbors(24)]))
+    assert opt.best.fun == pytest.approx(problem(model.minima(1)[0]), abs=1e-9)
+
+
+def test_a_violation_is_not_studied():
+    """Ranks of infeasible points are so large that differences of the values would count as rounding errors."""
+    problem = MaxSat.random(20, 90, 0)
+    for seed in range(6):
+        opt = kl.Optimizer(kl.Binary(20), rng=seed, deterministic=True)
+        while opt.nfev < 400:
+            batch = opt.ask()
+            opt.tell(batch, [(problem(each.x), float(each.x[0] & each.x[1])) for each in batch])
+            study = getattr(opt.run.search, "study", None)
+            assert study is None or study.stage == TESTING
 
 
 def test_points_that_are_repaired_do_not_stop_the_run():

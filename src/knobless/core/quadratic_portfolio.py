@@ -9,7 +9,6 @@ minimizes with fewer than N / 2 costs nothing more. Other objectives cost the ev
 
 from __future__ import annotations
 
-import math
 import zlib
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -26,6 +25,7 @@ from .portfolio import Portfolio, PortfolioState
 from .quadratic import PARTS, PER_TEST, Quadratic, block_sizes, flipped, is_quadratic, neighbors, tests
 from .rng import RNG
 from .types import Array, Points
+from .violation import is_feasible
 
 TESTING, LEARNING, MINIMIZING = range(3)
 
@@ -67,9 +67,9 @@ class Study(NamedTuple):
         return cls(x, center, stage, f, flipped(x, flips))
 
     def after(self, values: Array, batch: int) -> Study | None:
-        """Return the study with the values of its points; None if it has ended, also because a value is not finite."""
+        """Return the study with the values of its points; None if it has ended, also by an infeasible point."""
         n, stage, f = len(self.x), self.stage, np.concatenate([self.f, values])
-        if stage == MINIMIZING or not np.isfinite(values).all():
+        if stage == MINIMIZING or not _have_values(values):
             return None
         if stage == TESTING:
             if not is_quadratic(self.center, f):
@@ -83,14 +83,19 @@ class Study(NamedTuple):
     def lowest(self, values: Array) -> Elite | None:
         """Return the best of the minima of the model, whose values are given, and of the neighbors.
 
-        None in the stages before, and if a value is not finite.
+        None in the stages before, and if a point failed or is infeasible.
         """
-        if self.stage != MINIMIZING or not np.isfinite(values).all():
+        if self.stage != MINIMIZING or not _have_values(values):
             return None
         i, j = int(values.argmin()), int(self.f.argmin())
         if values[i] <= self.f[j]:
             return Elite(self.points[i : i + 1], values[i : i + 1])
         return Elite(flipped(self.x, neighbors(len(self.x), j, 1)), self.f[j : j + 1])
+
+
+def _have_values(f: Array) -> bool:
+    """Return whether all evaluations succeeded, at feasible points."""
+    return bool((np.isfinite(f) & is_feasible(f)).all())
 
 
 class QuadraticState(NamedTuple):
@@ -142,8 +147,7 @@ class QuadraticPortfolio:
     Notes
     -----
     Of the study, an iteration has the 7 points of a test, n neighbors, or the minimum of the model. If these are fewer
-    than `batch`, the others are random. If one of its points fails, is cancelled, or is replaced because of constraints
-    or fixed variables, the study ends.
+    than `batch`, the others are random. The study ends if one of its points fails, is cancelled or infeasible.
     """
 
     rest: Portfolio
@@ -204,7 +208,8 @@ class QuadraticPortfolio:
             rest = self.rest.tell(rest, x, f)
             return QuadraticState(rest, None if ended else self._begun(rest), ended)
         own = len(study.points)
-        if not np.array_equal(x[:own], study.points):  # one was cancelled, or replaced by a feasible point
+        # Fixed variables are replaced in the points; as a function of all variables the objective is what it was.
+        if len(f) < self.lam(state) and not np.array_equal(x[:own], study.points):  # one of them was cancelled
             return QuadraticState(rest, ended=True)
         after, best = study.after(f[:own], self.batch), study.lowest(f[:own])
         if best is not None:
@@ -214,7 +219,7 @@ class QuadraticPortfolio:
     def _begun(self, rest: PortfolioState) -> Study | None:
         """Return the study if it begins after this iteration of the portfolio."""
         enough = sum(record.spent for record in rest.records) >= self.begins_at
-        if not enough or not self.rest.can_yield(rest) or not len(rest.best.f) or not math.isfinite(rest.best.f[0]):
+        if not enough or not self.rest.can_yield(rest) or not len(rest.best.f) or not _have_values(rest.best.f):
             return None
         return Study.of(rest.best.x[0], float(rest.best.f[0]), TESTING, np.empty(0), self.batch)
 

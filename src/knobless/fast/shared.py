@@ -19,10 +19,11 @@ import numpy as np
 from numba import from_dtype, njit, types
 from numpy.typing import NDArray
 
-from knobless.core import evolution, linkage, p3, portfolio, rng
+from knobless.core import evolution, linkage, p3, portfolio, rng, violation
 from knobless.core.portfolio import LEAD, LEAST_COMPARED
 from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
 from knobless.core.types import Array
+from knobless.core.violation import FEASIBLE_LIMIT
 from knobless.run import run_state
 from knobless.run.run_state import MAX_STALE
 
@@ -136,7 +137,7 @@ CACHE = types.NamedTuple((TABLE, LONG_WORDS), CacheTable)
 def sources() -> list[Path]:
     """Return the files that the engine is compiled from: its own, and those that it takes constants from."""
     return sorted(Path(__file__).parent.glob("*.py")) + [
-        Path(str(each.__file__)) for each in (rng, linkage, p3, evolution, portfolio, run_state)
+        Path(str(each.__file__)) for each in (rng, linkage, p3, evolution, portfolio, violation, run_state)
     ]
 
 
@@ -400,7 +401,7 @@ def add_to_record(spent, lowest, course, member, value):
 @njit(error_model="numpy")
 def following_turn(counts, reals, spent, course):
     """Return the member that has the next turn, as `portfolio.next_turn`, or that a study begins."""
-    if 0 < counts[STUDY_AT] <= spent.sum() and math.isfinite(reals[LEADER_FUN]):
+    if 0 < counts[STUDY_AT] <= spent.sum() and -math.inf < reals[LEADER_FUN] < FEASIBLE_LIMIT:
         return STUDY
     fewest = spent.min()
     if fewest < counts[EQUAL]:
