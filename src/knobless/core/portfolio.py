@@ -47,12 +47,12 @@ class MemberRecord(NamedTuple):
     lowest: float = math.inf
     course: tuple[float, ...] = ()
 
-    def after(self, f: Array) -> MemberRecord:
-        """Return the record after the evaluations of another iteration; NaN is no value."""
+    def after(self, f: Array, least: float) -> MemberRecord:
+        """Return the record after another iteration, whose lowest value is `least`; NaN is no value."""
         spent, lowest, course = self
         while spent + len(f) >= 1 << len(course):
             course += (min(lowest, _lowest(f[: (1 << len(course)) - spent])),)
-        return MemberRecord(spent + len(f), min(lowest, _lowest(f)), course)
+        return MemberRecord(spent + len(f), min(lowest, least), course)
 
 
 def _lowest(f: Array) -> float:
@@ -180,9 +180,10 @@ class Portfolio:
             best, owner = Elite(x[i : i + 1].copy(), f[i : i + 1].copy()), turn
         elif owner != turn and len(best.f):
             after = member.inject(after, best.x[0], float(best.f[0]))
-        each = enumerate(zip(self.members, states, strict=True))
-        states = tuple(after if i == turn else other.observe(old, x, f) for i, (other, old) in each)
-        records = (*records[:turn], records[turn].after(f), *records[turn + 1 :])
+        others = [i for i in range(len(states)) if i != turn]
+        observed = [self.members[i].observe(states[i], x, f) for i in others]
+        states = (*observed[:turn], after, *observed[turn:])
+        records = (*records[:turn], records[turn].after(f, lowest), *records[turn + 1 :])
         turn = next_turn(records, self.equal) if member.can_yield(after) else turn
         return PortfolioState(states, turn, records, best, owner)
 

@@ -218,8 +218,9 @@ class QuadraticPortfolio:
 
     def _begun(self, rest: PortfolioState) -> Study | None:
         """Return the study if it begins after this iteration of the portfolio."""
-        enough = sum(record.spent for record in rest.records) >= self.begins_at
-        if not enough or not self.rest.can_yield(rest) or not len(rest.best.f) or not _have_values(rest.best.f):
+        if not self.rest.can_yield(rest) or sum([record.spent for record in rest.records]) < self.begins_at:
+            return None
+        if not len(rest.best.f) or not _have_values(rest.best.f):
             return None
         return Study.of(rest.best.x[0], float(rest.best.f[0]), TESTING, np.empty(0), self.batch)
 
