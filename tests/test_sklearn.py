@@ -135,7 +135,7 @@ class Traps(BaseEstimator):
 def test_features_that_are_good_only_together_are_found():
     found = 0
     for seed in range(3):
-        selector = FeatureSelector(Traps(), n_iter=800, cv=ONE, random_state=seed).fit(COLUMNS)
+        selector = FeatureSelector(Traps(), n_iter=500, cv=ONE, random_state=seed).fit(COLUMNS)
         found += np.flatnonzero(selector.support_).tolist() == list(range(4, 12))
     assert found == 3
 
