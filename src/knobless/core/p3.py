@@ -111,7 +111,10 @@ class P3:
         """Return the state after an iteration; the given state is modified."""
         if state.stream is None:  # points that it has not asked for
             return state
-        values = [value if value == value else math.inf for value in f[: self.climbers].tolist()]
+        values = f[: self.climbers].tolist()
+        for i, value in enumerate(values):
+            if value != value:
+                values[i] = math.inf
         if len(values) < self.climbers:  # cancelled points count as failures
             told, rows, values = iter(values), iter(x), []
             row = next(rows, None)
@@ -182,7 +185,7 @@ class Pyramid:
         # Steps without an improvement that end a local search. Over a subset nothing else ends it, because not all
         # exchanges are tried.
         self.patience = (1 if self.bounds_of else ROUNDS) * coupon_draws(len(changes))
-        self._type = family.dtype
+        self._type, self._variables = family.dtype, family.variables
         self.x0 = None if x0 is None else x0.astype(self._type)
         self.stream: Stream | None = None
         self.levels: list[Level] = []
@@ -214,9 +217,13 @@ class Pyramid:
         """Send the values of the pending points to the individuals."""
         self.can_yield = False
         self.told += values
-        self.values.update(zip(self._wanted, values, strict=True))
+        for point, value in zip(self._wanted, values, strict=True):
+            self.values[point] = value
         if self._first is None:
-            self._want([self._next(i, value) for i, value in enumerate(values)])
+            points = []
+            for i, value in enumerate(values):  # loops, which take less time for one value than a comprehension
+                points.append(self._next(i, value))
+            self._want(points)
             return
         try:
             self._want(self._first.send(values))
@@ -233,7 +240,8 @@ class Pyramid:
     def _want(self, points: list[bytes]) -> None:
         """Set the pending points, as a read-only array."""
         self._wanted = points
-        self.pending: Points = np.frombuffer(b"".join(points), self._type).reshape(-1, len(self.options))
+        data = points[0] if len(points) == 1 else b"".join(points)
+        self.pending: Points = np.frombuffer(data, self._type).reshape(-1, self._variables)
 
     def _next(self, i: int, value: float | None) -> bytes:
         """Return the next point of individual i, after its last point had this value."""

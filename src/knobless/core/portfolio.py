@@ -180,12 +180,12 @@ class Portfolio:
             best, owner = Elite(x[i : i + 1].copy(), f[i : i + 1].copy()), turn
         elif owner != turn and len(best.f):
             after = member.inject(after, best.x[0], float(best.f[0]))
-        others = [i for i in range(len(states)) if i != turn]
-        observed = [self.members[i].observe(states[i], x, f) for i in others]
-        states = (*observed[:turn], after, *observed[turn:])
+        each = list(states)
+        for i, other in enumerate(self.members):
+            each[i] = after if i == turn else other.observe(each[i], x, f)
         records = (*records[:turn], records[turn].after(f, lowest), *records[turn + 1 :])
         turn = next_turn(records, self.equal) if member.can_yield(after) else turn
-        return PortfolioState(states, turn, records, best, owner)
+        return PortfolioState(tuple(each), turn, records, best, owner)
 
     def inject(self, state: PortfolioState, x: Points, f: float) -> PortfolioState:
         """Return the state with the point injected into all members."""
