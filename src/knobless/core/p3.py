@@ -374,16 +374,16 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
 
 def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, float]:
     """Local search: accept single changes in random order that are not worse, until there is no more progress."""
-    changes, options, bounds_of = pyramid.changes, pyramid.options, pyramid.bounds_of
+    changes, options, bounds_of = pyramid.changes, pyramid.options.tolist(), pyramid.bounds_of
     patience = pyramid.patience
-    effects = [[0.0] * k for k in options.tolist()]  # sums of differences in value, by variable and option
+    effects = [[0.0] * k for k in options]  # sums of differences in value, by variable and option
     steps = up = 0  # steps so far, and those until the last improvement
     moved = True
     while moved or bounds_of:  # otherwise all neighbors are worse; of a subset, not all exchanges have been tried
         moved, begun, first = False, steps, x.tolist()
         for i, by in changes[stream.permutation(len(changes))].tolist():
             old = int(x[i])
-            x[i] = new = other_option(old, first[i], by, int(options[i]))
+            x[i] = new = other_option(old, first[i], by, options[i])
             other = exchanged(x, i, bounds_of[i], stream) if i in bounds_of else None
             value = yield x
             steps += 1

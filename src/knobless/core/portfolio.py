@@ -57,7 +57,7 @@ class MemberRecord(NamedTuple):
 
 def _lowest(f: Array) -> float:
     """Return the lowest value; inf if there is none."""
-    lowest = float(f[0] if len(f) == 1 else np.fmin.reduce(f, initial=math.inf))
+    lowest = f.item() if len(f) == 1 else float(np.fmin.reduce(f, initial=math.inf))
     return lowest if lowest == lowest else math.inf
 
 
@@ -175,7 +175,7 @@ class Portfolio:
         member = self.members[turn]
         after = member.tell(states[turn], x, f)
         lowest = _lowest(f)
-        if lowest < (best.f[0] if len(best.f) else math.inf):
+        if lowest < (best.f.item() if len(best.f) else math.inf):
             i = int((f == lowest).argmax())
             best, owner = Elite(x[i : i + 1].copy(), f[i : i + 1].copy()), turn
         elif owner != turn and len(best.f):
@@ -183,7 +183,9 @@ class Portfolio:
         each = list(states)
         for i, other in enumerate(self.members):
             each[i] = after if i == turn else other.observe(each[i], x, f)
-        records = (*records[:turn], records[turn].after(f, lowest), *records[turn + 1 :])
+        about = list(records)
+        about[turn] = records[turn].after(f, lowest)
+        records = tuple(about)
         turn = next_turn(records, self.equal) if member.can_yield(after) else turn
         return PortfolioState(tuple(each), turn, records, best, owner)
 

@@ -5,7 +5,6 @@ A drawn point is new, to be evaluated; or equal to a pending one, whose value it
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Self
 
@@ -62,6 +61,10 @@ class Cache:
         """Return whether this candidate was handed out and has no value yet."""
         return id in self._keys
 
+    def are_pending(self, ids: Sequence[int]) -> bool:
+        """Return whether all of these candidates were handed out and have no value yet."""
+        return ids[0] in self._keys if len(ids) == 1 else all(map(self._keys.__contains__, ids))
+
     def pending_ids(self) -> list[int]:
         """Return the ids handed out that have no value yet."""
         return list(self._keys)
@@ -84,6 +87,11 @@ class Cache:
         new: list[int] = []
         known: list[int] = []
         values: list[float] = []
+        if len(ids) == 1 and not tests:  # a search that evaluates one point at a time
+            key = self._keys_of(codes)[0]
+            if key not in self._values and key not in self._waiting:
+                self._waiting[key], self._keys[ids[0]] = [ids[0]], key
+                return [0], known, values
         for row, (id, key) in enumerate(zip(ids, self._keys_of(codes), strict=True)):
             value = self._values.get(key)
             if row < tests and key not in self._waiting:
@@ -110,7 +118,8 @@ class Cache:
             key = self._keys.pop(id)
             if self._both and key in self._values:
                 self._both -= 1
-            if keep and math.isnan(self._values.get(key, math.nan)):  # a test leaves the value that is known
+            known = self._values.get(key)
+            if keep and (known is None or known != known):  # a test leaves the value that is known
                 self._values[key] = value
             waiting = self._waiting.pop(key)
             if len(waiting) > 1:

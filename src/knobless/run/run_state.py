@@ -300,7 +300,11 @@ class RunState:
 
     def _ask_new(self, k: int | None) -> tuple[Sequence[int], Points]:
         """Draw until k points are new, or until an iteration has a new point."""
-        ids: Sequence[int] = ()
+        if k is None and self.cache is not None and not self.exhausted:
+            ids, codes = self._draw_new(None, self.cache)
+            if ids:  # the usual case
+                return ids, codes
+        ids = ()
         codes = self.initial_points[:0]
         while len(ids) < (1 if k is None else k) and not self.exhausted:
             left = None if k is None else min(k - len(ids), self.undrawn or k - len(ids))
@@ -373,7 +377,7 @@ class RunState:
     def expect(self, ids: Sequence[int]) -> None:
         """ValueError if one of these is not pending."""
         pending = isinstance(ids, range) and self.iteration.are_pending(ids)
-        if pending and (self.cache is None or all(map(self.cache.is_pending, ids))):
+        if pending and (self.cache is None or self.cache.are_pending(ids)):
             return
         if len(set(ids)) < len(ids):
             raise ValueError(f"candidates: expected each once, got the ids {list(ids)}")
@@ -420,7 +424,7 @@ class RunState:
         """Count evaluations and failures, and keep the best and the first of them."""
         self.nfev += len(f)
         self.infeasible += len(infeasible)
-        lowest = f.item(f.argmin())  # as np.minimum.reduce(f), in a quarter of the time
+        lowest = f.item() if len(f) == 1 else f.item(f.argmin())  # as np.minimum.reduce(f), in a quarter of the time
         if lowest != lowest:  # NaN is among them
             failed = np.flatnonzero(f != f).tolist()
             self.failures += len(failed)
@@ -475,8 +479,9 @@ class RunState:
         if self.feasibility is not None:
             x, f = self.feasibility.learn(x, f)
         self.search = self.algorithm.tell(self.search, x, f)
-        if self.constrained_algorithm is not None and self.infeasible >= max(INFEASIBLE_SHARE * self.nfev, 1.0):
-            self._become_constrained(self.constrained_algorithm)
+        constrained = self.constrained_algorithm if self.infeasible else None
+        if constrained is not None and self.infeasible >= INFEASIBLE_SHARE * self.nfev:
+            self._become_constrained(constrained)
         if self.cache is None:  # which has all values
             self.recent.append(iteration)
             self.n_recent += iteration.drawn
