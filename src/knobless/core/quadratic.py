@@ -128,8 +128,8 @@ class Quadratic:
     def minima(self, key: int) -> Flips:
         """Return flips of low values by tabu searches, lowest first, each once.
 
-        Each step of a search changes the bit with the lowest change in value, even if it is higher, but none of those
-        that have changed in the last steps, unless that leads to the lowest value so far. The number of these steps
+        Each step of a search flips the bit with the lowest change in value, also if the value increases, but none of
+        those that were flipped in the last steps, unless that leads to the lowest value so far. The number of these steps
         differs from search to search, up to a quarter of the bits. The first search begins without a flip.
         """
         n, rows = self.n, np.arange(RESTARTS)
