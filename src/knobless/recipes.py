@@ -238,8 +238,8 @@ def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
 def portfolio(space: Any) -> Portfolio | GuidedPortfolio | QuadraticPortfolio:
     """Portfolio of P3, which learns dependencies between variables, and a genetic algorithm, for rugged objectives.
 
-    Over bits alone, a quadratic objective is determined, and its model minimized. Choices are searched by a climb that is
-    guided by a model at first. With subsets, elitist PBIL-λ takes the place of the genetic algorithm. With numbers
+    Over bits alone, a quadratic objective is determined, and its model minimized. Choices are searched by a climb that
+    is guided by a model at first. With subsets, elitist PBIL-λ takes the place of the genetic algorithm. With numbers
     among the variables, which neither supports, it is a portfolio of the coordinate search and elitist PBIL-λ.
 
     Parameters

@@ -129,8 +129,8 @@ class Quadratic:
         """Return flips of low values by tabu searches, lowest first, each once.
 
         Each step of a search flips the bit with the lowest change in value, also if the value increases, but none of
-        those that were flipped in the last steps, unless that leads to the lowest value so far. The number of these steps
-        differs from search to search, up to a quarter of the bits. The first search begins without a flip.
+        those that were flipped in the last steps, unless that leads to the lowest value so far. How many steps these
+        are differs from search to search, up to a quarter of the bits. The first search begins without a flip.
         """
         n, rows = self.n, np.arange(RESTARTS)
         u = first_uniforms(key, RESTARTS, n)
