@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -25,12 +26,23 @@ from .conditional import Conditional
 from .families import Family
 from .rng import RNG, uniforms
 from .subset import resized
-from .types import Array, Points
+from .types import Array, Points, Words
 
 FIRST_SIZE = 16  # points of the first population
 MOST_IDLE = 4  # iterations without a change of the population, after which it is restarted
 MOST_PER_VARIABLE = 64  # points of a population for each variable, at most
 CHANGES = 0.5  # variables of a child that change, on average
+HALF = np.uint32(2**31)  # of the uniform integers of 32 bits
+
+
+def last_change(n: int) -> np.uint32:
+    """Return the largest of the uniform integers that change one of n variables."""
+    return np.uint32(CHANGES * (2**32 - 1) / n)
+
+
+def _unit(u: Words) -> Array:
+    """Return uniform numbers below 1 for uniform integers."""
+    return np.ldexp(u.astype(float), -32)
 
 
 class EvolutionState(NamedTuple):
@@ -89,6 +101,10 @@ class Evolution:
             raise TypeError("family: expected bits and choices only, without conditional variables")
         positive_int("batch", self.batch)
 
+    @cached_property
+    def _initial(self) -> Array:
+        return self.family.initial()
+
     def init(self, theta: Array | None = None, x0: Points | None = None) -> EvolutionState:
         """Return the state before the first iteration; x0 has no effect until it is injected."""
         family = self.family
@@ -103,19 +119,25 @@ class Evolution:
         """Return children of the population, or random points for a new one."""
         size = self.lam(state) if size is None else size
         if state.fresh or not len(state.f):
-            return self.family.sample(self.family.initial(), size, rng)
+            return self.family.sample(self._initial, size, rng)
         n, m = self.family.variables, len(state.f)
-        u = np.ldexp(uniforms(rng, size, 4 + 2 * n).astype(float), -32)
+        words = uniforms(rng, size, 4 + 2 * n)
         # The population is sorted: the better of two is the one with the lower index.
-        one = (m * u[:, :2]).astype(np.intp).min(axis=1)
-        other = (m * u[:, 2:4]).astype(np.intp).min(axis=1)
-        x = np.where(u[:, 4 : 4 + n] < 0.5, state.x[other], state.x[one])
-        changed = n / CHANGES * u[:, 4 + n :]  # below 1 with the probability of a change, and then uniform
-        options = self.family.options
-        by = 1 + (changed * (options - 1)).astype(np.intp)
-        x = np.where(changed < 1.0, (x + by) % options, x).astype(self.family.dtype)
-        # Subsets get their size back by other bits than those that have just changed, as far as possible.
-        return resized(x, self.family.size_bounds, np.where(changed < 1.0, n / CHANGES, changed))
+        drawn = (m * _unit(words[:, :4])).astype(np.intp)
+        one, other = drawn[:, :2].min(axis=1), drawn[:, 2:].min(axis=1)
+        x = state.x.take(one, axis=0)
+        x += (state.x.take(other, axis=0) - x) * (words[:, 4 : 4 + n] < HALF)  # in less time than by np.where
+        u = words[:, 4 + n :]
+        changed = np.divmod(np.flatnonzero(u <= last_change(n)), n)  # rows and columns, in less time than by nonzero
+        options = self.family.options[changed[1]]
+        by = 1 + (n / CHANGES * _unit(u[changed]) * (options - 1)).astype(np.intp)  # which is uniform
+        x[changed] = (x[changed] + by) % options
+        if self.family.size_bounds:
+            # Subsets get their size back by other bits than those that have just changed, as far as possible.
+            cost = u.astype(float)
+            cost[changed] = 2.0**32
+            x = resized(x, self.family.size_bounds, cost)
+        return x
 
     def tell(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
         """Return the state with the best of parents and children, or before a restart."""
@@ -138,13 +160,15 @@ class Evolution:
         first = {data[i * width : (i + 1) * width]: i for i in reversed(range(len(every)))}
         kept = np.sort(np.fromiter(first.values(), np.intp, len(first)))
         kept = kept[values[kept].argsort(kind="stable")][: state.size]
-        family, every = self.family, every[kept]
-        initial, each = family.initial(), family.statistics(every)
-        theta = family.move(initial, (each.mean(axis=0) + each[0]) / 2.0 - initial)
-        return state._replace(theta=theta, x=every, f=values[kept])
+        every, initial = every[kept], self._initial
+        each = self.family.statistics(every)
+        theta = self.family.move(initial, (np.add.reduce(each, axis=0) / len(each) + each[0]) / 2.0 - initial)
+        return EvolutionState(theta, every, values[kept], state.size, state.idle, state.fresh)
 
     def inject(self, state: EvolutionState, x: Points, f: float) -> EvolutionState:
         """Return the state with a point of another algorithm in the population."""
+        if not state.fresh and (state.x == x).all(axis=1).any():
+            return state
         return self._merged(state, x[None], np.array([f]))
 
     def observe(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:

@@ -376,10 +376,10 @@ class RunState:
 
     def expect(self, ids: Sequence[int]) -> None:
         """ValueError if one of these is not pending."""
-        pending = isinstance(ids, range) and self.iteration.are_pending(ids)
-        if pending and (self.cache is None or self.cache.are_pending(ids)):
-            return
-        if len(set(ids)) < len(ids):
+        once = isinstance(ids, range) or len(set(ids)) == len(ids)
+        if once and self.iteration.are_pending(ids) and (self.cache is None or self.cache.are_pending(ids)):
+            return  # the usual case
+        if not once:
             raise ValueError(f"candidates: expected each once, got the ids {list(ids)}")
         for id in ids:
             if not 0 <= id < self.drawn:
