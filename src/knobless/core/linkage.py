@@ -129,8 +129,12 @@ def joined(distance: Array, names: NDArray[np.intp]) -> list[Group]:
         stale = (nearest == j) | ((nearest == i) & (row > least))
         stale[i] = True
         changed = stale.nonzero()[0]
-        found = distance[changed].argmin(axis=1)
-        nearest[changed] = found
-        least[changed] = distance[changed, found]
+        if len(changed) == 1:  # i alone, in less time than by the general case
+            nearest[i] = found = row.argmin()
+            least[i] = row[found]
+        else:
+            found = distance[changed].argmin(axis=1)
+            nearest[changed] = found
+            least[changed] = distance[changed, found]
         nearest[(row == least) & (nearest > i)] = i
     return [group for group, keep in zip(groups[:-1], useful[:-1], strict=True) if keep]

@@ -99,11 +99,13 @@ class P3:
 
     def ask(self, state: Pyramid, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """Return the pending points of the individuals from `start` on, then random points up to `size`."""
-        rng = Stream.of(rng)
+        rng = rng if isinstance(rng, Stream) else Stream.of(rng)
         if state.stream is None:
             state.begin(rng.word())
-        size = self.climbers if size is None else size
-        own = state.pending[start : start + size]  # read-only
+        own = state.pending  # read-only
+        size = len(own) if size is None else size
+        if start or size != len(own):
+            own = own[start : start + size]
         more = size - len(own)
         return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own
 
@@ -217,13 +219,14 @@ class Pyramid:
         """Send the values of the pending points to the individuals."""
         self.can_yield = False
         self.told += values
+        if len(values) == 1:  # in less time than by the loops below
+            self.values[self._wanted[0]] = values[0]
+            self._want([self._next(0, values[0])])
+            return
         for point, value in zip(self._wanted, values, strict=True):
             self.values[point] = value
         if self._first is None:
-            points = []
-            for i, value in enumerate(values):  # loops, which take less time for one value than a comprehension
-                points.append(self._next(i, value))
-            self._want(points)
+            self._want([self._next(i, value) for i, value in enumerate(values)])
             return
         try:
             self._want(self._first.send(values))
@@ -241,7 +244,7 @@ class Pyramid:
         """Set the pending points, as a read-only array."""
         self._wanted = points
         data = points[0] if len(points) == 1 else b"".join(points)
-        self.pending: Points = np.frombuffer(data, self._type).reshape(-1, self._variables)
+        self.pending: Points = np.ndarray((len(points), self._variables), self._type, data)
 
     def _next(self, i: int, value: float | None) -> bytes:
         """Return the next point of individual i, after its last point had this value."""
@@ -253,9 +256,9 @@ class Pyramid:
                 x = next(self._individuals[i])
                 self.can_yield = True
             point = x.tobytes()
-            value = self.values.get(point)
-            if value is None:
+            if point not in self.values:
                 break
+            value = self.values[point]
         return point
 
     def join(self, level: int, x: Points) -> None:

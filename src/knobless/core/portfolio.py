@@ -180,11 +180,12 @@ class Portfolio:
             best, owner = Elite(x[i : i + 1].copy(), f[i : i + 1].copy()), turn
         elif owner != turn and len(best.f):
             after = member.inject(after, best.x[0], float(best.f[0]))
-        each = list(states)
+        each, about = list(states), list(records)
         for i, other in enumerate(self.members):
-            each[i] = after if i == turn else other.observe(each[i], x, f)
-        about = list(records)
-        about[turn] = records[turn].after(f, lowest)
+            if i == turn:
+                each[i], about[i] = after, about[i].after(f, lowest)
+            else:
+                each[i] = other.observe(each[i], x, f)
         records = tuple(about)
         turn = next_turn(records, self.equal) if member.can_yield(after) else turn
         return PortfolioState(tuple(each), turn, records, best, owner)

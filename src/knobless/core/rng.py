@@ -17,7 +17,8 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 MIX, LAST = ((np.uint64(30), FIRST), (np.uint64(27), SECOND)), np.uint64(31)
 ALL = 2**64 - 1
-BLOCK = 16384  # words computed at once: a NumPy call takes as long as several hundred words, whatever their number
+# Words computed at once, at most and at first: a NumPy call takes as long as several hundred words, for any number.
+BLOCK, FIRST_BLOCK = 16384, 1024
 
 LongWords = NDArray[np.uint64]
 
@@ -65,7 +66,8 @@ class Stream:
         begin = self.count - self._first
         if begin + size > len(self._buffer):
             rest = self._buffer[begin:]
-            self._buffer = np.empty(max(size, BLOCK), dtype=np.uint64)
+            # Twice as many as before: a short run does not need a whole block.
+            self._buffer = np.empty(max(size, min(BLOCK, max(FIRST_BLOCK, 2 * len(self._buffer)))), dtype=np.uint64)
             self._buffer[: len(rest)] = rest
             _fill(self._buffer[len(rest) :], self.key, self.count + len(rest))
             self._buffer.flags.writeable = False
