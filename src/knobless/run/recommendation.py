@@ -92,7 +92,26 @@ def winner(run: RunState, log: EvaluationLog, codes: Points, values: list[Array]
         earlier = _values_of(run, log, code)
         if is_feasible(earlier[np.isfinite(earlier)]).all():
             return Recommended(code, *_estimate(run, log, code, earlier))
-    return None if means[i] == math.inf else Recommended(codes[i], *_estimate(run, log, codes[i], values[i]))
+    if means[i] == math.inf:
+        return None
+    mean, std, violation = _estimate(run, log, codes[i], values[i])
+    n = np.count_nonzero(np.isfinite(values[i]))
+    if n > 1 and not violation:
+        feasible = [f for f, each in zip(values, means, strict=True) if each < FEASIBLE_LIMIT]
+        std = pooled_deviation(feasible) / math.sqrt(n)
+    return Recommended(codes[i], mean, std, violation)
+
+
+def pooled_deviation(values: list[Array]) -> float:
+    """Return the standard deviation of finite values of several points around the mean of each.
+
+    A point has few values, and the deviation of two alone is often several times too small.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        each = [f[np.isfinite(f)] for f in values]
+        squares = sum(float(((f - f.mean()) ** 2).sum()) for f in each if len(f))
+        freedom = sum(len(f) - 1 for f in each if len(f))
+    return math.sqrt(squares / freedom) if freedom else math.nan
 
 
 def _with_violations(before: Array, fresh: Array) -> Array:
