@@ -6,13 +6,14 @@
 `minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
 as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
 known forms. `P3`, `Evolution`, `CoordinateSearch`, `LinearThompson`, `BranchSearch`, `Portfolio`, `NoisyPortfolio`,
-`GuidedPortfolio` and `QuadraticPortfolio` are further algorithms with the same protocol.
+`BayesianPortfolio`, `GuidedPortfolio` and `QuadraticPortfolio` are further algorithms with the same protocol.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
 from knobless.core.algorithm import Algorithm, AlgorithmInfo, Member
+from knobless.core.bayesian_portfolio import BayesianPortfolio
 from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Condition, Conditional
 from knobless.core.coordinate_search import CoordinateSearch
@@ -66,6 +67,7 @@ __all__ = [
     "AlgorithmInfo",
     "Axis",
     "Batch",
+    "BayesianPortfolio",
     "Bernoulli",
     "BestSoFar",
     "Binary",

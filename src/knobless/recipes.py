@@ -8,6 +8,7 @@ from typing import Any
 
 from knobless.core.adaptation import SNR, Fixed, samples, steps
 from knobless.core.algorithm import Member
+from knobless.core.bayesian_portfolio import MOST_BITS, BayesianPortfolio
 from knobless.core.branch_search import BranchSearch
 from knobless.core.conditional import Conditional
 from knobless.core.coordinate_search import CoordinateSearch
@@ -235,12 +236,13 @@ def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
     return NoisyPortfolio(linear_thompson(family), loop) if family.dim <= LINEAR_LIMIT else loop
 
 
-def portfolio(space: Any) -> Portfolio | GuidedPortfolio | QuadraticPortfolio:
+def portfolio(space: Any) -> Portfolio | GuidedPortfolio | QuadraticPortfolio | BayesianPortfolio:
     """Portfolio of P3, which learns dependencies between variables, and a genetic algorithm, for rugged objectives.
 
-    Over bits alone, a quadratic objective is determined, and its model minimized. Choices are searched by a climb that
-    is guided by a model at first. With subsets, elitist PBIL-λ takes the place of the genetic algorithm. With numbers
-    among the variables, which neither supports, it is a portfolio of the coordinate search and elitist PBIL-λ.
+    Over bits alone, a quadratic objective is determined, and its model minimized. The first evaluations of few bits are
+    those of Bayesian optimization. Choices are searched by a climb that is guided by a model at first. With subsets,
+    elitist PBIL-λ takes the place of the genetic algorithm. With numbers among the variables, which neither supports,
+    it is a portfolio of the coordinate search and elitist PBIL-λ.
 
     Parameters
     ----------
@@ -249,9 +251,10 @@ def portfolio(space: Any) -> Portfolio | GuidedPortfolio | QuadraticPortfolio:
 
     Returns
     -------
-    Portfolio, GuidedPortfolio or QuadraticPortfolio
+    Portfolio, GuidedPortfolio, QuadraticPortfolio or BayesianPortfolio
         With a guided climb if a variable has more than two options, up to 50 free parameters and without subsets or
-        numbers; with the test for quadratic objectives if all variables have two options, at least three of them.
+        numbers; with the test for quadratic objectives if all variables have two options, at least three of them, and
+        with Bayesian optimization before it up to 50.
 
     Raises
     ------
@@ -266,7 +269,10 @@ def portfolio(space: Any) -> Portfolio | GuidedPortfolio | QuadraticPortfolio:
         return Portfolio((P3(family), pbil_elitist(family)))
     both = Portfolio((P3(family), Evolution(family)), equal=EQUAL_TURNS * family.dim)
     if family.options.max() == 2:
-        return QuadraticPortfolio(both) if family.variables >= PARTS else both
+        if family.variables < PARTS:
+            return both
+        later = QuadraticPortfolio(both)
+        return BayesianPortfolio(later) if family.variables <= MOST_BITS else later
     return GuidedPortfolio(LinearThompson(family), both) if family.dim <= SMALL else both
 
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from .adaptation import SNR, Fixed, samples, steps
 from .algorithm import Algorithm, Member
+from .bayesian_portfolio import BayesianPortfolio
 from .branch_search import BranchSearch
 from .coordinate_search import CoordinateSearch
 from .data import from_plain, readable_name, shown, to_plain
@@ -59,6 +60,8 @@ def algorithm_data(algorithm: Algorithm) -> Any:
             return {"noisy_portfolio": {"linear": algorithm_data(linear), "loop": algorithm_data(loop)}}
         case GuidedPortfolio(linear=linear, rest=later):
             return {"guided_portfolio": {"linear": algorithm_data(linear), "rest": algorithm_data(later)}}
+        case BayesianPortfolio(rest=later, batch=batch):
+            return {"bayesian_portfolio": {"rest": algorithm_data(later), "batch": batch}}
         case QuadraticPortfolio(rest=later, batch=batch):
             return {"quadratic_portfolio": {"rest": algorithm_data(later), "batch": batch}}
         case BranchSearch(loop=loop, linear=linear, deterministic=deterministic, batch=batch):
@@ -124,6 +127,11 @@ def algorithm_of(data: Any, family: Family, depth: int = _DEPTH) -> Algorithm | 
             if not isinstance(start, LinearThompson) or not isinstance(portfolio, Portfolio | None):
                 raise ValueError(f"expected a linear search and a portfolio, got {shown(data)}")
             return None if portfolio is None else GuidedPortfolio(start, portfolio)
+        case {"bayesian_portfolio": {"rest": later, "batch": int() as batch, **rest}} if not rest and depth:
+            quadratic = algorithm_of(later, family, depth - 1)
+            if type(batch) is not int or not 0 < batch <= BATCH or not isinstance(quadratic, QuadraticPortfolio | None):
+                raise ValueError(f"expected a portfolio and a batch, got {shown(data)}")
+            return None if quadratic is None else BayesianPortfolio(quadratic, batch)
         case {"quadratic_portfolio": {"rest": later, "batch": int() as batch, **rest}} if not rest and depth:
             portfolio = algorithm_of(later, family, depth - 1)
             if type(batch) is not int or not 0 < batch <= BATCH or not isinstance(portfolio, Portfolio | None):

@@ -109,11 +109,14 @@ class QuadraticState(NamedTuple):
         The evaluations between two iterations of the portfolio; None before and afterwards.
     ended : bool
         Whether they have ended.
+    before : int
+        Number of evaluations before those of the portfolio, which count for the beginning of the study.
     """
 
     rest: PortfolioState
     study: Study | None = None
     ended: bool = False
+    before: int = 0
 
     @property
     def theta(self) -> Array:
@@ -181,7 +184,7 @@ class QuadraticPortfolio:
 
     @property
     def begins_at(self) -> int:
-        """Number of evaluations of the portfolio after which the study begins, half of the number of values."""
+        """Number of evaluations after which the study begins, half of the number of values."""
         return self.n_values // 2
 
     def init(self, theta: Array | None = None, x0: Points | None = None) -> QuadraticState:
@@ -203,22 +206,22 @@ class QuadraticPortfolio:
 
     def tell(self, state: QuadraticState, x: Points, f: Array) -> QuadraticState:
         """Return the state after an iteration."""
-        rest, study, ended = state
+        rest, study, ended, before = state
         if study is None:
             rest = self.rest.tell(rest, x, f)
-            return QuadraticState(rest, None if ended else self._begun(rest), ended)
+            return QuadraticState(rest, None if ended else self._begun(rest, before), ended, before)
         own = len(study.points)
         # Fixed variables are replaced in the points; as a function of all variables the objective is what it was.
         if len(f) < self.lam(state) and not np.array_equal(x[:own], study.points):  # one of them was cancelled
-            return QuadraticState(rest, ended=True)
+            return QuadraticState(rest, None, True, before)
         after, best = study.after(f[:own], self.batch), study.lowest(f[:own])
         if best is not None:
             rest = self.rest.inject(rest, best.x[0], float(best.f[0]))
-        return QuadraticState(rest, after, after is None)
+        return QuadraticState(rest, after, after is None, before)
 
-    def _begun(self, rest: PortfolioState) -> Study | None:
+    def _begun(self, rest: PortfolioState, before: int) -> Study | None:
         """Return the study if it begins after this iteration of the portfolio."""
-        if not self.rest.can_yield(rest) or sum([record.spent for record in rest.records]) < self.begins_at:
+        if not self.rest.can_yield(rest) or before + sum([record.spent for record in rest.records]) < self.begins_at:
             return None
         if not len(rest.best.f) or not _have_values(rest.best.f):
             return None

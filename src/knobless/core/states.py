@@ -2,8 +2,9 @@
 
 The state of the loop is stored as its numbers, those of P3 and of the coordinate search as their initial θ, the key of
 their random numbers and the values told, from which they are rebuilt, that of the genetic algorithm as its population,
-that of the linear search as its evaluations, and that of a portfolio or of the search of branches as the states of its
-members; the study of a quadratic objective as its point and the values so far.
+that of the linear search as its evaluations, that of Bayesian optimization as its evaluations and shares, and that of a
+portfolio or of the search of branches as the states of its members; the study of a quadratic objective as its point and
+the values so far.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from .adaptation import Signal
 from .algorithm import Algorithm
+from .bayesian_portfolio import FIRST, LENGTH, BayesianPortfolio, BayesianState
 from .branch_search import BranchSearch
 from .branch_state import BranchState, Seen
 from .branches import Combination
@@ -24,6 +26,7 @@ from .data import finite_at, floats, listed, octets, shown, text, whole, whole_a
 from .elitism import Elite
 from .evolution import Evolution, EvolutionState
 from .families import Family, packed_rows
+from .gaussian_process import LEAST, GaussianProcess, first_shares
 from .guided_portfolio import GuidedPortfolio, GuidedState
 from .igo import IGO, State
 from .linear import LinearState, LinearThompson
@@ -77,9 +80,17 @@ def state_data(algorithm: Algorithm, state: Any) -> dict[str, Any]:
                 data["rest"] = state_data(algorithm.rest, state.rest)
                 data["x0"] = None if state.x0 is None else b64encode(algorithm.family.pack(state.x0[None])).decode()
             return data
+        case BayesianPortfolio():
+            if state.rest is not None:
+                x0 = None if state.x0 is None else b64encode(algorithm.family.pack(state.x0[None])).decode()
+                return {"rest": state_data(algorithm.rest, state.rest), "x0": x0}
+            fit = state.process and {"shares": text(state.process.shares), "fitted": state.process.fitted}
+            data = {"rest": None, "evaluations": _elite_data(Elite(state.x, state.f), algorithm.family), "fit": fit}
+            return data | {"fixed": state.fixed.nonzero()[0].tolist()}
         case QuadraticPortfolio():
             study = state.study and _study_data(state.study, algorithm.family)
-            return {"rest": state_data(algorithm.rest, state.rest), "study": study, "ended": state.ended}
+            data = {"rest": state_data(algorithm.rest, state.rest), "study": study, "ended": state.ended}
+            return data | {"before": state.before}
         case BranchSearch():
             return _branches_data(algorithm, state)
         case Portfolio(members=members):
@@ -137,15 +148,17 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
             linear = state_of(algorithm.linear, data["linear"], x0)
             if data["rest"] is None:
                 return GuidedState(linear, None, x0)
-            start = None if data["x0"] is None else algorithm.family.unpack(octets(data, "x0"))
-            if start is not None and len(start) != 1:
-                raise ValueError(f"x0: expected one point, got {len(start)}")
-            x0 = None if start is None else start[0]
+            x0 = _start(data, algorithm.family)
             return GuidedState(linear, state_of(algorithm.rest, data["rest"], x0), x0)
+        case BayesianPortfolio():
+            if data["rest"] is None:
+                return _bayesian_state(algorithm, data, x0)
+            x0 = _start(data, algorithm.family)
+            return algorithm.init(x0=x0)._replace(rest=state_of(algorithm.rest, data["rest"], x0))
         case QuadraticPortfolio():
             rest, ended = state_of(algorithm.rest, data["rest"], x0), data["ended"] is True
             study = None if data["study"] is None or ended else _study_of(data["study"], algorithm)
-            return QuadraticState(rest, study, ended)
+            return QuadraticState(rest, study, ended, whole_at(data, "before"))
         case BranchSearch():
             return _branches(algorithm, data)
         case Portfolio(members=members):
@@ -160,6 +173,32 @@ def state_of(algorithm: Algorithm, data: Any, x0: Points | None) -> Any:
                 raise ValueError(f"best: expected at most one point, got {len(best.f)}")
             return PortfolioState(states, turn, records, best, owner)
     raise TypeError(f"algorithm: expected {SAVED}, whose state can be read, got {algorithm!r:.100}")
+
+
+def _start(data: dict[str, Any], family: Family) -> Points | None:
+    """Return the point from which a portfolio has started."""
+    start = None if data["x0"] is None else family.unpack(octets(data, "x0"))
+    if start is not None and len(start) != 1:
+        raise ValueError(f"x0: expected one point, got {len(start)}")
+    return None if start is None else start[0]
+
+
+def _bayesian_state(algorithm: BayesianPortfolio, data: dict[str, Any], x0: Points | None) -> BayesianState:
+    (x, f), fit, n = _elite_of(data["evaluations"], algorithm.family), data["fit"], algorithm.family.variables
+    if np.isnan(f).any() or len(f) >= LENGTH or len(np.unique(x, axis=0)) < len(f) or (fit is None) != (len(f) < FIRST):
+        raise ValueError(f"evaluations: expected fewer than {LENGTH} different points with values")
+    process = None
+    if fit is not None:
+        shares, fitted = floats(fit, "shares"), whole_at(fit, "fitted")
+        if shares.shape != first_shares(n).shape or not ((shares >= LEAST) & (shares <= 1.0)).all():
+            raise ValueError("shares: expected the share of each order")
+        if not 1 <= fitted <= len(f):
+            raise ValueError(f"fitted: expected 1 to {len(f)}, got {fitted}")
+        process = GaussianProcess.of(2.0 * x - 1.0, shares, fitted)
+    fixed = [whole(each, most=n - 1) for each in listed(data, "fixed")]
+    state = algorithm.init(x0=x0)._replace(x=x, f=f, process=process)
+    state.fixed[fixed] = True
+    return algorithm.with_points(state) if len(f) else state
 
 
 def _loop_state(algorithm: IGO, data: dict[str, Any]) -> State:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from knobless.core.bayesian_portfolio import BayesianPortfolio, BayesianState
 from knobless.core.elitism import Elite
 from knobless.core.evolution import Evolution
 from knobless.core.families import Bernoulli
@@ -52,9 +53,14 @@ def members_of(algorithm: Any, deterministic: bool) -> tuple[IGO | P3 | Evolutio
             return (algorithm,)
         case Portfolio(members=(P3() as p3, Evolution(batch=1) as other)) if members_of(p3, deterministic):
             return p3, other
-        case QuadraticPortfolio(rest=rest, batch=1):
+        case QuadraticPortfolio(rest=rest, batch=1) | BayesianPortfolio(rest=rest, batch=1):
             return members_of(rest, deterministic)
     return None
+
+
+def _begun(algorithm: Any) -> Any:
+    """Return the algorithm after Bayesian optimization, which is not compiled; any other as it is."""
+    return algorithm.rest if isinstance(algorithm, BayesianPortfolio) else algorithm
 
 
 class MemberEngine(NamedTuple):
@@ -96,7 +102,7 @@ class Successor(NamedTuple):
         members = members_of(run.algorithm, caches) or ()
         found = [code] if isinstance(code, EngineFunction) else []
         found += [ENGINES[type(member)].runner(logs) for member in members]
-        if isinstance(run.algorithm, QuadraticPortfolio):
+        if isinstance(_begun(run.algorithm), QuadraticPortfolio):
             found += [study.study_runner(logs), evolution.inject]
         if caches:
             return [*found, shared.store, shared.move, shared.recall]
@@ -183,9 +189,16 @@ class Run:
         self._progress = shared.progress(n, sign, len(members))
         self._cache = shared.empty_cache(n) if deterministic else shared.no_cache()
         state = algorithm.init() if state is None else state
+        self._before: BayesianState | None = None  # the state of Bayesian optimization, which has ended
+        if isinstance(state, BayesianState):
+            if state.rest is None:
+                raise ValueError("state: expected one in which the portfolio has started")
+            self._before, state, algorithm = state, state.rest, algorithm.rest
         self._study: Study | None = None
+        self._evaluated_before = 0  # number of evaluations that count for the beginning of the study
         if isinstance(state, QuadraticState):
-            self._progress.counts[shared.STUDY_AT] = 0 if state.ended else algorithm.begins_at
+            self._progress.counts[shared.STUDY_AT] = 0 if state.ended else max(algorithm.begins_at - state.before, 1)
+            self._evaluated_before = state.before
             self._study, state, algorithm = state.study, state.rest, algorithm.rest
         if isinstance(algorithm, Portfolio):
             self._progress.counts[shared.EQUAL] = algorithm.equal
@@ -229,6 +242,8 @@ class Run:
         state = opt.run.search
         run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.run.cache is not None)
         counts, reals, spent, lowest, course, _, leader_x = run._progress
+        if isinstance(state, BayesianState):
+            state = state.rest
         if isinstance(state, QuadraticState):
             state = state.rest
         if opt.run.cache is not None:
@@ -412,6 +427,13 @@ class Run:
                 return self._loop.theta
 
     @property
+    def _records(self) -> tuple[MemberRecord, ...]:
+        """The evaluations of each member."""
+        _, _, spent, lowest, course, _, _ = self._progress
+        each = zip(spent.tolist(), lowest.tolist(), course.tolist(), strict=True)
+        return tuple(MemberRecord(n, f, tuple(values[: n.bit_length()])) for n, f, values in each)
+
+    @property
     def state(self) -> Any:
         """The core's state; for P3 and the portfolio only its visible part."""
         if isinstance(self._members[0], IGO):
@@ -419,18 +441,17 @@ class Run:
         last = View(self.theta, self._lam)
         if len(self._members) == 1:
             return last
-        counts, reals, spent, lowest, course, _, leader_x = self._progress
+        counts, reals, *_, leader_x = self._progress
         lead = float(reals[shared.LEADER_FUN])
         m = int(lead < math.inf)
         best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
-        each = zip(spent.tolist(), lowest.tolist(), course.tolist(), strict=True)
-        records = tuple(MemberRecord(n, f, tuple(values[: n.bit_length()])) for n, f, values in each)
+        records = self._records
         members, turn = (View(self._family.initial(), 1), last), int(counts[shared.CURRENT])
         turn = next_turn(records, int(counts[shared.EQUAL])) if turn == shared.STUDY else turn
-        state = PortfolioState(members, turn, records, best, int(counts[shared.OWNER]))
-        if isinstance(self.algorithm, QuadraticPortfolio):
-            return QuadraticState(state, self._study, not counts[shared.STUDY_AT])
-        return state
+        state: Any = PortfolioState(members, turn, records, best, int(counts[shared.OWNER]))
+        if isinstance(_begun(self.algorithm), QuadraticPortfolio):
+            state = QuadraticState(state, self._study, not counts[shared.STUDY_AT], self._evaluated_before)
+        return state if self._before is None else self._before._replace(rest=state)
 
     def go(
         self,
@@ -499,7 +520,7 @@ class Run:
         if best is not None:
             evolution.inject(self._states[shared.POPULATION], self._cache, best.x[0].copy(), float(best.f[0]))
         if self._study is None:
-            self._progress.counts[shared.CURRENT] = self.state.rest.turn
+            self._progress.counts[shared.CURRENT] = next_turn(self._records, int(self._progress.counts[shared.EQUAL]))
             self._progress.counts[shared.STUDY_AT] = 0
         return why
 

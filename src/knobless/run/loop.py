@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from knobless._checks import count, positive_real, real
+from knobless.core.bayesian_portfolio import BayesianState
 from knobless.core.types import Points
 from knobless.journal.evaluations import Evaluations
 from knobless.journal.events import CHECKED, TOLD
@@ -168,13 +169,14 @@ class Loop:
     def _can_be_compiled(self) -> bool:
         """Whether the next iterations can be compiled.
 
-        The first one is not: it evaluates x0 and raises errors of the objective. Neither are those in which a few tests
-        decide whether the objective is noisy, nor those after noise was found or a value that reached the target was
-        not confirmed.
+        The first one is not: it evaluates x0 and raises errors of the objective. Neither are those of Bayesian
+        optimization, those in which a few tests decide whether the objective is noisy, nor those after noise was found
+        or a value that reached the target was not confirmed.
         """
         run, test = self.opt.run, self.opt.run.noise_test
         decided = run.noisy_algorithm is None if test is None else not test.unsure and test.expected is None
-        return run.nit > 0 and decided and not self.refuted
+        begun = not isinstance(run.search, BayesianState) or run.search.rest is not None
+        return run.nit > 0 and decided and begun and not self.refuted
 
     def _change(self, compiled: CompiledEngine) -> Run | None:
         """Return the compiled engine if the run has taken so long that it is worthwhile."""

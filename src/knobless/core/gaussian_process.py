@@ -1,0 +1,231 @@
+"""A Gaussian process over bits, whose covariance is a sum over orders of interaction.
+
+A function of order k is a sum of products of k bits, as −1 and 1, with independent normal weights. Its values at two
+points that differ in d of n bits have the correlation K_k(d) / K_k(0), with the Krawtchouk polynomial K_k. The process
+is the sum of functions of the orders 1 to 4 and of independent noise, which stands for higher orders. The share of each
+in the variance is estimated by its evidence: an objective may be linear, quadratic or rugged.
+
+A fit takes O(m³) operations for m evaluations, a further evaluation O(m²), so it is for the first hundreds of a run.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .types import Array
+from .violation import is_feasible
+
+SHARES = np.array([0.5, 0.25, 0.12, 0.06, 0.03]) / 0.96  # of the variance at first: orders 1 to 4, and noise
+PSEUDO = 2.0  # degrees of freedom by which the update of a share is damped
+LEAST = 1e-5  # of a share
+TINY = 1e-12  # of a variance
+FIRST_UPDATES, UPDATES = 5, 3  # of the shares, in the first fit and in another one
+UNIT = 2.0**14  # means are rounded to multiples of 1/UNIT, expected improvements to 14 binary digits
+LINEAR = 3.0  # up to so many times the distance of the median from the best, values are not changed
+
+
+@cache
+def correlations(n: int) -> Array:
+    """Return the correlations of each order, by the number of bits that differ, of shape (orders, n + 1)."""
+    orders = min(len(SHARES) - 1, n)
+    signs = np.where(np.arange(n) < np.arange(n + 1)[:, None], -1.0, 1.0)  # in row d, d of them are −1
+    sums = np.zeros((orders + 1, n + 1))  # of all products of k of them
+    sums[0] = 1.0
+    for j in range(n):
+        sums[1:] += signs[:, j] * sums[:-1]
+    return sums[1:] / np.array([math.comb(n, k) for k in range(1, orders + 1)])[:, None]
+
+
+def first_shares(n: int) -> Array:
+    """Return the shares before the first fit, of the orders and of noise."""
+    return np.append(SHARES[: len(correlations(n))], SHARES[-1])
+
+
+def scaled(f: Array) -> Array:
+    """Return values that are 0 for the best and 1 for the median, and logarithmic from 3 on.
+
+    The median is replaced by the mean if it is the best value. Failed and infeasible points count as the worst of the
+    others.
+    """
+    usable = np.isfinite(f)
+    if (usable & is_feasible(f)).any():
+        usable &= is_feasible(f)
+    if not usable.any():
+        return np.zeros(len(f))
+    y = f / max(float(np.abs(f[usable]).max()), 1.0)  # so that differences of the largest floats are finite
+    y = np.where(usable, y, y[usable].max()) - y[usable].min()
+    unit = float(np.median(y)) or float(y.mean())
+    if unit < np.finfo(float).tiny:
+        return np.zeros(len(f))
+    y = y / unit
+    return np.where(y > LINEAR, LINEAR + np.log(np.maximum(y - LINEAR + 1.0, 1.0)), y)
+
+
+class GaussianProcess(NamedTuple):
+    """The process at evaluated points.
+
+    Attributes
+    ----------
+    s : array of shape (m, n)
+        The points, with bits as −1 and 1.
+    shares : array
+        Share of each order in the variance, and of noise.
+    fitted : int
+        Number of evaluations that the shares were estimated from.
+    table : array of shape (n + 1,)
+        Covariance without noise, by the number of bits that differ, in units of the variance.
+    root : array of shape (m, m)
+        Inverse of the Cholesky factor of the covariance.
+    """
+
+    s: Array
+    shares: Array
+    fitted: int
+    table: Array
+    root: Array
+
+    @classmethod
+    def of(cls, s: Array, shares: Array, fitted: int) -> Self:
+        """Return the process with given shares, as if the points after the first `fitted` were added one by one."""
+        table, first = shares[:-1] @ correlations(s.shape[1]), s[:fitted]
+        covariance = table[distances(first, first)]
+        covariance.flat[:: fitted + 1] += shares[-1]
+        start = cls(first, shares, fitted, table, np.linalg.inv(np.linalg.cholesky(covariance)))
+        return start.extended(s[fitted:])
+
+    @classmethod
+    def fit(cls, s: Array, y: Array, shares: Array, updates: int) -> Self:
+        """Return the process with the shares estimated from values.
+
+        A share is multiplied by the ratio of its sum of squares to the expectation of that, again and again. Where the
+        ratios are 1, the evidence is at a maximum.
+        """
+        m = len(y)
+        d = distances(s, s)
+        each = [*(table[d] for table in correlations(s.shape[1])), np.eye(m)]
+        for _ in range(updates):
+            covariance = shares[-1] * each[-1]
+            for share, own in zip(shares[:-1].tolist(), each[:-1], strict=True):
+                covariance += share * own
+            inverse = np.linalg.inv(covariance)
+            level = inverse.sum(axis=0)
+            rest = y - (level @ y) / level.sum()
+            solved = inverse @ rest
+            variance = max(float(rest @ solved) / m, TINY)
+            squares = shares * np.array([solved @ own @ solved for own in each]) / variance
+            expected = shares * np.array([np.vdot(inverse, own) for own in each])
+            shares = shares * (squares + PSEUDO) / (expected + PSEUDO)
+            shares = np.maximum(shares / shares.sum(), LEAST)
+        return cls.of(s, shares, m)
+
+    def extended(self, s: Array) -> Self:
+        """Return the process at further points, with the same shares."""
+        if not len(s):
+            return self
+        m, total = len(self.s), len(self.s) + len(s)
+        every, root = np.concatenate([self.s, s]), np.zeros((total, total))
+        root[:m, :m] = self.root
+        for i in range(m, total):
+            along = root[:i, :i] @ self.table[distances(every[i : i + 1], every[:i])[0]]
+            own = self.table[0] + self.shares[-1] - along @ along
+            root[i, i] = max(float(own), TINY) ** -0.5
+            root[i, :i] = -root[i, i] * (along @ root[:i, :i])
+        return self._replace(s=every, root=root)
+
+    def given(self, y: Array) -> Posterior:
+        """Return the distribution of the function, given values at the points."""
+        ones, values = self.root.sum(axis=1), self.root @ y
+        level = float(ones @ values) / float(ones @ ones)
+        rest = values - level * ones
+        return Posterior(self, level, rest @ self.root, max(float(rest @ rest) / len(y), TINY), float(y.min()))
+
+
+class Posterior(NamedTuple):
+    """The distribution of a function, given values at the points of a process.
+
+    Attributes
+    ----------
+    process : GaussianProcess
+        The process.
+    level : float
+        Its mean before there are values.
+    solved : array of shape (m,)
+        Inverse of the covariance times the differences of the values from the level.
+    variance : float
+        Its variance before there are values.
+    best : float
+        The best value.
+    """
+
+    process: GaussianProcess
+    level: float
+    solved: Array
+    variance: float
+    best: float
+
+    def mean(self, s: Array) -> float:
+        """Return the mean at a point."""
+        return self.level + float(self.process.table[distances(s[None], self.process.s)[0]] @ self.solved)
+
+    def improvements(self, now: Array, most: int, fixed: NDArray[np.bool_]) -> tuple[NDArray[np.intp], Array]:
+        """Return for each point the bits with the lowest means after a change, and the expected improvements.
+
+        Parameters
+        ----------
+        now : array of shape (k, n)
+            Points, with bits as −1 and 1.
+        most : int
+            Number of bits per point. The variances of all n would take most of the time.
+        fixed : array of bool of shape (n,)
+            Bits that cannot be changed.
+
+        Returns
+        -------
+        bits : array of int of shape (k, most)
+            The bits.
+        improvements : array of shape (k, most)
+            The expected improvements on the best value; −inf where the changed point is among those of the process, or
+            the bit is fixed.
+
+        Notes
+        -----
+        Both are rounded before they are compared, so that the errors of sums, which differ between machines, do not
+        break ties.
+        """
+        s, table, root = self.process.s, self.process.table, self.process.root
+        d = distances(now, s)
+        # Where a bit is equal, its change increases the distance by 1, else it decreases it.
+        more, less = np.append(table[1:], 0.0)[d], np.append(0.0, table[:-1])[d]
+        even, odd = 0.5 * (more + less), 0.5 * (more - less)
+        means = self.level + (even @ self.solved)[:, None] + now * ((odd * self.solved) @ s)
+        means = np.rint(means * UNIT) / UNIT
+        means[:, fixed] = math.inf
+        i, j = (d == 1).nonzero()
+        means[i, (now[i] != s[j]).argmax(axis=1)] = math.inf
+        bits = means.argsort(axis=1, kind="stable")[:, :most]
+        rows = np.arange(len(now))[:, None]
+        covariance = even[:, None] + odd[:, None] * now[rows, bits][:, :, None] * s.T[bits]
+        along = covariance.reshape(-1, len(s)) @ root.T
+        explained = np.vecdot(along, along).reshape(bits.shape)
+        deviations = np.sqrt(np.maximum(self.variance * (table[0] - explained), TINY))
+        means = means[rows, bits]
+        digits, exponents = np.frexp(_improvement(self.best, means, deviations))
+        improvements = np.ldexp(np.rint(digits * UNIT), exponents)
+        return bits, np.where(means < math.inf, improvements, -math.inf)
+
+
+def _improvement(best: float, means: Array, deviations: Array) -> Array:
+    """Return the expected improvements of normal numbers on the best value."""
+    z = np.where(means < math.inf, (best - means) / deviations, 0.0)
+    below = np.array([math.erfc(each) for each in (z.ravel() * -math.sqrt(0.5)).tolist()]).reshape(z.shape)
+    return deviations * (0.5 * z * below + np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi))
+
+
+def distances(a: Array, b: Array) -> NDArray[np.intp]:
+    """Return the numbers of bits that differ, for points with bits as −1 and 1."""
+    return (0.5 * (a.shape[1] - a @ b.T)).astype(np.intp)
