@@ -179,7 +179,18 @@ class BayesianPortfolio:
         return self.with_points(state._replace(x=x, f=f, process=self._process(state.process, x, f)))
 
     def with_points(self, state: BayesianState) -> BayesianState:
-        """Return a state with the points and the mean that follow from its evaluations and its process."""
+        """Return a state with the points and the mean that follow from its evaluations and its process.
+
+        Parameters
+        ----------
+        state : BayesianState
+            A state with evaluations.
+
+        Returns
+        -------
+        BayesianState
+            The state.
+        """
         first, _, x, f, process, fixed, *_ = state
         best = x[f.argsort(kind="stable")[: 1 + len(f) // 4]]
         each = self.family.statistics(best)
