@@ -26,6 +26,7 @@ LEAST = 1e-5  # of a share
 TINY = 1e-12  # of a variance
 FIRST_UPDATES, UPDATES = 5, 3  # of the shares, in the first fit and in another one
 UNIT = 2.0**14  # means are rounded to multiples of 1/UNIT, expected improvements to 14 binary digits
+BLOCK = 64  # rows and columns of a block
 LINEAR = 3.0  # up to so many times the distance of the median from the best, values are not changed
 
 
@@ -92,11 +93,10 @@ class GaussianProcess(NamedTuple):
     @classmethod
     def of(cls, s: Array, shares: Array, fitted: int) -> Self:
         """Return the process with given shares, as if the points after the first `fitted` were added one by one."""
-        table, first = shares[:-1] @ correlations(s.shape[1]), s[:fitted]
-        covariance = table[distances(first, first)]
-        covariance.flat[:: fitted + 1] += shares[-1]
-        start = cls(first, shares, fitted, table, np.linalg.inv(np.linalg.cholesky(covariance)))
-        return start.extended(s[fitted:])
+        process = cls(s[:0], shares, fitted, shares[:-1] @ correlations(s.shape[1]), np.empty((0, 0)))
+        for i in range(0, fitted, BLOCK):
+            process = process._with_block(s[i : min(i + BLOCK, fitted)])
+        return process.extended(s[fitted:])
 
     @classmethod
     def fit(cls, s: Array, y: Array, shares: Array, updates: int) -> Self:
@@ -109,40 +109,45 @@ class GaussianProcess(NamedTuple):
         d = distances(s, s)
         each = [*(table[d] for table in correlations(s.shape[1])), np.eye(m)]
         for _ in range(updates):
-            covariance = shares[-1] * each[-1]
-            for share, own in zip(shares[:-1].tolist(), each[:-1], strict=True):
-                covariance += share * own
-            inverse = np.linalg.inv(covariance)
+            root = cls.of(s, shares, m).root
+            inverse = product(root.T, root)
             level = inverse.sum(axis=0)
             rest = y - (level @ y) / level.sum()
-            solved = inverse @ rest
+            solved = (inverse * rest).sum(axis=1)
             variance = max(float(rest @ solved) / m, TINY)
-            squares = shares * np.array([solved @ own @ solved for own in each]) / variance
-            expected = shares * np.array([np.vdot(inverse, own) for own in each])
+            outer = np.outer(solved, solved)
+            squares = shares * np.array([(outer * own).sum() for own in each]) / variance
+            expected = shares * np.array([(inverse * own).sum() for own in each])
             shares = shares * (squares + PSEUDO) / (expected + PSEUDO)
             shares = np.maximum(shares / shares.sum(), LEAST)
         return cls.of(s, shares, m)
 
     def extended(self, s: Array) -> Self:
         """Return the process at further points, with the same shares."""
-        if not len(s):
-            return self
-        m, total = len(self.s), len(self.s) + len(s)
-        every, root = np.concatenate([self.s, s]), np.zeros((total, total))
+        process = self
+        for i in range(len(s)):
+            process = process._with_block(s[i : i + 1])
+        return process
+
+    def _with_block(self, s: Array) -> Self:
+        """Return the process at further points, at most `BLOCK` of them."""
+        m, more = len(self.s), len(s)
+        along = product(self.table[distances(s, self.s)], self.root.T)
+        own = self.table[distances(s, s)] - product(along, along.T)
+        own.flat[:: more + 1] += self.shares[-1]
+        root = np.zeros((m + more, m + more))
         root[:m, :m] = self.root
-        for i in range(m, total):
-            along = root[:i, :i] @ self.table[distances(every[i : i + 1], every[:i])[0]]
-            own = self.table[0] + self.shares[-1] - along @ along
-            root[i, i] = max(float(own), TINY) ** -0.5
-            root[i, :i] = -root[i, i] * (along @ root[:i, :i])
-        return self._replace(s=every, root=root)
+        root[m:, m:] = corner = np.linalg.inv(np.linalg.cholesky(own))
+        root[m:, :m] = -corner @ product(along, self.root)
+        return self._replace(s=np.concatenate([self.s, s]), root=root)
 
     def given(self, y: Array) -> Posterior:
         """Return the distribution of the function, given values at the points."""
-        ones, values = self.root.sum(axis=1), self.root @ y
+        ones, values = self.root.sum(axis=1), (self.root * y).sum(axis=1)
         level = float(ones @ values) / float(ones @ ones)
         rest = values - level * ones
-        return Posterior(self, level, rest @ self.root, max(float(rest @ rest) / len(y), TINY), float(y.min()))
+        solved = (rest[:, None] * self.root).sum(axis=0)
+        return Posterior(self, level, solved, max(float(rest @ rest) / len(y), TINY), float(y.min()))
 
 
 class Posterior(NamedTuple):
@@ -210,13 +215,36 @@ class Posterior(NamedTuple):
         bits = means.argsort(axis=1, kind="stable")[:, :most]
         rows = np.arange(len(now))[:, None]
         covariance = even[:, None] + odd[:, None] * now[rows, bits][:, :, None] * s.T[bits]
-        along = covariance.reshape(-1, len(s)) @ root.T
-        explained = np.vecdot(along, along).reshape(bits.shape)
+        explained = explained_variance(covariance.reshape(-1, len(s)), root).reshape(bits.shape)
         deviations = np.sqrt(np.maximum(self.variance * (table[0] - explained), TINY))
         means = means[rows, bits]
         digits, exponents = np.frexp(_improvement(self.best, means, deviations))
         improvements = np.ldexp(np.rint(digits * UNIT), exponents)
         return bits, np.where(means < math.inf, improvements, -math.inf)
+
+
+def product(a: Array, b: Array) -> Array:
+    """Return a @ b by blocks, for which libraries of linear algebra use one thread.
+
+    Where other processes use the cores, as in parallel runs, several threads wait for each other: the search took ten
+    times as long.
+    """
+    total = np.zeros((len(a), b.shape[1]))
+    for i in range(0, len(a), BLOCK):
+        for j in range(0, b.shape[1], BLOCK):
+            rows, columns = slice(i, i + BLOCK), slice(j, j + BLOCK)
+            for k in range(0, len(b), BLOCK):
+                total[rows, columns] += a[rows, k : k + BLOCK] @ b[k : k + BLOCK, columns]
+    return total
+
+
+def explained_variance(covariance: Array, root: Array) -> Array:
+    """Return the squared lengths of root @ row for each row, where root is lower triangular."""
+    total = np.zeros(len(covariance))
+    for i in range(0, len(root), BLOCK):
+        along = product(covariance[:, : i + BLOCK], root[i : i + BLOCK, : i + BLOCK].T)
+        total += (along * along).sum(axis=1)
+    return total
 
 
 def _improvement(best: float, means: Array, deviations: Array) -> Array:
@@ -228,4 +256,4 @@ def _improvement(best: float, means: Array, deviations: Array) -> Array:
 
 def distances(a: Array, b: Array) -> NDArray[np.intp]:
     """Return the numbers of bits that differ, for points with bits as −1 and 1."""
-    return (0.5 * (a.shape[1] - a @ b.T)).astype(np.intp)
+    return (0.5 * (a.shape[1] - product(a, b.T))).astype(np.intp)

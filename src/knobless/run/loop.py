@@ -88,6 +88,7 @@ class Loop:
         self.bar: Bar | None = None
         self.journal: Recording | None = None
         self.compiled: CompiledEngine | None = None
+        self.compilable: tuple[float, int] | None = None  # since when the run can be compiled: time and evaluations
         self.began: float | None = None  # when the first evaluation did: what the journal has does not count
         self.deadline = math.inf
         self.end = math.inf  # the same, with the time for the comparison of the points to recommend
@@ -181,8 +182,10 @@ class Loop:
     def _change(self, compiled: CompiledEngine) -> Run | None:
         """Return the compiled engine if the run has taken so long that it is worthwhile."""
         now = time.monotonic()
-        seconds = now - (self.began or now)
-        left = min(seconds / max(self.opt.nfev, 1) * self.left, self.deadline - now)  # at the speed so far
+        # At the speed since it could be compiled: Bayesian optimization takes longer.
+        since, before = self.compilable = self.compilable or (now, self.opt.nfev)
+        seconds = now - since
+        left = min(seconds / max(self.opt.nfev - before, 1) * self.left, self.deadline - now)
         return compiled.start(seconds, left, self.improved_at, self._announce)
 
     def _iterate(self) -> Status | None:
