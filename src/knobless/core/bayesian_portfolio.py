@@ -21,19 +21,19 @@ from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
 from .families import Family
-from .gaussian_process import FIRST_UPDATES, UPDATES, GaussianProcess, Posterior, first_shares, scaled
+from .gaussian_process import FIRST_UPDATES, LATER_UPDATES, GaussianProcess, Posterior, first_shares, scaled_values
 from .linear import point_keys
 from .quadratic_portfolio import QuadraticPortfolio, QuadraticState
 from .rng import RNG, first_uniforms
 from .types import Array, Points, Words
 
 MOST_BITS = 50  # for which a process is fit
-FIRST = 8  # random points
-LENGTH, PATIENCE = 300, 100  # evaluations before the portfolio, and those without an improvement
+RANDOM_POINTS = 8  # at first
+MOST_BAYESIAN, MOST_UNIMPROVED = 300, 100  # evaluations before the portfolio, and those without an improvement
 GROWTH = 10  # the process is fit again with one in so many more evaluations
-BEST, NEAR = 3, 2  # climbs from the best points, and from points near them
+FROM_BEST, FROM_NEAR = 3, 2  # climbs from the best points, and from points near them
 MOST_CHANGED = 4  # bits by which a near point differs, at most
-STEPS = 5  # of a climb, at most
+MOST_STEPS = 5  # of a climb, at most
 CONSIDERED = 12  # changes of a point whose expected improvement is computed
 
 
@@ -174,7 +174,7 @@ class BayesianPortfolio:
             return state
         x = np.concatenate([state.x, x[new].astype(self.family.dtype)])
         f = np.concatenate([state.f, np.where(np.isnan(f[new]), np.inf, f[new])])
-        if len(f) >= min(LENGTH, 2**self.family.variables) or len(f) - 1 - int(f.argmin()) > PATIENCE:
+        if len(f) >= min(MOST_BAYESIAN, 2**self.family.variables) or len(f) - 1 - int(f.argmin()) > MOST_UNIMPROVED:
             return self._started(state._replace(x=x, f=f))
         return self.with_points(state._replace(x=x, f=f, process=self._process(state.process, x, f)))
 
@@ -201,24 +201,24 @@ class BayesianPortfolio:
     def _process(process: GaussianProcess | None, x: Points, f: Array) -> GaussianProcess | None:
         """Return the process with further evaluations, fit again if these are many; None for few evaluations."""
         m = len(f)
-        if m < FIRST:
+        if m < RANDOM_POINTS:
             return None
         s = 2.0 * x - 1.0
         if process is None:
-            return GaussianProcess.fit(s, scaled(f), first_shares(x.shape[1]), FIRST_UPDATES)
+            return GaussianProcess.fit(s, scaled_values(f), first_shares(x.shape[1]), FIRST_UPDATES)
         if m >= process.fitted + max(1, m // GROWTH):
-            return GaussianProcess.fit(s, scaled(f), process.shares, UPDATES)
+            return GaussianProcess.fit(s, scaled_values(f), process.shares, LATER_UPDATES)
         return process.extended(s[len(process.s) :])
 
     def _next(self, process: GaussianProcess, f: Array, fixed: NDArray[np.bool_]) -> Points:
         """Return the points of the next iteration, fewer than `batch` if the climbs find no others."""
-        y, n = scaled(f), self.family.variables
-        words = first_uniforms(zlib.crc32(process.s.astype(np.int8).tobytes()), self.batch * NEAR, 2 + n)
-        best = process.s[f.argsort(kind="stable")[:BEST]]
+        y, n = scaled_values(f), self.family.variables
+        words = first_uniforms(zlib.crc32(process.s.astype(np.int8).tobytes()), self.batch * FROM_NEAR, 2 + n)
+        best = process.s[f.argsort(kind="stable")[:FROM_BEST]]
         chosen: list[Array] = []
         for i in range(self.batch):
             posterior = process.given(y)
-            around = near(best, words[i * NEAR : (i + 1) * NEAR], fixed)
+            around = near(best, words[i * FROM_NEAR : (i + 1) * FROM_NEAR], fixed)
             found = climbed(posterior, np.concatenate([best, around]), fixed)
             if found is None:
                 break
@@ -272,7 +272,7 @@ def climbed(posterior: Posterior, now: Array, fixed: NDArray[np.bool_]) -> Array
     """Return the new point of largest expected improvement on the climbs from these points; None if there is none."""
     value = np.full(len(now), -np.inf)
     best, chosen = -np.inf, None
-    for _ in range(STEPS):
+    for _ in range(MOST_STEPS):
         bits, each = posterior.improvements(now, CONSIDERED, fixed)
         rows, at = np.arange(len(now)), each.argmax(axis=1)
         better = each[rows, at] > value

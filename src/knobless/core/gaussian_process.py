@@ -22,11 +22,11 @@ from .violation import is_feasible
 
 SHARES = np.array([0.5, 0.25, 0.12, 0.06, 0.03]) / 0.96  # of the variance at first: orders 1 to 4, and noise
 PSEUDO = 2.0  # degrees of freedom by which the update of a share is damped
-LEAST = 1e-5  # of a share
+LEAST_SHARE = 1e-5
 TINY = 1e-12  # of a variance
-FIRST_UPDATES, UPDATES = 5, 3  # of the shares, in the first fit and in another one
-UNIT = 2.0**14  # means are rounded to multiples of 1/UNIT, expected improvements to 14 binary digits
-BLOCK = 64  # rows and columns of a block
+FIRST_UPDATES, LATER_UPDATES = 5, 3  # of the shares, in the first fit and in another one
+ROUNDED_UNITS = 2.0**14  # means are rounded to multiples of 1/ROUNDED_UNITS, expected improvements to 14 binary digits
+BLOCK_SIZE = 64  # rows and columns of a block
 LINEAR = 3.0  # up to so many times the distance of the median from the best, values are not changed
 
 
@@ -47,7 +47,7 @@ def first_shares(n: int) -> Array:
     return np.append(SHARES[: len(correlations(n))], SHARES[-1])
 
 
-def scaled(f: Array) -> Array:
+def scaled_values(f: Array) -> Array:
     """Return values that are 0 for the best and 1 for the median, and logarithmic from 3 on.
 
     The median is replaced by the mean if it is the best value. Failed and infeasible points count as the worst of the
@@ -94,8 +94,8 @@ class GaussianProcess(NamedTuple):
     def of(cls, s: Array, shares: Array, fitted: int) -> Self:
         """Return the process with given shares, as if the points after the first `fitted` were added one by one."""
         process = cls(s[:0], shares, fitted, shares[:-1] @ correlations(s.shape[1]), np.empty((0, 0)))
-        for i in range(0, fitted, BLOCK):
-            process = process._with_block(s[i : min(i + BLOCK, fitted)])
+        for i in range(0, fitted, BLOCK_SIZE):
+            process = process._with_block(s[i : min(i + BLOCK_SIZE, fitted)])
         return process.extended(s[fitted:])
 
     @classmethod
@@ -119,7 +119,7 @@ class GaussianProcess(NamedTuple):
             squares = shares * np.array([(outer * own).sum() for own in each]) / variance
             expected = shares * np.array([(inverse * own).sum() for own in each])
             shares = shares * (squares + PSEUDO) / (expected + PSEUDO)
-            shares = np.maximum(shares / shares.sum(), LEAST)
+            shares = np.maximum(shares / shares.sum(), LEAST_SHARE)
         return cls.of(s, shares, m)
 
     def extended(self, s: Array) -> Self:
@@ -130,7 +130,7 @@ class GaussianProcess(NamedTuple):
         return process
 
     def _with_block(self, s: Array) -> Self:
-        """Return the process at further points, at most `BLOCK` of them."""
+        """Return the process at further points, at most `BLOCK_SIZE` of them."""
         m, more = len(self.s), len(s)
         along = product(self.table[distances(s, self.s)], self.root.T)
         own = self.table[distances(s, s)] - product(along, along.T)
@@ -208,7 +208,7 @@ class Posterior(NamedTuple):
         more, less = np.append(table[1:], 0.0)[d], np.append(0.0, table[:-1])[d]
         even, odd = 0.5 * (more + less), 0.5 * (more - less)
         means = self.level + (even @ self.solved)[:, None] + now * ((odd * self.solved) @ s)
-        means = np.rint(means * UNIT) / UNIT
+        means = np.rint(means * ROUNDED_UNITS) / ROUNDED_UNITS
         means[:, fixed] = math.inf
         i, j = (d == 1).nonzero()
         means[i, (now[i] != s[j]).argmax(axis=1)] = math.inf
@@ -219,7 +219,7 @@ class Posterior(NamedTuple):
         deviations = np.sqrt(np.maximum(self.variance * (table[0] - explained), TINY))
         means = means[rows, bits]
         digits, exponents = np.frexp(_improvement(self.best, means, deviations))
-        improvements = np.ldexp(np.rint(digits * UNIT), exponents)
+        improvements = np.ldexp(np.rint(digits * ROUNDED_UNITS), exponents)
         return bits, np.where(means < math.inf, improvements, -math.inf)
 
 
@@ -230,19 +230,19 @@ def product(a: Array, b: Array) -> Array:
     times as long.
     """
     total = np.zeros((len(a), b.shape[1]))
-    for i in range(0, len(a), BLOCK):
-        for j in range(0, b.shape[1], BLOCK):
-            rows, columns = slice(i, i + BLOCK), slice(j, j + BLOCK)
-            for k in range(0, len(b), BLOCK):
-                total[rows, columns] += a[rows, k : k + BLOCK] @ b[k : k + BLOCK, columns]
+    for i in range(0, len(a), BLOCK_SIZE):
+        for j in range(0, b.shape[1], BLOCK_SIZE):
+            rows, columns = slice(i, i + BLOCK_SIZE), slice(j, j + BLOCK_SIZE)
+            for k in range(0, len(b), BLOCK_SIZE):
+                total[rows, columns] += a[rows, k : k + BLOCK_SIZE] @ b[k : k + BLOCK_SIZE, columns]
     return total
 
 
 def explained_variance(covariance: Array, root: Array) -> Array:
     """Return the squared lengths of root @ row for each row, where root is lower triangular."""
     total = np.zeros(len(covariance))
-    for i in range(0, len(root), BLOCK):
-        along = product(covariance[:, : i + BLOCK], root[i : i + BLOCK, : i + BLOCK].T)
+    for i in range(0, len(root), BLOCK_SIZE):
+        along = product(covariance[:, : i + BLOCK_SIZE], root[i : i + BLOCK_SIZE, : i + BLOCK_SIZE].T)
         total += (along * along).sum(axis=1)
     return total
 

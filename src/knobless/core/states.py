@@ -17,7 +17,7 @@ import numpy as np
 
 from .adaptation import Signal
 from .algorithm import Algorithm
-from .bayesian_portfolio import FIRST, LENGTH, BayesianPortfolio, BayesianState
+from .bayesian_portfolio import MOST_BAYESIAN, RANDOM_POINTS, BayesianPortfolio, BayesianState
 from .branch_search import BranchSearch
 from .branch_state import BranchState, Seen
 from .branches import Combination
@@ -26,7 +26,7 @@ from .data import finite_at, floats, listed, octets, shown, text, whole, whole_a
 from .elitism import Elite
 from .evolution import Evolution, EvolutionState
 from .families import Family, packed_rows
-from .gaussian_process import LEAST, GaussianProcess, first_shares
+from .gaussian_process import LEAST_SHARE, GaussianProcess, first_shares
 from .guided_portfolio import GuidedPortfolio, GuidedState
 from .igo import IGO, State
 from .linear import LinearState, LinearThompson
@@ -185,12 +185,14 @@ def _start(data: dict[str, Any], family: Family) -> Points | None:
 
 def _bayesian_state(algorithm: BayesianPortfolio, data: dict[str, Any], x0: Points | None) -> BayesianState:
     (x, f), fit, n = _elite_of(data["evaluations"], algorithm.family), data["fit"], algorithm.family.variables
-    if np.isnan(f).any() or len(f) >= LENGTH or len(np.unique(x, axis=0)) < len(f) or (fit is None) != (len(f) < FIRST):
-        raise ValueError(f"evaluations: expected fewer than {LENGTH} different points with values")
+    if np.isnan(f).any() or len(f) >= MOST_BAYESIAN or len(np.unique(x, axis=0)) < len(f):
+        raise ValueError(f"evaluations: expected fewer than {MOST_BAYESIAN} different points with values")
     process = None
+    if (fit is None) != (len(f) < RANDOM_POINTS):
+        raise ValueError(f"fit: expected one from {RANDOM_POINTS} evaluations on")
     if fit is not None:
         shares, fitted = floats(fit, "shares"), whole_at(fit, "fitted")
-        if shares.shape != first_shares(n).shape or not ((shares >= LEAST) & (shares <= 1.0)).all():
+        if shares.shape != first_shares(n).shape or not ((shares >= LEAST_SHARE) & (shares <= 1.0)).all():
             raise ValueError("shares: expected the share of each order")
         if not 1 <= fitted <= len(f):
             raise ValueError(f"fitted: expected 1 to {len(f)}, got {fitted}")
