@@ -3,8 +3,8 @@
 It prints:
 
     possible:         7.9
-    recommended:      estimated 8.0 ± 0.5, in truth 7.8
-    luckiest:         measured 35.4, in truth 6.8
+    recommended:      estimated 7.6 ± 0.6, in truth 7.8
+    luckiest:         measured 35.2, in truth 6.6
 """
 
 import numpy as np

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from knobless import Axis, Bernoulli, Categorical, Gaussian, Product
+from knobless import Axis, BayesianPortfolio, Bernoulli, Categorical, Gaussian, Product, portfolio, recipes
 from knobless.core.adaptation import Signal
 from knobless.run import compiled_engine
 
@@ -64,6 +64,10 @@ if (
 ):
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
+# Tests run side by side, one per core, where threads of the library of linear algebra would only wait for each other.
+# The processes of pytest-xdist, and those that tests start, load that library after this.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A shell starts background jobs with SIGINT ignored, and the tests of Ctrl-C would then wait forever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -74,6 +78,26 @@ def compiled_at_once(monkeypatch):
     """Let runs change to the compiled engine as soon as possible, whatever is in numba's cache."""
     for name in ("LOAD_AFTER", "COMPILE_AFTER", "COMPILATION"):
         monkeypatch.setattr(compiled_engine, name, -math.inf)
+
+
+def later_portfolio(space):
+    """Return the recommended portfolio without Bayesian optimization, with which it begins for few bits."""
+    whole = portfolio(space)
+    return whole.rest if isinstance(whole, BayesianPortfolio) else whole
+
+
+def skip_bayesian_optimization(patch):
+    """Let runs with the recommended algorithm begin with the portfolio, also over few bits.
+
+    A given algorithm would be the same, except where it is not stated whether the objective is noisy.
+    """
+    patch.setattr(recipes, "MOST_BITS", 0)
+
+
+@pytest.fixture
+def no_bayesian_optimization(monkeypatch):
+    """Let runs with the recommended algorithm begin with the portfolio, also over few bits."""
+    skip_bayesian_optimization(monkeypatch)
 
 
 # Small enough to enumerate. `within(50)` sets margins of a large problem, so that θ may come near them.

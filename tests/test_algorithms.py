@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from conftest import quick_if
+from conftest import later_portfolio, quick_if
 from knobless.core.algorithm import AlgorithmInfo, Member
 from knobless.core.coordinate_search import CoordinateSearch
 from knobless.core.description import stream_data
@@ -139,11 +139,12 @@ ALGORITHMS = {
     "branch_search": (kl.branch_search, BRANCHES),
     "branch_search on numbers": (kl.branch_search, NUMBERED_BRANCHES),
     "branch_search without a linear model": (lambda space: kl.BranchSearch(kl.pbil_lambda(space)), NUMBERED_BRANCHES),
-    "portfolio": (kl.portfolio, BITS),
-    "portfolio on bits": (lambda space: kl.portfolio(space).rest, BITS),
-    "portfolio on few bits": (kl.portfolio, kl.Space(bits=kl.Binary(3), kinds=kl.Choice("a", "b", n=4))),
+    "portfolio": (later_portfolio, BITS),
+    "portfolio on bits": (lambda space: later_portfolio(space).rest, BITS),
+    "portfolio on few bits": (later_portfolio, kl.Space(bits=kl.Binary(3), kinds=kl.Choice("a", "b", n=4))),
     "portfolio on choices": (lambda space: kl.portfolio(space).rest, CHOICES),
     "guided portfolio": (kl.portfolio, CHOICES),
+    "Bayesian portfolio": (kl.portfolio, BITS),
     "portfolio on numbers": (kl.portfolio, NUMBERS),
     "portfolio on subsets": (kl.portfolio, SUBSETS),
     "portfolio of three": (of_three, CHOICES),

@@ -22,7 +22,7 @@ from knobless import fast  # noqa: E402
 from knobless.fast import engine, pyramid, shared  # noqa: E402
 from knobless.fast.interrupts import deferred_interrupt  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("compiled_at_once")
+pytestmark = pytest.mark.usefixtures("compiled_at_once", "no_bayesian_optimization")
 
 CONFIGURATIONS = 60
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from conftest import quick_if
+from conftest import later_portfolio, quick_if
 from knobless import problems
+from knobless.core.bayesian_portfolio import MOST_BAYESIAN, BayesianState
 from knobless.core.linkage import Pairs
 from knobless.core.portfolio import MOST_EQUAL
 from knobless.core.quadratic_portfolio import LEARNING, MINIMIZING, TESTING
@@ -110,8 +111,8 @@ def algorithms(n):
     family = kl.Bernoulli(n)
     return {
         "p3": kl.p3(family),
-        "portfolio": kl.portfolio(family),
-        "portfolio without a study": getattr(kl.portfolio(family), "rest", kl.portfolio(family)),
+        "portfolio": later_portfolio(family),
+        "portfolio without a study": getattr(later_portfolio(family), "rest", later_portfolio(family)),
         "elitist": kl.pbil_elitist(family),
         "best so far": replace(kl.pbil_lambda(family), elitism=kl.BestSoFar()),
         "paper": kl.pbil_lambda(family),
@@ -179,7 +180,7 @@ def few_values(x, ints, reals):
 )
 def test_a_run_continues_compiled_after_any_iteration(objective, n, calls, size):
     noted = Noted(objective, n, 2 * calls)
-    opt = kl.Optimizer(kl.Binary(n), deterministic=True, rng=6)
+    opt = kl.Optimizer(kl.Binary(n), later_portfolio(kl.Binary(n)), deterministic=True, rng=6)
     asked, runs, thetas = [], [], {}
     while opt.nfev < calls:
         if opt.nfev >= calls * (len(runs) + 1) // 4:
@@ -215,7 +216,7 @@ def test_limits_are_met_to_the_evaluation(name):
 
 
 def test_a_run_goes_on_where_it_stopped():
-    algorithm = kl.portfolio(kl.Bernoulli(40))
+    algorithm = later_portfolio(kl.Bernoulli(40))
     once, often = (fast.Run(fast.compiled(problems.Traps(40)), algorithm, 5, deterministic=True) for _ in range(2))
     once.go(iterations=9000)
     for i in range(90):
@@ -230,7 +231,7 @@ def test_a_run_goes_on_where_it_stopped():
 
 def stages(problem, seed):
     """Of each evaluation of a run in Python, the stage of the study, or None; and its value."""
-    opt = kl.Optimizer(problem.space, deterministic=True, rng=seed)
+    opt = kl.Optimizer(problem.space, later_portfolio(problem.space), deterministic=True, rng=seed)
     found = []
     while not opt.run.search.ended:
         batch = opt.ask()
@@ -248,7 +249,7 @@ SEED = 0
 def test_a_run_may_end_in_any_stage_of_a_study():
     found = stages(STUDIED, SEED)
     stage = [each for each, _ in found]
-    noted, algorithm = Noted(STUDIED, STUDIED.n, 1000), kl.portfolio(STUDIED.space)
+    noted, algorithm = Noted(STUDIED, STUDIED.n, 1000), later_portfolio(STUDIED.space)
     first = {each: stage.index(each) for each in STAGES}
     ends = {stage.index(each) + i for each in STAGES for i in (0, 1, 2, 8)}
     for budget in sorted(ends | {len(stage) - 1, len(stage), len(stage) + 1, len(stage) + 40}):
@@ -273,40 +274,59 @@ def test_a_run_may_end_in_any_stage_of_a_study():
     assert stalled >= {TESTING, LEARNING}
 
 
-@pytest.mark.parametrize("problem", [STUDIED, cut(13, 3)], ids=["Qubo", "MaxCut"])
-def test_a_run_continues_compiled_after_any_iteration_of_a_study(problem):
+def of_portfolio(state):
+    """Return the state of the portfolio; None until Bayesian optimization before it has ended."""
+    return state.rest if isinstance(state, BayesianState) else state
+
+
+CONTINUED = {
+    "Qubo": (STUDIED, later_portfolio, 500),
+    "MaxCut": (cut(13, 3), later_portfolio, 500),
+    "few bits after Bayesian optimization": (couplings(13, 3), kl.portfolio, 500),  # which is longer than begins_at
+    "more bits after Bayesian optimization": (couplings(35, 3), kl.portfolio, 1200),  # which is shorter
+}
+
+
+@pytest.mark.parametrize(("problem", "recipe", "calls"), CONTINUED.values(), ids=CONTINUED)
+def test_a_run_continues_compiled_after_any_iteration_of_a_study(problem, recipe, calls):
     noted = Noted(problem, problem.n, 3000)
-    opt = kl.Optimizer(problem.space, deterministic=True, rng=SEED)
+    opt = kl.Optimizer(problem.space, recipe(problem.space), deterministic=True, rng=SEED)
     asked, runs, after = [], [], {}
-    while opt.nfev < 500:
-        study = opt.run.search.study
-        runs.append((study and study.stage, sum(map(len, asked)), opt.nit))
-        runs[-1] += (fast.Run.resumed(noted.objective, opt, 1.0, 0) if study or not len(runs) % 50 else None,)
+    while opt.nfev < calls:
+        state = of_portfolio(opt.run.search)
+        if state is not None and (state.study or opt.nit % 50 == 49 or (state.before and len(runs) < 10)):
+            drawn = opt.rng.count
+            run = fast.Run.resumed(noted.objective, opt, 1.0, 0)
+            opt.rng.count = drawn  # P3 that has not begun draws its key, but here the optimizer goes on as well
+            runs.append((state.study and state.study.stage, sum(map(len, asked)), opt.nit, run))
         batch = opt.ask()
         opt.tell(batch, [noted.objective(candidate.x) for candidate in batch])
         asked.append(noted.take())
-        after[opt.nit] = opt.run.search.theta, opt.run.search.study, opt.run.search.ended
-    asked, core = np.concatenate(asked), opt.run.search
+        after[opt.nit] = opt.run.search.theta, of_portfolio(opt.run.search)
+    asked, core = np.concatenate(asked), of_portfolio(opt.run.search)
     assert core.ended
-    assert {stage for stage, *_, run in runs if run} >= {None, TESTING, LEARNING}
+    assert (core.before > 0) == (recipe is kl.portfolio)
+    if recipe is kl.portfolio:
+        assert (core.before >= opt.algorithm.rest.begins_at) == (problem.n == 13)
+    assert {stage for stage, *_ in runs} >= {None, TESTING, LEARNING}
     for _, nfev, nit, run in runs:
-        if run is None:
-            continue
         assert run.nit == nit
         while run.nit < opt.nit:
             run.go(iterations=1)
             if run.nit in after:
-                theta, study, ended = after[run.nit]
+                theta, (_, study, ended, before) = after[run.nit]
                 np.testing.assert_array_equal(run.theta, theta)
-                state = run.state
-                assert (state.study is None, state.ended) == (study is None, ended)
+                state = of_portfolio(run.state)
+                assert (state.study is None, state.ended, state.before) == (study is None, ended, before)
                 if study is not None:
                     assert state.study[1:3] == study[1:3]
                     for mine, other in zip(state.study[0::2], study[0::2], strict=False):
                         np.testing.assert_array_equal(mine, other)
         np.testing.assert_array_equal(noted.take(), asked[nfev:])
-        state = run.state.rest
+        state = of_portfolio(run.state).rest
         assert (state.turn, state.records, state.owner) == (core.rest.turn, core.rest.records, core.rest.owner)
+        if recipe is kl.portfolio:
+            np.testing.assert_array_equal(run.state.x0, opt.run.search.x0)
 
 
 class WatchedQubo(problems.Qubo):
@@ -319,6 +339,7 @@ class WatchedQubo(problems.Qubo):
         return super().costs(x)
 
 
+@pytest.mark.usefixtures("no_bayesian_optimization")
 @pytest.mark.parametrize("deterministic", [None, True], ids=["not declared", "deterministic"])
 @pytest.mark.parametrize("function", [kl.minimize, quick_if(False, kl.maximize)])
 def test_minimize_with_a_study_is_the_same_run_compiled_or_not(deterministic, function):
@@ -336,6 +357,7 @@ def test_minimize_with_a_study_is_the_same_run_compiled_or_not(deterministic, fu
         assert [row[:4] for row in result.history] == [row[:4] for row in other.history]
 
 
+@pytest.mark.usefixtures("no_bayesian_optimization")
 @pytest.mark.parametrize(("deterministic", "most"), [(True, 5), (None, 60)])  # evaluations in Python
 def test_a_study_is_compiled(deterministic, most):
     problem = WatchedQubo(STUDIED.matrix)
@@ -343,6 +365,49 @@ def test_a_study_is_compiled(deterministic, most):
     result = kl.minimize(problem, problem.space, budget=900, rng=SEED, deterministic=deterministic)
     assert WatchedQubo.calls < most < kl.portfolio(problem.space).begins_at < result.nfev
     assert result.fun == pytest.approx(min(value for _, value in stages(STUDIED, SEED)))
+
+
+# Bayesian optimization before the portfolio is interpreted.
+
+
+AFTER = {"Qubo": couplings(20, 0), "OneMax": problems.OneMax(20), "noise": noisy(3)}
+
+
+@pytest.mark.parametrize("function", [kl.minimize, quick_if(False, kl.maximize)])
+@pytest.mark.parametrize("given", [{}, quick_if(False, {"x0": np.arange(20) % 2}), quick_if(False, {"stall": 150})])
+@pytest.mark.parametrize("problem", AFTER.values(), ids=AFTER)
+def test_minimize_is_the_same_run_whether_or_not_it_is_compiled_after_bayesian_optimization(problem, given, function):
+    noted, space = Noted(problem, 20, 2000), kl.Binary(20)
+    given = {"budget": 800, "rng": SEED, "deterministic": True} | given
+    result = function(noted.objective, space, **given)
+    points = noted.take()
+    values = []
+    other = function(lambda x: values.append(noted.objective(x)) or values[-1], space, **given)
+    np.testing.assert_array_equal(points, noted.take())
+    assert result.nfev == other.nfev == len(values) == len(points)
+    for name in ("x", "mode"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(other, name))
+    for name in ("fun", "mode_fun", "nit", "status", "failures", "deterministic"):
+        assert getattr(result, name) == getattr(other, name)
+    assert result.fun == (np.nanmin(values) if function is kl.minimize else np.nanmax(values))
+    assert [row[:4] for row in result.history] == [row[:4] for row in other.history]
+
+
+def test_the_portfolio_is_compiled_as_soon_as_bayesian_optimization_has_ended():
+    problem = WatchedQubo(couplings(20, 0).matrix)
+    opt = kl.Optimizer(problem.space, deterministic=True, rng=SEED)
+    while opt.run.search.rest is None:
+        batch = opt.ask()
+        opt.tell(batch, [problem(candidate.x) for candidate in batch])
+    WatchedQubo.calls = 0
+    result = kl.minimize(problem, problem.space, budget=800, rng=SEED, deterministic=True)
+    assert WatchedQubo.calls == opt.nfev <= MOST_BAYESIAN < result.nfev == 800
+
+
+def test_a_compiled_run_does_not_begin_with_bayesian_optimization():
+    objective, algorithm = fast.compiled(problems.OneMax(20)), kl.portfolio(kl.Bernoulli(20))
+    with pytest.raises(ValueError, match=r"^state: expected one in which the portfolio has started"):
+        fast.Run(objective, algorithm, 0, deterministic=True)
 
 
 class Watched(problems.Traps):
@@ -403,8 +468,10 @@ def test_minimize_compiles_the_portfolio():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"x0": np.ones(10, dtype=int)}, {"known": [(np.ones(10), -5.0)]}])
-def test_a_portfolio_that_has_evaluated_everything_ends(given):
-    result = kl.minimize(noisy(1), kl.Binary(10), budget=10**6, deterministic=True, rng=0, **given)
+@pytest.mark.parametrize("recipe", [later_portfolio, kl.portfolio], ids=["portfolio", "Bayesian portfolio"])
+def test_a_portfolio_that_has_evaluated_everything_ends(recipe, given):
+    space = kl.Binary(10)
+    result = kl.minimize(noisy(1), space, algorithm=recipe(space), budget=10**6, deterministic=True, rng=0, **given)
     assert result.status is kl.Status.EXHAUSTED
     assert result.nfev == 2**10 - ("known" in given)
     values = [noisy(1)(x) for x in np.array(np.meshgrid(*[[0, 1]] * 10)).reshape(10, -1).T.copy()]
@@ -418,7 +485,8 @@ def test_what_fails_always_ends():
     def broken(x):
         return np.nan
 
-    result = kl.minimize(broken, kl.Binary(30), budget=10**6, deterministic=True, rng=0)
+    space = kl.Binary(30)
+    result = kl.minimize(broken, space, algorithm=later_portfolio(space), budget=10**6, deterministic=True, rng=0)
     assert result.status is kl.Status.FAILED
     assert result.x is None
     assert result.failures == result.nfev
@@ -426,7 +494,8 @@ def test_what_fails_always_ends():
 
 def test_many_at_once_are_left_to_the_interpreter():
     Watched.calls = 0
-    kl.minimize(Watched(30), kl.Binary(30), budget=200, batch=4, deterministic=True, rng=0)
+    space = kl.Binary(30)
+    kl.minimize(Watched(30), space, algorithm=later_portfolio(space), budget=200, batch=4, deterministic=True, rng=0)
     assert Watched.calls == 200
     with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
         fast.Run(fast.compiled(problems.OneMax(9)), kl.p3(kl.Bernoulli(9)))  # it would repeat evaluations
@@ -434,7 +503,7 @@ def test_many_at_once_are_left_to_the_interpreter():
 
 def test_other_portfolios_are_left_to_the_interpreter():
     family, objective = kl.Bernoulli(9), fast.compiled(problems.OneMax(9))
-    p3, evolution = kl.portfolio(family).rest.members
+    p3, evolution = later_portfolio(family).rest.members
     for members in ((p3, kl.pbil_elitist(family)), (evolution, p3), (p3, evolution.at_least(17)), (p3, p3)):
         with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
             fast.Run(objective, kl.Portfolio(members), deterministic=True)
@@ -443,7 +512,7 @@ def test_other_portfolios_are_left_to_the_interpreter():
 @pytest.mark.parametrize("equal", [0, 100, MOST_EQUAL])
 def test_equal_evaluations_of_the_members_are_the_same_compiled_or_not(equal):
     problem = problems.MaxSat.random(20, 90, 1)
-    algorithm = replace(kl.portfolio(problem.space).rest, equal=equal)
+    algorithm = replace(later_portfolio(problem.space).rest, equal=equal)
     given = {"budget": 600, "rng": 2, "deterministic": True, "algorithm": algorithm}
     compiled, interpreted = (kl.minimize(fun, problem.space, **given) for fun in (problem, lambda x: problem(x)))
     assert (compiled.x.tolist(), compiled.fun, compiled.nit) == (

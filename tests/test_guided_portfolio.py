@@ -145,7 +145,7 @@ def test_additive_choices_need_fewer_evaluations_than_a_climb():
 @pytest.mark.parametrize(
     ("space", "type_"),
     [
-        (kl.Binary(20), kl.QuadraticPortfolio),
+        (kl.Binary(60), kl.QuadraticPortfolio),
         (kl.Choice(*range(3), n=26), kl.Portfolio),
         (kl.Space(a=kl.Choice(*"abc"), b=kl.Subset(5, 2)), kl.Portfolio),
     ],

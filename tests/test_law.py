@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from conftest import quick_if
-from knobless import problems
+from conftest import later_portfolio, quick_if
+from knobless import problems, recipes
 from knobless.run import compiled_engine
 from knobless.run.compiled_engine import CompiledEngine
 from knobless.run.evaluation_log import EvaluationLog
@@ -23,7 +23,7 @@ from knobless import fast  # noqa: E402
 from knobless.fast import shared  # noqa: E402
 from knobless.fast.run import Successor  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("compiled_at_once")
+pytestmark = pytest.mark.usefixtures("compiled_at_once", "no_bayesian_optimization")
 
 N = 13
 SPACE = kl.Binary(N)
@@ -45,7 +45,7 @@ LOOPS = [
     if fast.plan_of(algorithm := kl.IGO(FAMILY, *parts))
 ]
 ALGORITHMS = [(each, False) for each in LOOPS]
-ALGORITHMS += [(each, True) for each in (*LOOPS, kl.P3(FAMILY), kl.portfolio(FAMILY))]
+ALGORITHMS += [(each, True) for each in (*LOOPS, kl.P3(FAMILY), later_portfolio(FAMILY))]
 
 
 @fast.objective
@@ -221,6 +221,16 @@ def test_an_undecided_run_is_the_same_compiled_or_not(problem, budget):
     for seed in (0, 1):
         result = undecided(lambda: problem, space=problem.space, budget=budget, rng=seed)
         assert result.deterministic or budget == 30
+
+
+@pytest.mark.parametrize("n", [quick_if(False, 9), N])
+def test_an_undecided_run_is_the_same_whether_or_not_it_is_compiled_after_bayesian_optimization(n, monkeypatch):
+    monkeypatch.setattr(recipes, "MOST_BITS", 50)
+    for fun in (rough, problems.NK(n, 3, 0)):
+        result = undecided(lambda fun=fun: fun, space=kl.Binary(n), budget=500)
+        assert result.deterministic
+    late = undecided(partial(Unsteady, 350), space=kl.Binary(n), budget=450)
+    assert late.deterministic is False
 
 
 @pytest.mark.slow

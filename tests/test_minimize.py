@@ -684,7 +684,7 @@ def test_mode_whose_evaluations_failed_has_no_value(deterministic):
 
 
 def test_mode_that_was_not_evaluated_has_no_value():
-    result = kl.minimize(lambda x: 0.0, kl.Binary(40), budget=4, rng=0)
+    result = kl.minimize(lambda x: 0.0, kl.Binary(60), budget=4, rng=0)
     assert result.mode_fun is None
     assert "with value" not in repr(result)
 

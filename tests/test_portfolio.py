@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
-from conftest import examples
+from conftest import examples, later_portfolio
 from knobless.core.algorithm import AlgorithmInfo
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.portfolio import MOST_EQUAL, PortfolioState
@@ -158,7 +158,7 @@ def spent(portfolio, f, calls, seed=0):
 @pytest.mark.parametrize(
     "portfolio",
     [
-        kl.portfolio(kl.Binary(20)).rest,
+        later_portfolio(kl.Binary(20)).rest,
         kl.Portfolio((kl.pbil_lambda(kl.Bernoulli(20)), kl.cga(kl.Bernoulli(20)), kl.p3(kl.Bernoulli(20)))),
         kl.Portfolio((Member(3, 2), Member(1, 5), Member(2, 1))),
     ],
@@ -207,7 +207,7 @@ def test_whoever_was_better_after_as_many_evaluations_goes_on():
 
 def test_the_best_point_is_shared():
     """The genetic algorithm has the portfolio's best point in its population after each turn."""
-    portfolio = kl.portfolio(kl.Binary(40)).rest
+    portfolio = later_portfolio(kl.Binary(40)).rest
     problem = MaxSat.planted(40, 168, 0)
     rng, state, lowest, shared = np.random.default_rng(1), portfolio.init(), math.inf, 0
     for _ in range(800):
@@ -233,9 +233,9 @@ def test_theta_and_the_step_are_those_of_the_last_member():
 
 
 def test_at_least_holds_for_every_member():
-    more = kl.portfolio(kl.Binary(5)).rest.at_least(7)
+    more = later_portfolio(kl.Binary(5)).rest.at_least(7)
     assert [member.lam(member.init()) for member in more.members] == [7, 16]
-    more = kl.portfolio(kl.Binary(5)).rest.at_least(70)
+    more = later_portfolio(kl.Binary(5)).rest.at_least(70)
     assert [member.lam(member.init()) for member in more.members] == [70, 70]
 
 
@@ -248,7 +248,7 @@ def test_a_team_may_be_in_a_team():
 
 
 def test_writing_to_the_copy_of_a_state_changes_nothing():
-    portfolio = kl.portfolio(kl.Binary(8)).rest
+    portfolio = later_portfolio(kl.Binary(8)).rest
     _, state = spent(portfolio, lambda x: float(x.sum()), 200)
     best, theta = state.best.x.tolist(), state.theta.tolist()
     copy = state.copy()

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
-from conftest import examples
+from conftest import examples, later_portfolio
 from knobless.core import quadratic
 from knobless.core.data import text
 from knobless.core.description import algorithm_data, algorithm_of
@@ -269,7 +269,7 @@ def spent(state):
 @every_problem
 @pytest.mark.parametrize("seed", range(2))
 def test_a_study_has_as_many_evaluations_as_determine_the_function_and_ends_at_the_minimum(problem, seed):
-    n, algorithm = problem.n, kl.portfolio(problem.space)
+    n, algorithm = problem.n, later_portfolio(problem.space)
     assert algorithm.n_values == 1 + n * (n + 1) // 2
     assert algorithm.begins_at == algorithm.n_values // 2
     total, began, studied, could_begin = 0, None, [], False
@@ -302,17 +302,18 @@ def test_a_study_has_as_many_evaluations_as_determine_the_function_and_ends_at_t
 @every_problem
 def test_minimize_finds_the_optimum_of_a_quadratic_objective_within_its_bound(problem):
     values = problem.costs(all_points(problem.n))
-    algorithm = kl.portfolio(problem.space)
+    algorithm = later_portfolio(problem.space)
     for seed in range(3):
         length = until(algorithm, problem.costs, lambda state: state.study is not None, Stream(seed))
         budget = spent(length) + PER_TEST * len(block_sizes(problem.n)) + algorithm.n_values
-        result = kl.minimize(lambda x: problem(x), problem.space, budget=budget, rng=seed, deterministic=True)
+        options = {"budget": budget, "rng": seed, "deterministic": True, "algorithm": algorithm}
+        result = kl.minimize(lambda x: problem(x), problem.space, **options)
         assert result.fun == pytest.approx(values.min(), abs=1e-9)
 
 
 def test_the_minimum_of_more_bits_is_not_above_what_the_portfolio_alone_finds():
     problem = couplings(40, 5)
-    algorithm = kl.portfolio(problem.space)
+    algorithm = later_portfolio(problem.space)
     options = {"budget": 2200, "rng": 0, "deterministic": True}
     study, alone = (
         kl.minimize(lambda x: problem(x), problem.space, algorithm=each, **options)
@@ -324,7 +325,7 @@ def test_the_minimum_of_more_bits_is_not_above_what_the_portfolio_alone_finds():
 @pytest.mark.parametrize("batch", [1, 3, 7])
 @pytest.mark.parametrize("f", [rugged, parity, MaxSat.random(13, 50, 0).costs], ids=["rugged", "parity", "MaxSat"])
 def test_other_objectives_cost_the_evaluations_of_a_test_and_change_nothing_else(f, batch):
-    algorithm = kl.portfolio(kl.Binary(13)).at_least(batch)
+    algorithm = later_portfolio(kl.Binary(13)).at_least(batch)
     plain = steps(algorithm.rest, f, rng=Stream(4))
     studies = []
     for state, x in itertools.islice(steps(algorithm, f, rng=Stream(4)), 1500 // batch):
@@ -341,7 +342,9 @@ def test_other_objectives_cost_the_evaluations_of_a_test_and_change_nothing_else
 
 def test_linear_objectives_cost_one_test():
     for f in (lambda x: x @ np.arange(1.0, 14.0), lambda x: np.zeros(len(x))):
-        studies = [len(x) for state, x in itertools.islice(steps(kl.portfolio(kl.Binary(13)), f), 1500) if state.study]
+        studies = [
+            len(x) for state, x in itertools.islice(steps(later_portfolio(kl.Binary(13)), f), 1500) if state.study
+        ]
         assert studies == [PER_TEST]
 
 
@@ -349,7 +352,7 @@ def test_linear_objectives_cost_one_test():
 @pytest.mark.parametrize("batch", [1, 3, 8])
 def test_there_is_one_study_per_run(f, batch):
     began = ended = 0
-    algorithm = kl.portfolio(kl.Binary(12)).at_least(batch)
+    algorithm = later_portfolio(kl.Binary(12)).at_least(batch)
     for (before, x), (after, _) in itertools.pairwise(itertools.islice(steps(algorithm, f), 400 // batch)):
         assert before.study is None or not algorithm.can_yield(before)
         began += before.study is None and after.study is not None
@@ -362,7 +365,7 @@ def test_there_is_one_study_per_run(f, batch):
 @pytest.mark.parametrize("batch", [1, 3, 8, 40])
 def test_points_asked_for_one_by_one_are_those_asked_for_together(batch):
     problem = couplings(9, 2)
-    algorithm, seen, lowest = kl.portfolio(problem.space).at_least(batch), set(), math.inf
+    algorithm, seen, lowest = later_portfolio(problem.space).at_least(batch), set(), math.inf
     for state, x in steps(algorithm, problem.costs):
         if state.study is None:
             if state.ended:
@@ -385,7 +388,7 @@ def test_points_asked_for_one_by_one_are_those_asked_for_together(batch):
 
 @every_stage
 def test_writing_to_the_points_of_a_study_changes_nothing(stage):
-    algorithm, problem = kl.portfolio(kl.Binary(9)), couplings(9, 2)
+    algorithm, problem = later_portfolio(kl.Binary(9)), couplings(9, 2)
     state = until(algorithm, problem.costs, at_stage(stage))
     x = algorithm.ask(state, Stream(0))
     kept = x.copy()
@@ -397,7 +400,7 @@ def test_writing_to_the_points_of_a_study_changes_nothing(stage):
 @every_stage
 def test_copies_and_saved_states_continue_as_the_original(stage, batch):
     problem = couplings(9, 2)
-    algorithm = kl.portfolio(problem.space).at_least(batch)
+    algorithm = later_portfolio(problem.space).at_least(batch)
     state = until(algorithm, problem.costs, at_stage(stage, 7 if stage != TESTING else 0))
     saved = json.loads(json.dumps(state_data(algorithm, state)))
     copies = state.copy(), state_of(algorithm, saved, None), state
@@ -417,7 +420,7 @@ def test_copies_and_saved_states_continue_as_the_original(stage, batch):
 def test_a_choice_of_two_is_a_bit():
     problem = couplings(9, 2)
     one, other = (
-        steps(kl.portfolio(kl.Space.of(each).family), problem.costs, rng=Stream(6))
+        steps(later_portfolio(kl.Space.of(each).family), problem.costs, rng=Stream(6))
         for each in (kl.Binary(9), kl.Choice("a", "b", n=9))
     )
     for _ in range(150):
@@ -432,7 +435,7 @@ def test_a_choice_of_two_is_a_bit():
 
 def optimizer(problem, **options):
     """Return an optimizer that evaluates equal points each time, so that all points of a study are handed out."""
-    return kl.Optimizer(problem.space, kl.portfolio(problem.space), **{"rng": 5, "deterministic": False} | options)
+    return kl.Optimizer(problem.space, later_portfolio(problem.space), **{"rng": 5, "deterministic": False} | options)
 
 
 def driven(opt, f, condition):
@@ -485,7 +488,7 @@ def test_a_candidate_without_a_value_ends_the_study_and_nothing_is_lost(stage, l
 
 def test_a_random_point_that_fills_a_batch_may_be_cancelled():
     problem = couplings(9, 2)
-    algorithm = kl.portfolio(problem.space).at_least(8)
+    algorithm = later_portfolio(problem.space).at_least(8)
     state = until(algorithm, problem.costs, at_stage(TESTING))
     x = algorithm.ask(state, Stream(0))
     assert len(x) == 8 == len(state.study.points) + 1
@@ -495,7 +498,7 @@ def test_a_random_point_that_fills_a_batch_may_be_cancelled():
 
 def test_an_injected_point_does_not_end_a_study():
     problem = couplings(9, 2)
-    algorithm = kl.portfolio(problem.space)
+    algorithm = later_portfolio(problem.space)
     state = until(algorithm, problem.costs, at_stage(LEARNING, 9))
     x = all_points(9)[:1]
     injected = algorithm.inject(state, x[0], -1e3)
@@ -540,7 +543,7 @@ def test_a_run_that_is_resumed_during_a_study_is_the_run_that_never_stopped(stag
         opt = optimizer(problem, batch=batch, journal=path)
         if len(opt.pending) < len(expected.pending):  # candidates without a value are handed out again
             opt.ask(len(expected.pending))
-    assert opt.algorithm == expected.algorithm == kl.portfolio(problem.space).at_least(batch)
+    assert opt.algorithm == expected.algorithm == later_portfolio(problem.space).at_least(batch)
     assert look(opt) == look(expected)
     for each in (opt, expected):
         left = each.pending
@@ -556,6 +559,7 @@ def test_a_run_that_is_resumed_during_a_study_is_the_run_that_never_stopped(stag
     opt.close()
 
 
+@pytest.mark.usefixtures("no_bayesian_optimization")
 @pytest.mark.parametrize("batch", [1, 8])
 def test_minimize_in_parts_with_a_journal_is_minimize_in_one(batch, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
@@ -584,7 +588,7 @@ def test_fixed_bits_keep_their_values():
     problem = couplings(24, 4)
     points, stages = [], set()
     space = kl.Space(a=kl.Binary(24), b=kl.Choice(1, 2))
-    opt = kl.Optimizer(space, rng=0, deterministic=True, fixed={"b": 2})
+    opt = kl.Optimizer(space, later_portfolio(space), rng=0, deterministic=True, fixed={"b": 2})
     while opt.nfev < 700:
         batch = opt.ask()
         points += [candidate.x["a"].tolist() for candidate in batch]
@@ -601,7 +605,7 @@ def test_a_violation_is_not_studied():
     """Ranks of infeasible points are so large that differences of the values would count as rounding errors."""
     problem = MaxSat.random(20, 90, 0)
     for seed in range(6):
-        opt = kl.Optimizer(kl.Binary(20), rng=seed, deterministic=True)
+        opt = kl.Optimizer(kl.Binary(20), later_portfolio(kl.Binary(20)), rng=seed, deterministic=True)
         while opt.nfev < 400:
             batch = opt.ask()
             opt.tell(batch, [(problem(each.x), float(each.x[0] & each.x[1])) for each in batch])
@@ -619,7 +623,7 @@ def test_points_that_are_repaired_do_not_stop_the_run():
         rng=0,
         deterministic=True,
         constraints=lambda x: x.sum() <= 6,
-        algorithm=kl.portfolio(problem.space),
+        algorithm=later_portfolio(problem.space),
     )
     assert len(points) == 200
     assert all(x.sum() <= 6 for x in points)
@@ -629,7 +633,7 @@ def test_points_that_are_repaired_do_not_stop_the_run():
 
 
 def test_at_least_holds_for_the_portfolio_and_the_study():
-    algorithm = kl.portfolio(kl.Binary(5))
+    algorithm = later_portfolio(kl.Binary(5))
     more = algorithm.at_least(7)
     assert (more.batch, more.rest) == (7, algorithm.rest.at_least(7))
     assert more.at_least(3) == more
@@ -640,12 +644,12 @@ def test_at_least_holds_for_the_portfolio_and_the_study():
     ("rest", "batch", "error", "message"),
     [
         (kl.p3(kl.Binary(5)), 1, TypeError, r"^rest: expected a portfolio, got P3"),
-        (kl.portfolio(kl.Subset(5, 2)), 1, TypeError, r"^rest: expected a portfolio over bits only"),
-        (kl.portfolio(kl.Choice(1, 2, 3, n=26)), 1, TypeError, r"^rest: expected a portfolio over bits only"),
-        (kl.portfolio(kl.Space(a=kl.Binary(3), b=kl.Float(0, 1))), 1, TypeError, r"^rest: expected .* bits only"),
-        (kl.portfolio(kl.Binary(2)), 1, ValueError, r"^rest: expected a portfolio over at least 3 bits, got 2"),
-        (kl.portfolio(kl.Binary(3)).rest, 0, ValueError, r"^batch: expected"),
-        (kl.portfolio(kl.Binary(3)).rest, 1.5, TypeError, r"^batch: expected"),
+        (later_portfolio(kl.Subset(5, 2)), 1, TypeError, r"^rest: expected a portfolio over bits only"),
+        (later_portfolio(kl.Choice(1, 2, 3, n=26)), 1, TypeError, r"^rest: expected a portfolio over bits only"),
+        (later_portfolio(kl.Space(a=kl.Binary(3), b=kl.Float(0, 1))), 1, TypeError, r"^rest: expected .* bits only"),
+        (later_portfolio(kl.Binary(2)), 1, ValueError, r"^rest: expected a portfolio over at least 3 bits, got 2"),
+        (later_portfolio(kl.Binary(3)).rest, 0, ValueError, r"^batch: expected"),
+        (later_portfolio(kl.Binary(3)).rest, 1.5, TypeError, r"^batch: expected"),
     ],
 )
 def test_errors_name_the_argument(rest, batch, error, message):
@@ -655,14 +659,14 @@ def test_errors_name_the_argument(rest, batch, error, message):
 
 def test_it_is_for_bits_alone():
     for space in (kl.Binary(3), kl.Space(a=kl.Binary(20), b=kl.Choice("a", "b")), kl.Choice(1, 2, n=3)):
-        assert isinstance(kl.portfolio(space), kl.QuadraticPortfolio)
+        assert isinstance(later_portfolio(space), kl.QuadraticPortfolio)
     for space in (kl.Binary(1), kl.Binary(2), kl.Subset(9, 3), kl.Choice(*range(3), n=26)):
-        assert isinstance(kl.portfolio(space), kl.Portfolio)
+        assert isinstance(later_portfolio(space), kl.Portfolio)
 
 
 @pytest.mark.parametrize("batch", [1, 5])
 def test_the_description_is_read_back(batch):
-    algorithm = kl.portfolio(kl.Binary(6)).at_least(batch)
+    algorithm = later_portfolio(kl.Binary(6)).at_least(batch)
     data = json.loads(json.dumps(algorithm_data(algorithm)))
     assert algorithm_of(data, algorithm.family) == algorithm
 
@@ -680,7 +684,7 @@ def test_the_description_is_read_back(batch):
     ],
 )
 def test_other_descriptions_are_refused(change):
-    algorithm = kl.portfolio(kl.Binary(6))
+    algorithm = later_portfolio(kl.Binary(6))
     data = {"quadratic_portfolio": algorithm_data(algorithm)["quadratic_portfolio"] | change}
     with pytest.raises(ValueError, match="expected"):
         algorithm_of(data, algorithm.family)
@@ -710,7 +714,7 @@ CORRUPTED = {
 @every_stage
 def test_a_study_that_cannot_have_been_is_refused(stage, change):
     problem = couplings(9, 2)
-    algorithm = kl.portfolio(problem.space)
+    algorithm = later_portfolio(problem.space)
     data = state_data(algorithm, until(algorithm, problem.costs, at_stage(stage)))
     with pytest.raises(ValueError, match=r"."):
         state_of(algorithm, data | {"study": data["study"] | change}, None)
@@ -719,7 +723,7 @@ def test_a_study_that_cannot_have_been_is_refused(stage, change):
 @every_stage
 def test_values_that_are_not_finite_are_refused(stage):
     problem = couplings(9, 2)
-    algorithm = kl.portfolio(problem.space)
+    algorithm = later_portfolio(problem.space)
     condition = at_stage(stage, 0 if stage == MINIMIZING else 7)
     data = state_data(algorithm, until(algorithm, problem.costs, condition))
     size = len(data["study"]["values"]) * 3 // 4 // 8
@@ -744,7 +748,9 @@ junk = st.one_of(
 
 @pytest.mark.filterwarnings("error")
 @examples(200)
-@given(st.sampled_from(STAGES), st.sampled_from(["study", "stage", "values", "center", "x", "f", "ended"]), junk)
+@given(
+    st.sampled_from(STAGES), st.sampled_from(["study", "stage", "values", "center", "x", "f", "ended", "before"]), junk
+)
 def test_a_corrupted_snapshot_is_loaded_or_refused(tmp_path_factory, stage, name, value):
     path = tmp_path_factory.getbasetemp() / f"study {stage}.json"
     problem = couplings(9, 2)
@@ -754,7 +760,13 @@ def test_a_corrupted_snapshot_is_loaded_or_refused(tmp_path_factory, stage, name
         opt.save(path)
     data = json.loads(path.read_text())
     state = data["state"]["algorithm"]
-    places = {"study": state, "ended": state, "x": state["study"]["center"], "f": state["study"]["center"]}
+    places = {
+        "study": state,
+        "ended": state,
+        "before": state,
+        "x": state["study"]["center"],
+        "f": state["study"]["center"],
+    }
     places.get(name, state["study"])[name] = value
     changed = path.with_suffix(".changed")
     changed.write_text(json.dumps(data))

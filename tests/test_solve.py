@@ -301,7 +301,8 @@ def test_a_formula_is_solved_where_random_points_would_not_do(tmp_path):
     assert broken((60, clauses), x) == (0, 0)
 
 
-def test_compilation_is_announced(tmp_path, compiled_at_once, monkeypatch):
+@pytest.mark.usefixtures("compiled_at_once", "no_bayesian_optimization")
+def test_compilation_is_announced(tmp_path, monkeypatch):
     pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
     monkeypatch.setattr("knobless.fast.run.Successor.is_ready", False)
     path = tmp_path / "a.cnf"

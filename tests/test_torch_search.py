@@ -515,7 +515,7 @@ FIVE = kl.Bernoulli(5)
         ),
         (kl.IGO(FIVE, kl.Quartiles(), kl.SNR(0.5, math.inf)), TypeError, r"expected one with a bound on λ.* got SNR\("),
         (kl.pbil_elitist(FIVE), TypeError, r"expected one without elitism, got LastBest\(\)"),
-        (kl.portfolio(FIVE), TypeError, r"expected one of pbil_lambda, .* got a value of type QuadraticPortfolio"),
+        (kl.portfolio(FIVE), TypeError, r"expected one of pbil_lambda, .* got a value of type BayesianPortfolio"),
         (kl.pbil_lambda(kl.Binary(6)), ValueError, r"expected one made for this space"),
         (kl.pbil_lambda(kl.Binary(5, p=0.1)), ValueError, r"expected one made for this space"),
         (kl.pbil_lambda(kl.Choice(*"abc", n=5)), ValueError, r"expected one made for this space"),
