@@ -310,6 +310,44 @@ def test_fixed_variables_keep_their_values_and_the_others_are_searched():
     assert (saved.points == search.points).all()
 
 
+def test_a_variable_that_was_fixed_for_some_points_is_searched_later():
+    space = kl.Space(a=kl.Binary(1), b=kl.Binary(14))
+    for value in (0, 1):
+        opt, free = kl.Optimizer(space, rng=1, deterministic=True), []
+        while opt.nfev < 90:
+            batch = opt.ask() if opt.nfev >= 30 else opt.ask(fixed={"a": [value]})
+            free += [int(each.x["a"][0]) for each in batch] if opt.nfev >= 30 else []
+            opt.tell(batch, [float(rugged(np.concatenate([*each.x.values()])[None])[0]) for each in batch])
+        assert 1 - value in free
+
+
+def test_known_random_points_do_not_end_the_search():
+    algorithm = kl.portfolio(FAMILY)
+    state = algorithm.tell(algorithm.init(), np.zeros((1, N), FAMILY.dtype), np.ones(1))
+    assert algorithm.tell(state, np.zeros((1, N), FAMILY.dtype), np.ones(1)).rest is None
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_cancelled_points_count_as_failures(batch):
+    algorithm = kl.portfolio(FAMILY).at_least(batch)
+    state, x = next(itertools.islice(steps(algorithm), 20, None))
+    left = x[: batch // 2]
+    after = algorithm.tell(state, left, rugged(left))
+    assert len(after.f) == len(state.f) + batch
+    assert np.isinf(after.f[len(state.f) + len(left) :]).all()
+    again = algorithm.ask(after, Stream(2))
+    assert not {row.tobytes() for row in again} & {row.tobytes() for row in x}
+
+
+def test_a_large_batch_has_random_points_after_those_of_the_process():
+    algorithm = kl.portfolio(kl.Bernoulli(20)).at_least(400)
+    state = algorithm.init()
+    x = np.unique(algorithm.ask(state, Stream(1), 12), axis=0)
+    state = algorithm.tell(state, x, rugged(x))
+    assert len(state.points) <= MOST_BAYESIAN
+    assert len(algorithm.ask(state, Stream(2))) == 400
+
+
 def test_choices_of_two_are_searched_as_bits():
     space = kl.Choice("no", "yes", n=N)
     asked = []

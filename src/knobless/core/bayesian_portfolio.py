@@ -103,8 +103,8 @@ class BayesianPortfolio:
 
     Notes
     -----
-    The points are determined by the evaluations, apart from random ones. An iteration without a new point, as in a
-    space that is nearly exhausted, starts the portfolio.
+    The points are determined by the evaluations, apart from random ones. An iteration without a new point starts the
+    portfolio, as in a space that is nearly exhausted, or with constraints, where a repaired point may be a known one.
     """
 
     rest: QuadraticPortfolio
@@ -152,16 +152,24 @@ class BayesianPortfolio:
         """Return the state after an iteration."""
         if state.rest is not None:
             return state._replace(rest=self.rest.tell(state.rest, x, f))
+        if len(f) < len(state.points) and not state.fixed.any():
+            # Cancelled points count as failures, as in P3; otherwise they would be asked for again and again.
+            told = set(point_keys(x))
+            cancelled = state.points[[key not in told for key in point_keys(state.points)]]
+            x, f = np.concatenate([x, cancelled]), np.concatenate([f, np.full(len(cancelled), np.inf)])
         if not len(f):
             return state
         after = self.observe(state, x, f)
         if after.rest is not None:
             return after
         asked = state.points if len(state.points) == len(x) else x
-        fixed = state.fixed | ((x != asked).any(axis=0) & (after.x == x[0]).all(axis=0))
+        fixed = (x != asked).any(axis=0) & (after.x == x[0]).all(axis=0)
+        if after is state or after.process is None or after.process.fitted < len(after.f):
+            fixed |= state.fixed  # otherwise from anew, because `fixed` may hold for a part of the run only
         if (fixed != state.fixed).any():
             return self.with_points(after._replace(fixed=fixed))
-        return self._started(after) if after is state else after
+        # Random points may be known ones, for instance if few bits are not fixed.
+        return self._started(after) if after is state and state.process is not None else after
 
     def observe(self, state: BayesianState, x: Points, f: Array) -> BayesianState:
         """Return the state with further evaluations; the same one if all of them are known."""
@@ -189,7 +197,7 @@ class BayesianPortfolio:
         Returns
         -------
         BayesianState
-            The state.
+            The state with its points and its mean.
         """
         first, _, x, f, process, fixed, *_ = state
         best = x[f.argsort(kind="stable")[: 1 + len(f) // 4]]
@@ -212,18 +220,18 @@ class BayesianPortfolio:
 
     def _next(self, process: GaussianProcess, f: Array, fixed: NDArray[np.bool_]) -> Points:
         """Return the points of the next iteration, fewer than `batch` if the climbs find no others."""
-        y, n = scaled_values(f), self.family.variables
-        words = first_uniforms(zlib.crc32(process.s.astype(np.int8).tobytes()), self.batch * FROM_NEAR, 2 + n)
+        y, n, batch = scaled_values(f), self.family.variables, min(self.batch, MOST_BAYESIAN)
+        words = first_uniforms(zlib.crc32(process.s.astype(np.int8).tobytes()), batch * FROM_NEAR, 2 + n)
         best = process.s[f.argsort(kind="stable")[:FROM_BEST]]
         chosen: list[Array] = []
-        for i in range(self.batch):
+        for i in range(batch):
             posterior = process.given(y)
             around = near(best, words[i * FROM_NEAR : (i + 1) * FROM_NEAR], fixed)
             found = climbed(posterior, np.concatenate([best, around]), fixed)
             if found is None:
                 break
             chosen.append(found)
-            if i + 1 < self.batch:
+            if i + 1 < batch:
                 process, y = process.extended(found[None]), np.append(y, posterior.mean(found))
         return (np.array(chosen).reshape(-1, n) > 0.0).astype(self.family.dtype)
 
@@ -239,7 +247,7 @@ class BayesianPortfolio:
         return self.init(first, x0)._replace(rest=rest)
 
     def inject(self, state: BayesianState, x: Points, f: float) -> BayesianState:
-        """Return the state with a point of another algorithm; until the portfolio has started, it is observed."""
+        """Return the state with a point injected into the portfolio; the same state until that has started."""
         return state if state.rest is None else state._replace(rest=self.rest.inject(state.rest, x, f))
 
     def can_yield(self, state: BayesianState) -> bool:

@@ -30,7 +30,7 @@ from .quadratic_portfolio import QuadraticPortfolio
 from .rng import Stream
 
 CLIMBERS = 2**20  # of P3 and CoordinateSearch, at most, in a file
-BATCH = 2**20  # of Evolution, LinearThompson, BranchSearch and QuadraticPortfolio, at most, in a file
+BATCH = 2**20  # of other algorithms, at most, in a file
 _DEPTH = 50  # of portfolios in portfolios
 
 COMPONENTS = {each.__name__: each for each in (Quartiles, Truncation, Values, Fixed, SNR, LastBest, BestSoFar)}
