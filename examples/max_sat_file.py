@@ -3,7 +3,7 @@
 The equivalent command is `knobless solve dinner.cnf --budget 10000`. It prints:
 
     0 of 7 wishes unmet
-    invited: Ada, Kurt
+    invited: Alan, Emmy, Sofia
 """
 
 from pathlib import Path

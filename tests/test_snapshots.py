@@ -161,7 +161,7 @@ def test_files_that_are_no_snapshots(tmp_path):
     for text, message in (
         ("", "not a valid snapshot"),
         ("[]", "it is a file of another kind"),
-        (json.dumps(good | {"version": 1}), "cannot resume: expected snapshot format 6, got format 1"),
+        (json.dumps(good | {"version": 1}), "cannot resume: expected snapshot format 7, got format 1"),
         (json.dumps(good)[:-40], "not a valid snapshot"),
         (json.dumps(good | {"identity": None}), "identity: expected an object"),
         ("[" * 100_000, "nested too deeply"),

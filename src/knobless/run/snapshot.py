@@ -41,7 +41,7 @@ from .run_state import MOST_WORDS, RunState
 from .streams import Streams
 
 FORMAT = "knobless snapshot"
-_VERSION = 6
+_VERSION = 7
 _LARGEST = 2**30  # bytes of a file
 
 
