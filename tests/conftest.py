@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 import shutil
@@ -17,6 +18,9 @@ from hypothesis import strategies as st
 
 from knobless import Axis, BayesianPortfolio, Bernoulli, Categorical, Gaussian, Product, portfolio, recipes
 from knobless.core.adaptation import Signal
+from knobless.core.description import algorithm_data, algorithm_of
+from knobless.core.rng import Stream
+from knobless.core.states import state_data, state_of
 from knobless.run import compiled_engine
 
 settings.register_profile("knobless", derandomize=True, deadline=None, max_examples=20)
@@ -98,6 +102,26 @@ def skip_bayesian_optimization(patch):
 def no_bayesian_optimization(monkeypatch):
     """Let runs with the recommended algorithm begin with the portfolio, also over few bits."""
     skip_bayesian_optimization(monkeypatch)
+
+
+def steps(cost, algorithm, state=None, rng=None):
+    """Yield the state of an algorithm before an iteration, and its points."""
+    rng, state = Stream(1) if rng is None else rng, algorithm.init() if state is None else state
+    while True:
+        x = algorithm.ask(state, rng)
+        yield state, x
+        state = algorithm.tell(state, x, cost(x))
+
+
+def check_continuations(cost, algorithm, state, n):
+    """Check that a copy and a saved state continue as the original for n iterations; also save the algorithm."""
+    assert algorithm_of(json.loads(json.dumps(algorithm_data(algorithm))), algorithm.family) == algorithm
+    saved = state_of(algorithm, json.loads(json.dumps(state_data(algorithm, state))), None)
+    runs = [steps(cost, algorithm, each, Stream(3)) for each in (state.copy(), saved, state)]
+    for _ in range(n):
+        one, two, three = (next(run)[1] for run in runs)
+        assert (one == two).all()
+        assert (one == three).all()
 
 
 # Small enough to enumerate. `within(50)` sets margins of a large problem, so that θ may come near them.

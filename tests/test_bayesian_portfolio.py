@@ -6,18 +6,21 @@ import itertools
 import json
 import math
 import os
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import conftest
 import knobless as kl
+from conftest import check_continuations
 from knobless.core.bayesian_portfolio import MOST_BAYESIAN, MOST_BITS, MOST_UNIMPROVED, RANDOM_POINTS
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.gaussian_process import (
+    DIGITS,
     FIRST_UPDATES,
-    ROUNDED_UNITS,
     SHARES,
     GaussianProcess,
     correlations,
@@ -49,13 +52,7 @@ def rugged(x):
     return 3.0 * (x[:, 1:] != x[:, :-1]).sum(axis=1) + (x * weights).sum(axis=1) % 3.0
 
 
-def steps(algorithm, cost=rugged, state=None, rng=None):
-    """Yield the state before an iteration, and its points."""
-    rng, state = Stream(1) if rng is None else rng, algorithm.init() if state is None else state
-    while True:
-        x = algorithm.ask(state, rng)
-        yield state, x
-        state = algorithm.tell(state, x, cost(x))
+steps = partial(conftest.steps, rugged)
 
 
 # The process.
@@ -124,10 +121,10 @@ def test_means_and_expected_improvements_are_those_of_the_formulas(seed):
             z = (y.min() - expected[i]) / deviation[i]
             density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
             value = deviation[i] * (z * 0.5 * math.erfc(-z * math.sqrt(0.5)) + density)
-            assert improvement / ROUNDED_UNITS == pytest.approx(value, rel=1e-2, abs=2.0 / ROUNDED_UNITS * deviation[i])
+            assert improvement == pytest.approx(value, rel=1e-2, abs=2.0**-DIGITS * 2.0 * deviation[i])
         lowest = [expected[at[(point * np.where(np.arange(6) == bit, -1.0, 1.0)).tobytes()]] for bit in own_bits]
         finite = [mean for mean, each in zip(lowest, own.tolist(), strict=True) if each > -math.inf]
-        assert (np.diff(finite) >= -2.0 / ROUNDED_UNITS).all()  # those with the lowest means come first
+        assert (np.diff(finite) >= -(2.0 ** (1 - DIGITS))).all()  # those with the lowest means come first
 
 
 def evidence(s, y, shares):
@@ -203,7 +200,8 @@ def test_points_are_new_until_the_portfolio_starts_from_the_best():
 
 def test_an_improvement_now_and_then_keeps_it_up_to_its_length():
     algorithm, count = kl.portfolio(kl.Bernoulli(20)), itertools.count()
-    evaluated = [x for state, x in itertools.islice(steps(algorithm, lambda x: -float(next(count)) * np.ones(1)), 301)]
+    run = conftest.steps(lambda x: -float(next(count)) * np.ones(1), algorithm)
+    evaluated = [x for state, x in itertools.islice(run, MOST_BAYESIAN + 1)]
     assert len(np.unique(np.concatenate(evaluated[:MOST_BAYESIAN]), axis=0)) == MOST_BAYESIAN
     assert (evaluated[MOST_BAYESIAN] == evaluated[MOST_BAYESIAN - 1]).all()
 
@@ -222,16 +220,7 @@ def test_copies_and_saved_states_continue_as_the_original(n):
     algorithm, rng = kl.portfolio(FAMILY), Stream(1)
     state, _ = next(itertools.islice(steps(algorithm, rng=rng), n, None))
     assert (state.rest is None) == (n < MOST_UNIMPROVED)
-    assert algorithm_of(json.loads(json.dumps(algorithm_data(algorithm))), FAMILY) == algorithm
-    saved = state_of(algorithm, json.loads(json.dumps(state_data(algorithm, state))), None)
-    streams = Stream(3), Stream(3), Stream(3)
-    runs = [
-        steps(algorithm, state=each, rng=rng) for each, rng in zip((state.copy(), saved, state), streams, strict=True)
-    ]
-    for _ in range(30):
-        one, two, three = (next(run)[1] for run in runs)
-        assert (one == two).all()
-        assert (one == three).all()
+    check_continuations(rugged, algorithm, state, 30)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +268,7 @@ def test_it_starts_at_x0():
 @pytest.mark.parametrize("value", [math.nan, 1.0])
 def test_values_without_order_do_not_end_the_search(value):
     algorithm, seen = kl.portfolio(FAMILY), set()
-    for state, x in itertools.islice(steps(algorithm, lambda x: np.full(len(x), value)), MOST_UNIMPROVED):
+    for state, x in itertools.islice(conftest.steps(lambda x: np.full(len(x), value), algorithm), MOST_UNIMPROVED):
         assert state.rest is None
         seen.add(x[0].tobytes())
     assert len(seen) == MOST_UNIMPROVED

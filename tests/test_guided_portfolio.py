@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
+import conftest
 import knobless as kl
-from knobless.core.description import algorithm_data, algorithm_of
+from conftest import check_continuations
 from knobless.core.guided_portfolio import LENGTH
 from knobless.core.linear import FEWEST_FIT
 from knobless.core.rng import Stream
-from knobless.core.states import state_data, state_of
 
 SPACE = kl.Space(a=kl.Choice(*range(5), n=5), b=kl.Binary(3))
 FAMILY = SPACE.family
@@ -26,13 +26,7 @@ def cost(x):
     return (x * weights).sum(axis=1) % 3.0 + (x[:, 0] * x[:, 1] - 3.0) ** 2
 
 
-def steps(algorithm, cost=cost, state=None, rng=None):
-    """Yield the state before an iteration, and its points."""
-    rng, state = Stream(1) if rng is None else rng, algorithm.init() if state is None else state
-    while True:
-        x = algorithm.ask(state, rng)
-        yield state, x
-        state = algorithm.tell(state, x, cost(x))
+steps = partial(conftest.steps, cost)
 
 
 def test_a_climb_evaluates_all_neighbors_of_the_best_point_before_anything_else():
@@ -66,16 +60,7 @@ def test_copies_and_saved_states_continue_as_the_original(n):
     algorithm, rng = kl.portfolio(SPACE), Stream(1)
     state, _ = next(itertools.islice(steps(algorithm, rng=rng), n, None))
     assert (state.rest is None) == (n < LENGTH)
-    assert algorithm_of(json.loads(json.dumps(algorithm_data(algorithm))), FAMILY) == algorithm
-    saved = state_of(algorithm, json.loads(json.dumps(state_data(algorithm, state))), None)
-    streams = Stream(3), Stream(3), Stream(3)
-    runs = [
-        steps(algorithm, state=each, rng=rng) for each, rng in zip((state.copy(), saved, state), streams, strict=True)
-    ]
-    for _ in range(10):
-        one, two, three = (next(run)[1] for run in runs)
-        assert (one == two).all()
-        assert (one == three).all()
+    check_continuations(cost, algorithm, state, 10)
 
 
 def test_several_points_of_an_iteration_are_different_neighbors():
@@ -100,7 +85,7 @@ def test_it_starts_at_x0():
 @pytest.mark.parametrize("value", [math.nan, 1.0])
 def test_values_without_order_do_not_end_the_search(value):
     algorithm, seen = kl.portfolio(SPACE), set()
-    for state, x in steps(algorithm, lambda x: np.full(len(x), value)):
+    for state, x in conftest.steps(lambda x: np.full(len(x), value), algorithm):
         if state.linear.n == 40:
             break
         seen.add(x[0].tobytes())

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
+from .evolution import theta_around
 from .families import Family
 from .gaussian_process import FIRST_UPDATES, LATER_UPDATES, GaussianProcess, Posterior, first_shares, scaled_values
-from .linear import point_keys
+from .linear import new_rows, point_keys
 from .quadratic_portfolio import QuadraticPortfolio, QuadraticState
-from .rng import RNG, first_uniforms
+from .rng import RNG, first_uniforms, unit_interval
 from .types import Array, Points, Words
 
 MOST_BITS = 50  # for which a process is fit
@@ -152,20 +153,20 @@ class BayesianPortfolio:
         """Return the state after an iteration."""
         if state.rest is not None:
             return state._replace(rest=self.rest.tell(state.rest, x, f))
-        if len(f) < len(state.points) and not state.fixed.any():
+        told, asked = set(point_keys(x)), point_keys(state.points)
+        if len(x) < len(asked) and told.issubset(asked):
             # Cancelled points count as failures, as in P3; otherwise they would be asked for again and again.
-            told = set(point_keys(x))
-            cancelled = state.points[[key not in told for key in point_keys(state.points)]]
+            cancelled = state.points[[key not in told for key in asked]]
             x, f = np.concatenate([x, cancelled]), np.concatenate([f, np.full(len(cancelled), np.inf)])
         if not len(f):
             return state
         after = self.observe(state, x, f)
         if after.rest is not None:
             return after
-        asked = state.points if len(state.points) == len(x) else x
-        fixed = (x != asked).any(axis=0) & (after.x == x[0]).all(axis=0)
+        replaced = len(state.points) == len(x) and (x != state.points).any(axis=0)
+        fixed = replaced & (after.x == x[0]).all(axis=0)
         if after is state or after.process is None or after.process.fitted < len(after.f):
-            fixed |= state.fixed  # otherwise from anew, because `fixed` may hold for a part of the run only
+            fixed |= state.fixed  # otherwise anew: a bit may be fixed in a part of the run only
         if (fixed != state.fixed).any():
             return self.with_points(after._replace(fixed=fixed))
         # Random points may be known ones, for instance if few bits are not fixed.
@@ -175,9 +176,7 @@ class BayesianPortfolio:
         """Return the state with further evaluations; the same one if all of them are known."""
         if state.rest is not None:
             return state._replace(rest=self.rest.observe(state.rest, x, f))
-        known = set(point_keys(state.x))
-        first = {key: i for i, key in reversed([*enumerate(point_keys(x))]) if key not in known}
-        new = sorted(first.values())
+        new = new_rows(x, set(point_keys(state.x)))
         if not new:
             return state
         x = np.concatenate([state.x, x[new].astype(self.family.dtype)])
@@ -200,9 +199,7 @@ class BayesianPortfolio:
             The state with its points and its mean.
         """
         first, _, x, f, process, fixed, *_ = state
-        best = x[f.argsort(kind="stable")[: 1 + len(f) // 4]]
-        each = self.family.statistics(best)
-        mean = self.family.move(first, (each.mean(axis=0) + each[0]) / 2.0 - first)
+        mean = theta_around(self.family, first, x[f.argsort(kind="stable")[: 1 + len(f) // 4]])
         return state._replace(mean=mean, points=self._none if process is None else self._next(process, f, fixed))
 
     @staticmethod
@@ -267,7 +264,7 @@ class BayesianPortfolio:
 
 def near(best: Array, words: Words, fixed: NDArray[np.bool_]) -> Array:
     """Return points near some of the best ones, by up to four changed bits, one for each row of random words."""
-    n, u = best.shape[1], np.ldexp(words[:, :2].astype(float), -32)
+    n, u = best.shape[1], unit_interval(words[:, :2])
     points = best[(len(best) * u[:, 0]).astype(np.intp)]
     counts = 1 + (min(MOST_CHANGED, n - np.count_nonzero(fixed)) * u[:, 1]).astype(np.intp)
     order = np.where(fixed, np.iinfo(words.dtype).max, words[:, 2:]).argsort(axis=1, kind="stable")

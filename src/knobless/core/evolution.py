@@ -24,9 +24,9 @@ from knobless._checks import positive_int
 from .algorithm import AlgorithmInfo
 from .conditional import Conditional
 from .families import Family
-from .rng import RNG, uniforms
+from .rng import RNG, uniforms, unit_interval
 from .subset import resized
-from .types import Array, Points, Words
+from .types import Array, Points
 
 FIRST_SIZE = 16  # points of the first population
 MOST_IDLE = 4  # iterations without a change of the population, after which it is restarted
@@ -40,9 +40,10 @@ def last_change(n: int) -> np.uint32:
     return np.uint32(CHANGES * (2**32 - 1) / n)
 
 
-def _unit(u: Words) -> Array:
-    """Return uniform numbers below 1 for uniform integers."""
-    return np.ldexp(u.astype(float), -32)
+def theta_around(family: Family, initial: Array, x: Points) -> Array:
+    """Return the mean of the statistics of points, best first, of which the best counts half; within the margins."""
+    each = family.statistics(x)
+    return family.move(initial, (np.add.reduce(each, axis=0) / len(each) + each[0]) / 2.0 - initial)
 
 
 class EvolutionState(NamedTuple):
@@ -123,14 +124,14 @@ class Evolution:
         n, m = self.family.variables, len(state.f)
         words = uniforms(rng, size, 4 + 2 * n)
         # The population is sorted: the better of two is the one with the lower index.
-        drawn = (m * _unit(words[:, :4])).astype(np.intp)
+        drawn = (m * unit_interval(words[:, :4])).astype(np.intp)
         one, other = drawn[:, :2].min(axis=1), drawn[:, 2:].min(axis=1)
         x = state.x.take(one, axis=0)
         x += (state.x.take(other, axis=0) - x) * (words[:, 4 : 4 + n] < HALF)  # in less time than by np.where
         u = words[:, 4 + n :]
         changed = np.divmod(np.flatnonzero(u <= last_change(n)), n)  # rows and columns, in less time than by nonzero
         options = self.family.options[changed[1]]
-        by = 1 + (n / CHANGES * _unit(u[changed]) * (options - 1)).astype(np.intp)  # which is uniform
+        by = 1 + (n / CHANGES * unit_interval(u[changed]) * (options - 1)).astype(np.intp)  # which is uniform
         x[changed] = (x[changed] + by) % options
         if self.family.size_bounds:
             # Subsets get their size back by other bits than those that have just changed, as far as possible.
@@ -160,9 +161,8 @@ class Evolution:
         first = {data[i * width : (i + 1) * width]: i for i in reversed(range(len(every)))}
         kept = np.sort(np.fromiter(first.values(), np.intp, len(first)))
         kept = kept[values[kept].argsort(kind="stable")][: state.size]
-        every, initial = every[kept], self._initial
-        each = self.family.statistics(every)
-        theta = self.family.move(initial, (np.add.reduce(each, axis=0) / len(each) + each[0]) / 2.0 - initial)
+        every = every[kept]
+        theta = theta_around(self.family, self._initial, every)
         return EvolutionState(theta, every, values[kept], state.size, state.idle, state.fresh)
 
     def inject(self, state: EvolutionState, x: Points, f: float) -> EvolutionState:

@@ -25,7 +25,7 @@ PSEUDO = 2.0  # degrees of freedom by which the update of a share is damped
 LEAST_SHARE = 1e-5
 TINY = 1e-12  # of a variance
 FIRST_UPDATES, LATER_UPDATES = 5, 3  # of the shares, in the first fit and in another one
-ROUNDED_UNITS = 2.0**14  # means are rounded to multiples of 1/ROUNDED_UNITS, expected improvements to 14 binary digits
+DIGITS = 14  # binary ones, after the point, to which means are rounded, and of expected improvements
 BLOCK_SIZE = 64  # rows and columns of a block
 LINEAR = 3.0  # up to so many times the distance of the median from the best, values are not changed
 
@@ -208,7 +208,7 @@ class Posterior(NamedTuple):
         more, less = np.append(table[1:], 0.0)[d], np.append(0.0, table[:-1])[d]
         even, odd = 0.5 * (more + less), 0.5 * (more - less)
         means = self.level + (even @ self.solved)[:, None] + now * ((odd * self.solved) @ s)
-        means = np.rint(means * ROUNDED_UNITS) / ROUNDED_UNITS
+        means = np.ldexp(np.rint(np.ldexp(means, DIGITS)), -DIGITS)
         means[:, fixed] = math.inf
         i, j = (d == 1).nonzero()
         means[i, (now[i] != s[j]).argmax(axis=1)] = math.inf
@@ -218,8 +218,8 @@ class Posterior(NamedTuple):
         explained = explained_variance(covariance.reshape(-1, len(s)), root).reshape(bits.shape)
         deviations = np.sqrt(np.maximum(self.variance * (table[0] - explained), TINY))
         means = means[rows, bits]
-        digits, exponents = np.frexp(_improvement(self.best, means, deviations))
-        improvements = np.ldexp(np.rint(digits * ROUNDED_UNITS), exponents)
+        fractions, exponents = np.frexp(_improvement(self.best, means, deviations))
+        improvements = np.ldexp(np.rint(np.ldexp(fractions, DIGITS)), exponents - DIGITS)
         return bits, np.where(means < math.inf, improvements, -math.inf)
 
 

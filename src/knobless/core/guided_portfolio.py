@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from .algorithm import AlgorithmInfo
 from .conditional import Conditional
 from .families import Family
-from .linear import SMALL, LinearState, LinearThompson, point_keys
+from .linear import SMALL, LinearState, LinearThompson, new_rows, point_keys
 from .portfolio import Portfolio, PortfolioState
 from .rng import RNG, first_uniforms
 from .types import Array, Points
@@ -160,8 +160,7 @@ class GuidedPortfolio:
         """Return the state with further evaluations."""
         if state.rest is not None:
             return state._replace(rest=self.rest.observe(state.rest, x, f))
-        first = {key: i for i, key in reversed([*enumerate(point_keys(x))]) if key not in state.linear.known}
-        new = sorted(first.values())
+        new = new_rows(x, state.linear.known)
         state = state._replace(linear=self.linear.observe(state.linear, x[new], f[new]))
         return self._started(state) if state.linear.n >= LENGTH else state
 

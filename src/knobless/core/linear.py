@@ -343,6 +343,25 @@ def _grown(rows: Points, n: int, size: int) -> Points:
     return grown
 
 
+def new_rows(x: Points, known: Set[bytes]) -> list[int]:
+    """Return the rows of points that are not known, each once.
+
+    Parameters
+    ----------
+    x : array of shape (m, variables)
+        Points, one per row.
+    known : set of bytes
+        Keys of the known points (`point_keys`).
+
+    Returns
+    -------
+    list of int
+        The rows, in increasing order.
+    """
+    first = {key: i for i, key in reversed([*enumerate(point_keys(x))]) if key not in known}
+    return sorted(first.values())
+
+
 def point_keys(x: Points) -> list[bytes]:
     """Return the bytes of each point, by which points are compared.
 

@@ -115,6 +115,11 @@ def uniforms(rng: RNG, size: int, words: int) -> Words:
     return (rng if isinstance(rng, Stream) else Stream.of(rng)).uniforms(size, words)
 
 
+def unit_interval(u: Words) -> NDArray[np.float64]:
+    """Return uniform numbers from 0 to 1 for uniform 32-bit integers."""
+    return np.ldexp(u.astype(float), -32)
+
+
 def first_uniforms(key: int, size: int, words: int) -> Words:
     """Return `Stream(key).uniforms(size, words)` without a buffer for more, which takes longer."""
     half = (words + 1) // 2

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from knobless.core.evolution import CHANGES, MOST_IDLE, MOST_PER_VARIABLE, EvolutionState
+from knobless.core.evolution import MOST_IDLE, MOST_PER_VARIABLE, EvolutionState, last_change
 from knobless.core.families import Family, threshold
 from knobless.core.rng import GOLDEN, LongWords, Stream
 from knobless.core.types import Array, Words
@@ -116,6 +116,9 @@ def population_theta(family: Family, p: PopulationState) -> Array:
     return family.move(initial, (p.ones / averaged + p.best) / 2.0 - initial) if averaged else p.theta
 
 
+_last_change = njit(error_model="numpy")(last_change)
+
+
 @njit(error_model="numpy")
 def _fill(words, size, stream):
     """Write the next words of the stream."""
@@ -138,7 +141,7 @@ def _draw(place, counts, stream, first, words, u, x, order):
     _fill(words, n + 2, stream)
     one = x[order[min(int(m * (u[0] * _UNIT)), int(m * (u[1] * _UNIT)))]]
     other = x[order[min(int(m * (u[2] * _UNIT)), int(m * (u[3] * _UNIT)))]]
-    last = np.uint32(CHANGES * 0xFFFFFFFF / n)  # of the numbers that change a bit
+    last = _last_change(n)
     crossing, changes = u[4 : 4 + n], u[4 + n : 4 + 2 * n]
     for i in range(n):
         child[i] = (other[i] if crossing[i] < _HALF else one[i]) ^ np.int8(changes[i] <= last)
