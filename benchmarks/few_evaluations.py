@@ -48,10 +48,10 @@ CLOSE = 1e-6  # gaps in percent that differ by less are equal
 INTRODUCTION = """# Few evaluations of few bits
 
 Bayesian optimization is compared with the portfolio without it, with Optuna's TPE and with random search, by
-`python benchmarks/few_evaluations.py`: 12 random instances of each kind of problem, with up to 50 bits, and one run each.
-The instances were not used in the design of the search. Gaps are in percent: 100 is the median of 100 random points, 0 the
-best value that any run has found. In brackets is the share of runs that are better with Bayesian optimization, where ties
-count one half. TPE was run up to 270 evaluations.
+`python benchmarks/few_evaluations.py`: 12 random instances of each kind of problem, with up to 50 bits, and one run
+each. The instances were not used in the design of the search. Gaps are in percent: 100 is the median of 100 random
+points, 0 the best value that any run has found. In brackets is the share of runs that are better with Bayesian
+optimization, where ties count one half. TPE was run up to 270 evaluations.
 
 - *maxcut*, *max3sat*: weighted MaxSAT, of the edges of a random graph and of random clauses with three literals
 - *contamination*: prevention of contamination along a supply chain
@@ -363,12 +363,12 @@ def means(gaps: Gaps) -> str:
 
 
 def write(options: argparse.Namespace, rows: Sequence[Mapping[str, str]]) -> None:
+    what = {"command": "python benchmarks/few_evaluations.py", "commit": commit(), **machine()}
     gaps = gaps_of([row for row in rows if row["problem"] in CLASSES])
     text = f"{INTRODUCTION}\n{table(gaps)}\n\nThe mean over all kinds of problems:\n\n{means(gaps)}\n"
     options.out.with_suffix(".md").write_text(text, encoding="utf-8")
     if "<!-- few_evaluations -->" in options.page.read_text(encoding="utf-8"):
         fill(options.page, few_evaluations=table(gaps))
-    what = {"command": "python benchmarks/few_evaluations.py", "commit": commit(), **machine()}
     described = json.dumps(what | {"optuna": version("optuna")}, indent=1)
     options.out.with_suffix(".json").write_text(f"{described}\n", encoding="utf-8")
     print(text)
