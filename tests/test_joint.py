@@ -14,16 +14,19 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.algorithms import Fixed, cga
 
-torch = pytest.importorskip("torch", reason="knobless.paper.joint needs torch: pip install 'knobless[torch]'")
+torch = pytest.importorskip("torch", reason="reproduction.joint needs torch: pip install 'knobless[torch]'")
 
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402, N812
 
-from knobless.paper.joint import __main__ as command  # noqa: E402
-from knobless.paper.joint import runs  # noqa: E402
-from knobless.paper.joint.networks import ActivationNetwork, LayerNetwork  # noqa: E402
-from knobless.paper.joint.training import (  # noqa: E402
+from knobless.torch import ArchitectureSearch  # noqa: E402
+from knobless.torch.data import Data  # noqa: E402
+from reproduction.joint import __main__ as command  # noqa: E402
+from reproduction.joint import runs  # noqa: E402
+from reproduction.joint.networks import ActivationNetwork, LayerNetwork  # noqa: E402
+from reproduction.joint.training import (  # noqa: E402
     Setting,
     Training,
     chainer_nesterov,
@@ -33,8 +36,6 @@ from knobless.paper.joint.training import (  # noqa: E402
     gradients,
     wait,
 )
-from knobless.torch import Search  # noqa: E402
-from knobless.torch.data import Data  # noqa: E402
 
 LAYERS = LayerNetwork(pixels=6, units=5, n=7, classes=3)
 ACTIVATIONS = ActivationNetwork(pixels=6, units=4, depth=3, classes=3)
@@ -42,7 +43,7 @@ SETTINGS = {
     "epsilon": Setting("epsilon", LAYERS, kl.pbil_epsilon, batch=4, clip=0.5, learning_rate=0.1),
     "lambda": Setting("lambda", LAYERS, kl.pbil_lambda, batch=4, clip=0.5, learning_rate=0.1),
     "patient": Setting("patient", LAYERS, kl.pbil_lambda, batch=4, clip=0.5, patient=True, learning_rate=0.1),
-    "no-skip": Setting("no-skip", replace(LAYERS, skip=False), kl.cga, batch=4, learning_rate=0.1),
+    "no-skip": Setting("no-skip", replace(LAYERS, skip=False), cga, batch=4, learning_rate=0.1),
     "activations": Setting("activations", ACTIVATIONS, kl.pbil_lambda, batch=6, learning_rate=0.1),
     "fixed": Setting("fixed", ACTIVATIONS, mask=(1, 0, 0) * 4, batch=4, learning_rate=0.1),
 }
@@ -105,6 +106,39 @@ def test_backprop_is_autograd(network, archs):
     for g, g_expected in zip(found, expected, strict=True):
         torch.testing.assert_close(g, g_expected, rtol=0, atol=1e-10)
         assert g_expected.abs().max() > 1e-3
+
+
+def test_the_settings_are_those_of_the_paper():
+    """Experiment I: 32 hidden layers of 128 units, clipping to 2. II: 3 of 1024, ReLU (1) or tanh (0). Always 64."""
+    recipes = [cga, kl.pbil_lambda, kl.pbil_epsilon]
+    for settings, network, clip in (
+        (runs.LAYERS, LayerNetwork(pixels=784, units=128, n=31, classes=10, skip=True), 2.0),
+        (runs.ACTIVATIONS, ActivationNetwork(pixels=784, units=1024, depth=3, classes=10), math.inf),
+    ):
+        assert [setting.algorithm for setting in settings[:3]] == recipes
+        assert {setting.network for setting in settings} == {network}
+        assert {setting.batch for setting in settings} == {64}
+        assert {setting.clip for setting in settings} == {clip}
+        assert not any(setting.patient or setting.estimator for setting in settings)
+    *_, relu, tanh = runs.ACTIVATIONS
+    assert (relu.mask, tanh.mask) == ((1,) * 3072, (0,) * 3072)
+
+
+def test_the_remarks_change_one_setting_each():
+    ten, plain, no_skip, no_clip, batch, patient = runs.REMARKS
+    assert 1 + sum(ten.mask) == 10  # the first layer is always there
+    assert (ten.network, len(ten.mask)) == (LayerNetwork(), 31)
+    assert plain.network == ActivationNetwork(pixels=784, units=128, depth=10, classes=10)
+    assert plain.mask == (1,) * 1280
+    assert {setting.clip for setting in (ten, plain, no_skip, batch, patient)} == {2.0}
+    assert {setting.batch for setting in (ten, plain, no_skip, no_clip, patient)} == {64}
+    pbil_lambda, pbil_epsilon = runs.LAYERS[1:]
+    assert replace(no_skip, name="pbil-epsilon", network=LayerNetwork()) == pbil_epsilon
+    assert (no_skip.network.skip, no_clip.clip, batch.batch, patient.patient) == (False, math.inf, 128, True)
+    assert replace(no_clip, name="pbil-epsilon", clip=2.0) == pbil_epsilon
+    assert replace(batch, name="pbil-lambda", batch=64) == pbil_lambda
+    assert replace(patient, name="pbil-lambda", patient=False) == pbil_lambda
+    assert runs.half_step(kl.Binary(31)).adaptation == Fixed(lam=2, eps=1 / 62)
 
 
 def test_weights_are_lecun_normal_and_biases_zero():
@@ -252,7 +286,7 @@ def test_training_is_what_it_says(name):
     training, plain = (Training(setting, data(), [3], 40) for _ in range(2))
     search = None
     if training.search is not None:
-        search = Search(kl.Binary(setting.network.n), training.search.algorithm)
+        search = ArchitectureSearch(kl.Binary(setting.network.n), training.search.algorithm)
         search.key.copy_(training.search.key)
         assert training.size == (1 if setting.algorithm is kl.pbil_lambda else 2)
     before = [w.clone() for w in training.W]
@@ -344,7 +378,7 @@ def test_the_learning_rate_falls_at_a_half_and_three_quarters(updates, monkeypat
         rates.append(rate.item())
         descend(W, V, factors, rate, norm, step)
 
-    monkeypatch.setattr("knobless.paper.joint.training.descend", watched)
+    monkeypatch.setattr("reproduction.joint.training.descend", watched)
     training = Training(SETTINGS["epsilon"], data(), [0], updates)
     for until in (1, 3, updates // 2 + 1, updates):
         training.run(until)
@@ -483,7 +517,7 @@ def test_settings_are_chosen_by_name():
     assert [s.name for s in runs.chosen("layers", [])] == ["cga", "pbil-lambda", "pbil-epsilon"]
     assert [s.name for s in runs.chosen("activations", [])] == ["cga", "pbil-lambda", "pbil-epsilon", "relu", "tanh"]
     (chosen,) = runs.chosen("layers", ["cga-rate-0.03"])
-    assert (chosen.learning_rate, chosen.algorithm, chosen.clip) == (0.03, kl.cga, 2.0)
+    assert (chosen.learning_rate, chosen.algorithm, chosen.clip) == (0.03, cga, 2.0)
     with pytest.raises(ValueError, match=r"^algorithms: expected some of cga, .*, got 'relu'$"):
         runs.chosen("layers", ["relu"])
     for experiment in runs.EXPERIMENTS.values():

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason="knobless.paper.joint needs torch: pip install 'knobless[torch]'")
+torch = pytest.importorskip("torch", reason="reproduction.joint needs torch: pip install 'knobless[torch]'")
 
-from knobless.paper.joint.estimators import (  # noqa: E402
+from knobless.torch.data import Data  # noqa: E402
+from reproduction.joint.estimators import (  # noqa: E402
     ESTIMATORS,
     EstimatorTraining,
     GumbelStraightThrough,
@@ -18,9 +19,8 @@ from knobless.paper.joint.estimators import (  # noqa: E402
     LeaveOneOut,
     adam,
 )
-from knobless.paper.joint.networks import ActivationNetwork, LayerNetwork  # noqa: E402
-from knobless.paper.joint.training import Setting, gradients, mini_batch  # noqa: E402
-from knobless.torch.data import Data  # noqa: E402
+from reproduction.joint.networks import ActivationNetwork, LayerNetwork  # noqa: E402
+from reproduction.joint.training import Setting, gradients, mini_batch  # noqa: E402
 
 NETWORKS = {
     "layers": LayerNetwork(pixels=6, units=5, n=4, classes=3),

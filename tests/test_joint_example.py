@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 import knobless as kl
-from knobless.paper.joint import networks
-from knobless.paper.joint.training import Setting, Training
-from knobless.torch import Search, train_epsilon, train_lambda
+from knobless.algorithms import cga
+from knobless.torch import ArchitectureSearch, train_epsilon, train_lambda
+from reproduction.joint import networks
+from reproduction.joint.training import Setting, Training
 
 UPDATES = 24  # the learning rate changes twice on the way
 
@@ -50,7 +51,7 @@ def linears(network):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "loop"),
-    [(kl.pbil_epsilon, train_epsilon), (kl.cga, train_epsilon), (kl.pbil_lambda, train_lambda)],
+    [(kl.pbil_epsilon, train_epsilon), (cga, train_epsilon), (kl.pbil_lambda, train_lambda)],
     ids=lambda value: value.__name__,
 )
 @pytest.mark.parametrize("layers", [True, False], ids=["layers", "activations"])
@@ -65,7 +66,7 @@ def test_the_loops_do_what_the_batch_of_trials_does(example, recipe, loop, layer
         for layer, (w, b) in zip(linears(network), start, strict=True):
             layer.weight.copy_(w)
             layer.bias.copy_(b)
-    search = Search(network.space, recipe(network.space))
+    search = ArchitectureSearch(network.space, recipe(network.space))
     search.key.copy_(training.search.key)
     training.run(UPDATES)
     images, labels = torch.tensor(example.DATA.train_x) / 255, torch.tensor(example.DATA.train_y, dtype=torch.int64)
@@ -96,7 +97,7 @@ def test_both_experiments_in_very_small(example, tmp_path, capsys):
 
 def test_what_is_off_is_gone(example, capsys):
     network = example.layers_network(units=6, n=5)
-    search = Search(network.space)
+    search = ArchitectureSearch(network.space)
     search.theta.copy_(torch.tensor([[0.9, 0.1, 0.5, 0.2, 0.49]]))
     plain = example.freeze(network, search)
     assert [layer.weight.shape for layer in linears(plain)] == [(6, 64), (6, 6), (6, 6), (10, 6)]

@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="knobless.paper.joint needs torch: pip install 'knobless[torch]'")
+torch = pytest.importorskip("torch", reason="reproduction.joint needs torch: pip install 'knobless[torch]'")
 
-from knobless.paper.joint import kernels  # noqa: E402
+from reproduction.joint import kernels  # noqa: E402
 
 # The interpreter is chosen before Triton is imported, hence a process of its own.
 INTERPRETED = """
 import sys
 import torch
-from knobless.paper.joint import kernels
+from reproduction.joint import kernels
 
 kernels.fused = lambda X, rows: True
 found = []

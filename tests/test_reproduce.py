@@ -1,4 +1,4 @@
-"""`knobless reproduce`: every command on a small scale, its output, and resuming."""
+"""`python -m reproduction`: every command on a small scale, its output, and resuming."""
 
 from __future__ import annotations
 
@@ -14,20 +14,33 @@ import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from knobless.cli.app import app
+from harness import STREAM, Table, read_csv, seed
 from knobless.core.adaptation import SNR
 from knobless.fast import Run
-from knobless.paper import Claim, Options, Report, alpha, hitting_times, max_3_sat, mechanism, noise, theorem
-from knobless.paper.experiment import Readiness, Stopped, Task, finish, follow, kernel_of, run_tasks, seed
-from knobless.paper.measure import Sample, quantile, slope
-from knobless.paper.page import write_page
-from knobless.paper.settings import ALGORITHMS, CGA_1, LAMBDA
-from knobless.paper.table import Table, read_csv
 from knobless.problems import LeadingOnes, MaxSat, OneMax
+from knobless.run.result import Status
+from reproduction import Claim, Options, Report, alpha, hitting_times, max_3_sat, mechanism, noise, theorem
+from reproduction.commands import app
+from reproduction.experiment import (
+    Readiness,
+    Skipping,
+    Stopped,
+    Task,
+    finish,
+    follow,
+    kernel_of,
+    run_tasks,
+    trials_table,
+)
+from reproduction.measure import Sample, quantile, slope
+from reproduction.page import write_page
+from reproduction.settings import ALGORITHMS, CGA_1, LAMBDA, LAMBDA_1
+
+ROOT = Path(__file__).parents[1]
 
 
 def command(*words: object) -> str:
-    result = CliRunner().invoke(app, ["reproduce", *map(str, words)])
+    result = CliRunner().invoke(app, [*map(str, words)])
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -69,13 +82,13 @@ def test_a_command_writes_its_files_and_a_second_call_runs_nothing(name, tmp_pat
     assert {path: path.read_bytes() for path in tmp_path.glob("*.csv")} == before
     meta = json.loads((tmp_path / f"{name}-meta.json").read_text())
     assert meta["numba"]
-    assert len(meta["sessions"]) == 2
+    assert [session["trials"] > 0 for session in meta["sessions"]] == [True]  # the second call ran none
 
 
 def test_the_number_of_threads_does_not_show(tmp_path):
     found = []
     for jobs in (1, 3):
-        table = Table(tmp_path / f"{jobs}.csv", hitting_times.KEY_COLUMNS, hitting_times.RESULT_COLUMNS)
+        table = trials_table(tmp_path / f"{jobs}.csv", hitting_times.KEY_COLUMNS, hitting_times.RESULT_COLUMNS)
         run_tasks(table, hitting_times.plan(Options(tmp_path, trials=2, max_n=10), cap=2000), jobs, "test")
         found.append({tuple(row.values())[:-1] for row in read_csv(table.path)})  # all but the seconds
     assert found[0] == found[1]
@@ -107,7 +120,7 @@ def counted(ran: list[int], number: int, fails: int | None = None) -> Task:
 
 
 def table_at(path: Path) -> Table:
-    return Table(path, ["number"], ["square", "seconds"])
+    return trials_table(path, ["number"], ["square"])
 
 
 def test_what_was_stopped_goes_on_without_repeating_a_trial(tmp_path):
@@ -123,7 +136,7 @@ def test_what_was_stopped_goes_on_without_repeating_a_trial(tmp_path):
 
 def test_a_half_written_line_is_cut_off_and_its_trial_run_again(tmp_path):
     path, ran = tmp_path / "t.csv", []
-    path.write_text("number,square,seconds\n0,0,0.1\n1,1")
+    path.write_text(f"stream,number,square,seconds\n{STREAM},0,0,0.1\n{STREAM},1,1")
     run_tasks(table_at(path), [counted(ran, i) for i in range(3)], 1, "test")
     assert ran == [1, 2]
     assert [r["square"] for r in read_csv(path)] == ["0", "1", "4"]
@@ -132,7 +145,7 @@ def test_a_half_written_line_is_cut_off_and_its_trial_run_again(tmp_path):
 def test_a_table_of_other_columns_is_refused(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n")
-    with pytest.raises(ValueError, match="expected the columns number, square, seconds, got a, b"):
+    with pytest.raises(ValueError, match="expected the columns stream, number, square, seconds, got a, b"):
         table_at(path)
 
 
@@ -153,20 +166,49 @@ def test_a_running_trial_is_told_to_stop():
 
 def test_larger_n_are_skipped_where_none_was_solved_and_only_there(tmp_path):
     tasks = hitting_times.plan(Options(tmp_path, trials=2, max_n=100), cap=3000)
-    table = Table(tmp_path / "t.csv", hitting_times.KEY_COLUMNS, hitting_times.RESULT_COLUMNS)
-    judge = hitting_times.Skipping(table, tasks)
+    table = trials_table(tmp_path / "t.csv", hitting_times.KEY_COLUMNS, hitting_times.RESULT_COLUMNS)
+    judge = Skipping(table, tasks, larger=True)
     chain = [t for t in tasks if (t.name["function"], t.name["setting"]) == ("LeadingOnes", CGA_1)]
 
     def verdicts() -> list[Readiness]:
         return [judge(task) for task in chain[::2]]  # n = 10, 30, 100
 
     assert verdicts() == [Readiness.GO, Readiness.WAIT, Readiness.WAIT]
-    rest = {"calls": 1, "iterations": 1, "best": 0, "lam_r": 2, "seconds": 0}
+    rest = {"stream": STREAM, "calls": 1, "iterations": 1, "best": 0, "lam_r": 2, "seconds": 0}
     table.add({**chain[0].name, **rest, "solved": 1})
     assert verdicts() == [Readiness.GO, Readiness.GO, Readiness.WAIT]
     for task in chain[2:4]:
         table.add({**task.name, **rest, "solved": 0})
     assert verdicts()[2] is Readiness.SKIP
+
+
+def test_no_more_than_ten_trials_are_run_where_all_end_at_the_cap(tmp_path):
+    tasks = hitting_times.plan(Options(tmp_path, trials=12, max_n=30), cap=3000)
+    table = trials_table(tmp_path / "t.csv", hitting_times.KEY_COLUMNS, hitting_times.RESULT_COLUMNS)
+    judge = Skipping(table, tasks, larger=False)
+    group = [t for t in tasks if (t.name["function"], t.name["setting"], t.name["n"]) == ("OneMax", CGA_1, 30)]
+    rest = {"stream": STREAM, "calls": 1, "iterations": 1, "best": 0, "lam_r": 2, "seconds": 0}
+    for task in group[:9]:
+        table.add({**task.name, **rest, "solved": 0})
+    assert [judge(task) for task in group[9:]] == [Readiness.GO, Readiness.WAIT, Readiness.WAIT]
+    table.add({**group[9].name, **rest, "solved": 0})
+    assert [judge(task) for task in group[10:]] == [Readiness.SKIP] * 2
+    table.add({**group[3].name, **rest, "solved": 1})
+    assert [judge(task) for task in group[10:]] == [Readiness.GO] * 2
+
+
+def test_trials_of_an_earlier_stream_are_run_again(tmp_path):
+    path, ran = tmp_path / "t.csv", []
+    path.write_text(f"stream,number,square,seconds\n{STREAM - 1},0,0,0.1\n{STREAM},1,1,0.1\n")
+    run_tasks(table_at(path), [counted(ran, i) for i in range(2)], 1, "test")
+    assert ran == [0]
+
+
+def test_on_equal_seeds_pbil_lambda_with_two_samples_is_cga():
+    """The paper: with ε = 1/n it performed very similarly to cGA, as it kept λ = 2."""
+    runs = [Run(kernel_of(OneMax(300)), ALGORITHMS[name](300), seed("pair")) for name in (LAMBDA_1, CGA_1)]
+    assert [run.go(1e6, target=0.0) for run in runs] == [Status.TARGET] * 2
+    assert runs[0].nfev == runs[1].nfev == 2 * runs[0].nit
 
 
 # The figures, computed another way.
@@ -177,7 +219,7 @@ def test_a_row_is_what_the_engine_gives_for_its_seed(tmp_path):
     command("hitting-times", "--max-n", 30, "--trials", 2, "--cap", 2000, "--out", tmp_path)
     rows = [row for row in read_csv(tmp_path / "hitting-times.csv") if row["n"] == "10"]
     row = next(r for r in rows if (r["function"], r["setting"], r["trial"]) == ("OneMax", LAMBDA, "1"))
-    run = Run(kernel_of(OneMax(10)), ALGORITHMS[LAMBDA](10), seed("hitting-times", "OneMax", LAMBDA, 10, 1))
+    run = Run(kernel_of(OneMax(10)), ALGORITHMS[LAMBDA](10), seed("hitting-times", "OneMax", 10, 1))
     run.go(2000, target=0.0)
     assert int(row["calls"]) == run.nfev
     group = [float(r["calls"]) for r in rows if (r["function"], r["setting"], r["n"]) == ("OneMax", LAMBDA, "10")]
@@ -252,9 +294,7 @@ def test_satlib_names_are_found_in_order_and_other_sizes_refused(tmp_path):
 
 
 def test_a_missing_folder_is_one_line(tmp_path):
-    result = CliRunner().invoke(
-        app, ["reproduce", "max-3-sat", "--satlib", str(tmp_path), "--out", str(tmp_path / "o")]
-    )
+    result = CliRunner().invoke(app, ["max-3-sat", "--satlib", str(tmp_path), "--out", str(tmp_path / "o")])
     assert result.exit_code == 2
     assert "expected files named uf20-01.cnf" in result.stderr
 
@@ -276,20 +316,20 @@ def test_alpha_is_measured_against_the_best_of_each_size():
 
 
 def test_the_command_says_what_it_needs():
-    code = "import sys; sys.modules['typer'] = None; sys.argv = ['knobless']; import knobless.__main__ as m; m.main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    code = "import sys; sys.modules['typer'] = None; import reproduction.__main__ as m; m.main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.strip() == "Error: this command requires typer: pip install 'knobless[cli]'"
 
 
 def test_sizes_below_those_of_the_fits_are_refused(tmp_path):
-    result = CliRunner().invoke(app, ["reproduce", "hitting-times", "--max-n", "20", "--out", str(tmp_path)])
+    result = CliRunner().invoke(app, ["hitting-times", "--max-n", "20", "--out", str(tmp_path)])
     assert (result.exit_code, result.stderr) == (2, "Error: max_n: expected at least 30, got 20\n")
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "all"])
 def test_help_of_every_command(name):
-    text = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["reproduce", name, "--help"]).stdout
+    text = CliRunner(env={"COLUMNS": "200"}).invoke(app, [name, "--help"]).stdout
     for option in ("--out", "--trials", "--max-n", "--jobs", *(w for w in COMMANDS.get(name, ()) if "--" in str(w))):
         assert option in text
 

@@ -1,4 +1,4 @@
-"""`knobless reproduce layers` and `activations`: verdicts follow the numbers, and nothing is trained twice."""
+"""`python -m reproduction layers` and `activations`: verdicts follow the numbers, and nothing is trained twice."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from matplotlib.figure import Figure
 from scipy.stats import mannwhitneyu
 from typer.testing import CliRunner
 
-from knobless import paper as reproduce
-from knobless.cli.app import app
-from knobless.paper import Claim, Report, activations, layers, mechanism
-from knobless.paper.joint import missing, runs
-from knobless.paper.joint.comparisons import all_of, claims_of_estimators, lower, rank_sum
-from knobless.paper.joint.positions import position_rows, record_positions
-from knobless.paper.joint.readings import claim_of_readings, results_of
-from knobless.paper.joint.settings import TrainingOptions
-from knobless.paper.joint.trials import Trials, read_trials
-from knobless.paper.table import read_csv, write_csv
+from harness import mnist, read_csv, write_csv
 from knobless.torch import data
+from reproduction import Claim, Report, activations, layers, mechanism
+from reproduction.commands import app
+from reproduction.joint import missing, runs
+from reproduction.joint.comparisons import all_of, claims_of_estimators, lower, rank_sum
+from reproduction.joint.positions import position_rows, record_positions
+from reproduction.joint.readings import claim_of_readings, results_of
+from reproduction.joint.settings import TrainingOptions
+from reproduction.joint.trials import Trials, read_trials
 
 MODULES = {"layers": layers, "activations": activations}
 EXPERIMENTS = {"layers": layers.LAYER_SELECTION, "activations": activations.ACTIVATION_SELECTION}
+ROOT = Path(__file__).parents[1]
 COMMITTED = Path(__file__).parent.parent / "docs" / "reproduction"
 AT = (100, 1000, 10_000, 93_750)
 
@@ -248,7 +248,7 @@ def test_the_time_on_a_cpu_is_that_of_an_update_times_their_number(monkeypatch, 
     clock = itertools.count()
     monkeypatch.setattr(missing.time, "perf_counter", lambda: next(clock))  # each look a second later
     settings = runs.chosen("layers", ["ten-layers", "pbil-lambda"])
-    said = missing.cpu_estimate(settings, data.mnist(None), {setting.name: [0] for setting in settings}, 93_750)
+    said = missing.cpu_estimate(settings, mnist.mnist(None), {setting.name: [0] for setting in settings}, 93_750)
     # Two updates were between two looks.
     assert said.startswith("93,750 updates will take about 26 hours on this CPU (ten-layers 13 hours, pbil-lambda 13 h")
 
@@ -319,7 +319,7 @@ def test_pairs_are_counted_within_iterations():
 def test_the_losses_by_position_are_recorded_and_judged(few_images, tmp_path):
     path = tmp_path / "positions.csv"
     assert mechanism.claim_of_positions(path).holds is None
-    record_positions("layers", data.mnist(None), 1, 200, 4, "cpu", tmp_path)
+    record_positions("layers", mnist.mnist(None), 1, 200, 4, "cpu", tmp_path)
     rows = read_csv(path)
     assert [(row["end"], row["iterations"], row["pairs"]) for row in rows] == [("2", "1", "1"), ("4", "1", "1")]
     for shares, holds in ((("0.6", "0.6"), True), (("0.6", "0.4"), False)):
@@ -331,7 +331,7 @@ def test_the_losses_by_position_are_recorded_and_judged(few_images, tmp_path):
 
 
 def command(*words: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, ["reproduce", *map(str, words)], env={"COLUMNS": "1000"})
+    result = CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "1000"})
     assert result.exit_code == code, result.output
     return result.output
 
@@ -377,7 +377,7 @@ def test_the_numbers_in_the_readme_are_those_of_the_tables():
     claims_of = "".join((COMMITTED / f"{name}-claims.md").read_text(encoding="utf-8") for name in MODULES)
     section = (COMMITTED / "README.md").read_text(encoding="utf-8").split("## Layers and activations")[1]
     cells = re.findall(r"\d\.\d{3} \(\d\.\d{3}, \d\.\d{3}\)", section)
-    assert len(cells) == 16 + 20 + 13  # and those of another learning rate, of the long run and of other estimators
+    assert len(cells) == 16 + 20 + 15  # and those of other readings, of the long runs and of other estimators
     assert [cell for cell in cells if f"| {cell} |" not in claims_of] == []
 
 
@@ -395,22 +395,22 @@ def test_the_long_run_appears_with_its_rows(tmp_path):
 
 
 WITHOUT_TORCH = (
-    "import sys; sys.modules['torch'] = None; sys.argv = ['knobless', *{!r}]; import knobless.__main__ as m; m.main()"
+    "import sys; sys.modules['torch'] = None; sys.argv[1:] = {!r}; import reproduction.__main__ as m; m.main()"
 )
 
 
 def without_torch(*words: object) -> subprocess.CompletedProcess[str]:
     code = WITHOUT_TORCH.format([str(word) for word in words])
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
 def test_pictures_need_no_torch_and_training_says_that_it_does(tmp_path):
     write(tmp_path / "layers.csv", PAPER["layers"])
-    done = without_torch("reproduce", "layers", "--trials", 12, "--out", tmp_path)
+    done = without_torch("layers", "--trials", 12, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "layers.png").exists()
-    done = without_torch("reproduce", "layers", "--trials", 13, "--out", tmp_path)
+    done = without_torch("layers", "--trials", 13, "--out", tmp_path)
     assert (done.returncode, done.stderr.strip()) == (
         1,
         "Error: this command requires torch: pip install 'knobless[torch]'",
@@ -425,7 +425,7 @@ def few_images(monkeypatch):
         *(rng.integers(0, 256, (64, 784)).astype(np.uint8), rng.integers(0, 10, 64).astype(np.uint8)),
         *(rng.integers(0, 256, (20, 784)).astype(np.uint8), rng.integers(0, 10, 20).astype(np.uint8)),
     )
-    monkeypatch.setattr(data, "mnist", lambda folder: images)
+    monkeypatch.setattr(mnist, "mnist", lambda folder: images)
     trained: list[tuple[str, list[int]]] = []
     train_setting = runs.train_setting
 
@@ -528,9 +528,9 @@ def test_a_csv_of_other_trainings_only_is_said():
 @pytest.mark.usefixtures("without_drawing")
 def test_all_has_them_where_they_were_trained(tmp_path, monkeypatch):
     for name in ("hitting_times", "lambda_dynamics", "alpha", "max_3_sat", "noise", "theorem", "mechanism"):
-        __import__(f"knobless.paper.{name}")
+        __import__(f"reproduction.{name}")
         empty = Report(name, name, "", (), ())
-        monkeypatch.setattr(getattr(reproduce, name), "reproduce", lambda *_, empty=empty, **__: empty)
+        monkeypatch.setattr(sys.modules[f"reproduction.{name}"], "reproduce", lambda *_, empty=empty, **__: empty)
     command("all", "--out", tmp_path)
     assert 'id="layers"' not in (tmp_path / "index.html").read_text()
     write(tmp_path / "layers.csv", PAPER["layers"])
@@ -543,9 +543,7 @@ def test_all_has_them_where_they_were_trained(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_training_needs_nothing_but_numpy_and_torch(tmp_path):
     others = ("matplotlib", "numba", "rich", "scipy", "tqdm", "typer", "pysat")
-    code = (
-        f"import sys; sys.modules.update(dict.fromkeys({others})); import knobless.paper.joint.__main__ as m; m.main()"
-    )
+    code = f"import sys; sys.modules.update(dict.fromkeys({others})); import reproduction.joint.__main__ as m; m.main()"
     words = ["layers", "--mnist", str(tmp_path), "--device", "cpu", "--out", str(tmp_path)]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert "expected the four files of MNIST" in done.stderr
