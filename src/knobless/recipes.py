@@ -1,35 +1,22 @@
-"""Named algorithms as expressions over the values of `knobless.core`, and the recommended one."""
+"""Named algorithms as expressions over the values of `knobless.core`, and the recommended search."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from knobless.core.adaptation import SNR, Fixed, samples, steps
-from knobless.core.algorithm import Member
-from knobless.core.bayesian_portfolio import MOST_BITS, BayesianPortfolio
-from knobless.core.branch_search import BranchSearch
-from knobless.core.conditional import Conditional
-from knobless.core.coordinate_search import CoordinateSearch
+from knobless.core.catalog import Regime, loop, recommended
 from knobless.core.elitism import LastBest
-from knobless.core.evolution import Evolution
 from knobless.core.families import Family
-from knobless.core.guided_portfolio import GuidedPortfolio
-from knobless.core.linear import SMALL, LinearThompson
-from knobless.core.noisy_portfolio import NoisyPortfolio
+from knobless.core.linear import LinearThompson
 from knobless.core.p3 import P3
-from knobless.core.portfolio import Portfolio
 from knobless.core.preferences import Quartiles, Truncation
-from knobless.core.quadratic import PARTS
-from knobless.core.quadratic_portfolio import QuadraticPortfolio
+from knobless.core.search import Search
 from knobless.space.space import Space
 
 from ._checks import positive_int, positive_real
 from .core.igo import IGO
-
-EQUAL_TURNS = 8  # evaluations of P3 and of the genetic algorithm per free parameter, until one of them leads
-LINEAR_LIMIT = 300  # free parameters up to which the linear model is used
 
 
 def family_of(space: Any) -> Family:
@@ -164,7 +151,7 @@ def pbil_elitist(space: Any) -> IGO:
     -------
     IGO
     """
-    return replace(pbil_lambda(space), elitism=LastBest())
+    return loop(family_of(space), LastBest())
 
 
 def p3(space: Any) -> P3:
@@ -187,7 +174,7 @@ def p3(space: Any) -> P3:
     return P3(family_of(space))
 
 
-def linear_thompson(space: Any) -> LinearThompson:
+def linear_thompson(space: Any) -> Search:
     """Thompson sampling with a linear model of all evaluations, for few evaluations of a noisy objective.
 
     Parameters
@@ -197,7 +184,8 @@ def linear_thompson(space: Any) -> LinearThompson:
 
     Returns
     -------
-    LinearThompson
+    Search
+        With one member, `LinearThompson`.
 
     Notes
     -----
@@ -206,154 +194,44 @@ def linear_thompson(space: Any) -> LinearThompson:
     Examples
     --------
     >>> import knobless as kl
-    >>> kl.linear_thompson(kl.Binary(30))
-    LinearThompson(family=Bernoulli(n=30, p=0.5, total=None), batch=1)
+    >>> kl.algorithms.linear_thompson(kl.Binary(30)).members
+    (LinearThompson(family=Bernoulli(n=30, p=0.5, total=None), batch=1),)
     """
-    return LinearThompson(family_of(space))
+    return Search((LinearThompson(family_of(space)),), deterministic=False)
 
 
-def noisy_portfolio(space: Any) -> NoisyPortfolio | IGO:
-    """Linear Thompson sampling at first, then in turns with PBIL-λ, for noisy objectives.
+def search(space: Any, deterministic: bool = True, constrained: bool = False) -> Search:
+    """Return the search that is used if no algorithm is given.
 
     Parameters
     ----------
     space : Space, Family, or anything `Space.of` takes
         What to search.
+    deterministic : bool
+        Whether equal points have equal values.
+    constrained : bool
+        Whether some points are infeasible.
 
     Returns
     -------
-    NoisyPortfolio or IGO
-        PBIL-λ alone above 300 free parameters, where the linear model takes too much time.
+    Search
+        For deterministic objectives over bits and choices, P3, which learns dependencies between variables, and a
+        genetic algorithm, after Bayesian optimization over few bits or a climb that a model guides over few choices; a
+        quadratic objective of bits is determined, and its model minimized. With subsets, elitist PBIL-λ takes the place
+        of the genetic algorithm, and with numbers, which neither supports, it is the coordinate search and elitist
+        PBIL-λ. With conditional variables, the branches are searched in turns. With constraints, bits and choices are
+        searched by the genetic algorithm and numbers by elitist PBIL-λ. For noisy objectives it is linear Thompson
+        sampling, later in turns with PBIL-λ.
+
+    Notes
+    -----
+    A run for which it is not stated whether the objective is deterministic begins with the search for deterministic
+    objectives, and changes to the other one if it finds noise.
 
     Examples
     --------
     >>> import knobless as kl
-    >>> kl.noisy_portfolio(kl.Binary(301)) == kl.pbil_lambda(kl.Binary(301))
-    True
+    >>> [type(member).__name__ for member in kl.search(kl.Binary(100)).members]
+    ['P3', 'Evolution']
     """
-    family = family_of(space)
-    loop = pbil_lambda(family)
-    return NoisyPortfolio(linear_thompson(family), loop) if family.dim <= LINEAR_LIMIT else loop
-
-
-def portfolio(space: Any) -> Portfolio | GuidedPortfolio | QuadraticPortfolio | BayesianPortfolio:
-    """Portfolio of P3, which learns dependencies between variables, and a genetic algorithm, for rugged objectives.
-
-    Over bits alone, a quadratic objective is determined, and its model minimized. The first evaluations of few bits are
-    those of Bayesian optimization. Choices are searched by a climb that is guided by a model at first. With subsets,
-    elitist PBIL-λ takes the place of the genetic algorithm. With numbers among the variables, which neither supports,
-    it is a portfolio of the coordinate search and elitist PBIL-λ.
-
-    Parameters
-    ----------
-    space : Space, Family, or anything `Space.of` takes
-        What to search.
-
-    Returns
-    -------
-    Portfolio, GuidedPortfolio, QuadraticPortfolio or BayesianPortfolio
-        With a guided climb if a variable has more than two options, up to 50 free parameters and without subsets or
-        numbers; with the test for quadratic objectives if all variables have two options, at least three of them, and
-        with Bayesian optimization before it up to 50.
-
-    Raises
-    ------
-    TypeError
-        If the space contains conditional variables.
-    """
-    family = family_of(space)
-    if not family.options.all():
-        return Portfolio((CoordinateSearch(family), pbil_elitist(family)))
-    # On subsets the genetic algorithm, whose crossings need further changes to restore the size, was worse.
-    if family.size_bounds:
-        return Portfolio((P3(family), pbil_elitist(family)))
-    both = Portfolio((P3(family), Evolution(family)), equal=EQUAL_TURNS * family.dim)
-    if family.options.max() == 2:
-        if family.variables < PARTS:
-            return both
-        later = QuadraticPortfolio(both)
-        return BayesianPortfolio(later) if family.variables <= MOST_BITS else later
-    return GuidedPortfolio(LinearThompson(family), both) if family.dim <= SMALL else both
-
-
-def branch_search(space: Any) -> BranchSearch:
-    """Search the branches of a conditional space in turns, for deterministic objectives.
-
-    Parameters
-    ----------
-    space : Space, Family, or anything `Space.of` takes
-        What to search; with conditional variables.
-
-    Returns
-    -------
-    BranchSearch
-
-    Raises
-    ------
-    TypeError
-        If the space has no conditional variables.
-
-    Notes
-    -----
-    The search begins with elitist PBIL-λ over the whole space and, up to 300 free parameters, Thompson sampling with a
-    linear model. Then each branch is searched by the portfolio of elitist PBIL-λ and P3, or the coordinate search for
-    branches with numbers.
-    """
-    loop = pbil_elitist(space)
-    linear = linear_thompson(loop.family) if loop.family.dim <= LINEAR_LIMIT else None
-    return BranchSearch(loop, linear, deterministic=True)
-
-
-def constrained(family: Family) -> Member | None:
-    """Return the algorithm for deterministic objectives over bits and choices with constraints.
-
-    Parameters
-    ----------
-    family : Family
-        Family of the points.
-
-    Returns
-    -------
-    Member or None
-        A genetic algorithm, above 300 free parameters in a portfolio with elitist PBIL-λ. None for a family with
-        numbers or conditional variables.
-    """
-    if isinstance(family, Conditional) or not family.options.all():
-        return None
-    evolution = Evolution(family)
-    return evolution if family.dim <= LINEAR_LIMIT else Portfolio((evolution, pbil_elitist(family)))
-
-
-def recommended(family: Family, deterministic: bool, is_constrained: bool = False) -> Member:
-    """Return the algorithm that is used if none is given.
-
-    Parameters
-    ----------
-    family : Family
-        Family of the points.
-    deterministic : bool
-        Whether equal points have equal values.
-    is_constrained : bool
-        Whether some points are infeasible and repaired.
-
-    Returns
-    -------
-    Algorithm
-        For noisy objectives linear Thompson sampling, later in turns with PBIL-λ; for deterministic ones the portfolio
-        of P3 and a genetic algorithm, with numbers that of the coordinate search and elitist PBIL-λ, or the search of
-        branches with conditional variables. With constraints, bits and choices are searched by a genetic algorithm
-        (`constrained`), because a repair changes the groups of variables that P3 exchanges, and spaces with numbers by
-        elitist PBIL-λ.
-
-    Notes
-    -----
-    A run for which it is not stated whether the objective is deterministic begins with the algorithm for deterministic
-    objectives, and changes to the other one if it finds noise.
-    """
-    if not deterministic:
-        return noisy_portfolio(family)
-    if isinstance(family, Conditional):
-        return replace(branch_search(family), deterministic=not is_constrained)
-    if is_constrained:
-        return constrained(family) or pbil_elitist(family)
-    return portfolio(family)
+    return recommended(family_of(space), Regime(deterministic, constrained))

@@ -1,18 +1,26 @@
-"""Protocols of algorithms, as `knobless.run` and `Portfolio` use them.
+"""The protocol of algorithms, as `knobless.run` uses them.
 
 An algorithm is a frozen value for one family. Its state is another value: `ask` returns the points of an iteration and
 `tell` the state after their evaluation. `IGO` is the loop of the paper, `P3` a model-based genetic algorithm,
-`CoordinateSearch` a local search, `LinearThompson` a search with a linear model, and `Portfolio` shares the budget
-among several algorithms.
+`CoordinateSearch` a local search. A `Search` shares the evaluations of a run among several algorithms (`member.py`).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from .families import Family
 from .rng import RNG
 from .types import Array, Points
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    S = TypeVar("S", default=Any)  # `Algorithm` alone is an algorithm with any state
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")
 
 
 class AlgorithmInfo(NamedTuple):
@@ -51,7 +59,7 @@ class AnyState(Protocol):
 
 
 @runtime_checkable
-class Algorithm(Protocol):
+class Algorithm(Protocol[S]):
     """Protocol of algorithms.
 
     Notes
@@ -63,7 +71,7 @@ class Algorithm(Protocol):
     def family(self) -> Family:
         """Family of the points."""
 
-    def init(self, theta: Array | None = None, x0: Points | None = None) -> Any:
+    def init(self, theta: Array | None = None, x0: Points | None = None) -> S:
         """Return the state before the first iteration.
 
         Parameters
@@ -79,7 +87,7 @@ class Algorithm(Protocol):
             The initial state.
         """
 
-    def lam(self, state: Any) -> int:
+    def lam(self, state: S) -> int:
         """Return the number of points of the current iteration.
 
         Parameters
@@ -93,7 +101,7 @@ class Algorithm(Protocol):
             Number of points, at least 1.
         """
 
-    def ask(self, state: Any, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+    def ask(self, state: S, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """Return points of the current iteration.
 
         Parameters
@@ -113,7 +121,7 @@ class Algorithm(Protocol):
             The points, one per row.
         """
 
-    def tell(self, state: Any, x: Points, f: Array) -> Any:
+    def tell(self, state: S, x: Points, f: Array) -> S:
         """Return the state of the next iteration.
 
         Parameters
@@ -131,7 +139,7 @@ class Algorithm(Protocol):
             The next state; it may share memory with the given one.
         """
 
-    def info(self, state: Any) -> AlgorithmInfo:
+    def info(self, state: S) -> AlgorithmInfo:
         """Return what can be observed of the state.
 
         Parameters
@@ -160,75 +168,30 @@ class Algorithm(Protocol):
         """
 
 
+def checked_algorithm(value: Any, expected: str) -> Algorithm:
+    """Return an argument `algorithm`; TypeError unless it is one."""
+    if isinstance(value, type) or not isinstance(value, Algorithm):
+        raise TypeError(f"algorithm: expected {expected}, got {value!r:.200}")
+    return value
+
+
+def observes(algorithm: Algorithm) -> bool:
+    """Return whether an algorithm has `observe`: it reads all evaluations of a run in an archive, as a search does."""
+    return hasattr(algorithm, "observe")
+
+
+def keeps_states(algorithm: Algorithm) -> bool:
+    """Return whether the states of an algorithm are values, which can be described at any later time.
+
+    This is so if the algorithm has an attribute `keeps_states` that is True.
+    """
+    return getattr(algorithm, "keeps_states", False)
+
+
 def is_exact(algorithm: Algorithm) -> bool:
     """Return whether an algorithm draws the same points on every machine, up to the rounding of numbers.
 
     This is so unless the algorithm has an attribute `exact` that is False. The points of such an algorithm depend on
     the library of linear algebra; a run of it is replayed from recorded points, which are not compared with new ones.
-
-    Parameters
-    ----------
-    algorithm : Algorithm
-        The algorithm.
-
-    Returns
-    -------
-    bool
-        False if recorded points may differ from those drawn again.
     """
     return bool(getattr(algorithm, "exact", True))
-
-
-@runtime_checkable
-class Member(Algorithm, Protocol):
-    """Protocol of algorithms that can be members of a `Portfolio`."""
-
-    def inject(self, state: Any, x: Points, f: float) -> Any:
-        """Return the state after another algorithm has found a better point.
-
-        Parameters
-        ----------
-        state
-            State of the algorithm.
-        x : array of shape (variables,)
-            The point; must not be modified.
-        f : float
-            Its objective value.
-
-        Returns
-        -------
-        state
-            The next state.
-        """
-
-    def observe(self, state: Any, x: Points, f: Array) -> Any:
-        """Return the state after evaluations that other algorithms have asked for, between two iterations.
-
-        Parameters
-        ----------
-        state
-            State of the algorithm.
-        x : array of shape (m, variables)
-            The points, one per row; must not be modified.
-        f : array of shape (m,)
-            Their objective values; NaN for a failed evaluation.
-
-        Returns
-        -------
-        state
-            The next state; the same one if the algorithm learns from its own points only.
-        """
-
-    def can_yield(self, state: Any) -> bool:
-        """Return whether the turn may pass to another member now.
-
-        Parameters
-        ----------
-        state
-            State of the algorithm.
-
-        Returns
-        -------
-        bool
-            False while the algorithm needs the next evaluations itself.
-        """

@@ -117,18 +117,8 @@ class Branches:
     def weighted(self, theta: Array, shares: Sequence[float]) -> Array:
         """Return θ with the parameters of the branch columns replaced.
 
-        Parameters
-        ----------
-        theta : array
-            Parameters of the family.
-        shares : sequence of float
-            Weight of each branch; those of one column sum to one.
-
-        Returns
-        -------
-        array
-            A new array: the weights are the probabilities of the values of a choice, and a number has its most
-            probable value at the branch with the largest weight.
+        `shares` are the weights of the branches, which sum to one in each column. The weights are the probabilities
+        of the values of a choice, and a number has its most probable value at the branch with the largest weight.
         """
         theta = theta.copy()
         for own, (column, codes), (at, statistics) in zip(self.of_node, self._nodes, self._statistics, strict=True):
@@ -152,22 +142,11 @@ class Branches:
         return found
 
     def combine(self, branch: int, best: Sequence[float], u: Array) -> Combination:
-        """Return a combination that contains a branch.
+        """Return a combination that contains a branch, by the best values of the branches.
 
-        Parameters
-        ----------
-        branch : int
-            Index of the branch.
-        best : sequence of float
-            The best value of each branch: the other columns get the branch with the least value.
-        u : array of shape (nodes, 2)
-            Uniform numbers in [0, 1). The first one of a column decides whether its branch is drawn from the prior
-            instead, by the second one: in one case of as many as there are columns.
-
-        Returns
-        -------
-        tuple of float
-            The combination.
+        The other columns get the branch with the least value. `u` has two uniform numbers in [0, 1) for each of them:
+        the first one decides whether its branch is drawn from the prior instead, by the second one, in one case of as
+        many as there are columns.
         """
         node, code, _ = self.each[branch]
         needs = self._needs[self.columns[node]]

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .families import Discrete, Family, Normal, SizeBounds
-from .rng import RNG, uniforms
+from .families import ColumnFamily, Discrete, Family, Normal, SizeBounds
 from .types import Array, Points, Words
 
 INACTIVE_NUMBER = 0.5  # code of an inactive number; that of a bit or choice is 0, and a subset has its first options
@@ -45,7 +44,7 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Conditional:
+class Conditional(ColumnFamily):
     """Family with conditional columns.
 
     Parameters
@@ -111,18 +110,7 @@ class Conditional:
         return np.repeat([parent for parent, _ in tests], lengths), low, high, np.cumsum([0, *lengths[:-1]])
 
     def active(self, x: Points) -> NDArray[np.bool_]:
-        """Return which columns are active.
-
-        Parameters
-        ----------
-        x : array of shape (m, variables)
-            Points, one per row.
-
-        Returns
-        -------
-        array of bool of shape (m, variables)
-            One row per point.
-        """
+        """Return which columns are active, one row per point."""
         tests, of = self._tests
         parents, low, high, first = self._bounds
         codes = x[:, parents]
@@ -134,18 +122,7 @@ class Conditional:
         return active
 
     def canonical(self, x: Points) -> Points:
-        """Return points with a fixed code in their inactive columns.
-
-        Parameters
-        ----------
-        x : array of shape (m, variables)
-            Points, one per row.
-
-        Returns
-        -------
-        array of shape (m, variables)
-            A new array.
-        """
+        """Return a new array of the points with a fixed code in their inactive columns."""
         return np.where(self.active(x), x, self.inactive)
 
     @cached_property
@@ -177,10 +154,30 @@ class Conditional:
     def _probabilities(self, theta: Array) -> Array:
         """Return the probability of each column to be active."""
         tests, of = self._tests
-        marginals = {parent: self.flat.marginal(theta, parent) for parent, _ in tests}
-        each = np.array([_probability(marginals[parent], codes) for parent, codes in tests] + [1.0])
-        probabilities: Array = each[of].prod(axis=0)
+        holds = np.append(np.zeros(len(tests)), 1.0)
+        for parent, (own, test, option) in self._tests_by_parent.items():
+            marginal = self.flat.marginal(theta, parent)
+            if isinstance(marginal, Discrete):
+                holds[:-1] += np.bincount(test, marginal.p[option], len(tests))
+            else:
+                holds[own] = [_probability(marginal, tests[i][1]) for i in own]
+        probabilities: Array = holds[of].prod(axis=0)
         return probabilities
+
+    @cached_property
+    def _tests_by_parent(self) -> dict[int, tuple[list[int], NDArray[np.intp], NDArray[np.intp]]]:
+        """For each parent its tests, and the pairs of a test and an option that passes it."""
+        tests, options = self._tests[0], self.options.tolist()
+        parents: dict[int, list[int]] = {}
+        for i, (parent, _) in enumerate(tests):
+            parents.setdefault(parent, []).append(i)
+        pairs = {
+            parent: [(i, k) for i in own for k in _options_inside(tests[i][1], options[parent])]
+            for parent, own in parents.items()
+        }
+        return {
+            parent: (own, *np.array(pairs[parent], dtype=np.intp).reshape(-1, 2).T) for parent, own in parents.items()
+        }
 
     # The family.
 
@@ -229,9 +226,6 @@ class Conditional:
     def draw(self, theta: Array, u: Words) -> Points:
         return self.canonical(self.flat.draw(theta, u))
 
-    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
-
     def statistics(self, x: Points) -> NDArray[Any]:
         # Those of an inactive column are the initial parameters: it has no information.
         return np.where(self.active(x)[:, self._column_of], self.flat.statistics(x), self.initial())
@@ -255,15 +249,7 @@ class Conditional:
     def full_minimizer(self, w: Array) -> Points:
         """Return the points that minimize features(x)·w, with the best codes of their inactive columns too.
 
-        Parameters
-        ----------
-        w : array of shape (m, parameters)
-            Weights of the features, one row per point.
-
-        Returns
-        -------
-        array of shape (m, variables)
-            One point per row of `w`. An inactive column has the code that would be best if it were active.
+        An inactive column has the code that would be best if it were active.
         """
         # From the last dependent column up: the weight of a value of a branch is its own plus the least ones of the
         # columns that it makes active. Exact if no column depends directly on several others.
@@ -360,10 +346,14 @@ def _intersection(first: Intervals, second: Intervals) -> Intervals:
     return tuple((low, high) for low, high in each if low < high)
 
 
-def _probability(marginal: Discrete | Normal, intervals: Intervals) -> float:
+def _options_inside(intervals: Intervals, options: int) -> list[int]:
+    """Return the options, out of so many, that lie in one of the intervals."""
+    inside_each = (range(math.ceil(max(low, 0)), math.ceil(min(high, options))) for low, high in intervals)
+    return sorted({option for inside_one in inside_each for option in inside_one})
+
+
+def _probability(marginal: Normal, intervals: Intervals) -> float:
     """Return the probability of a code in one of the intervals."""
-    if isinstance(marginal, Discrete):
-        return float(sum(p for i, p in enumerate(marginal.p.tolist()) if inside(i, intervals)))
     cdf = NormalDist(*marginal).cdf
     return sum(cdf(high) - cdf(low) for low, high in intervals)
 

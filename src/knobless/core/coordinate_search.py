@@ -21,17 +21,20 @@ import math
 from collections.abc import Generator, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import groupby
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
+from .archive import Archive, elite_data, elite_of
 from .conditional import Conditional
-from .families import Family, Product
+from .data import listed, text, theta_of, whole
+from .elitism import Elite
+from .families import Family, Product, checked_family
 from .gaussian import RESOLUTION, Axis, Gaussian, bounded, cell_widths
-from .p3 import exchanged
+from .p3 import exchanged, told_of
 from .rng import RNG, Stream
 from .types import Array, Points
 
@@ -87,13 +90,14 @@ class CoordinateSearch:
     climbers: int = 1
 
     def __post_init__(self) -> None:
+        checked_family(self.family)
         if isinstance(self.family, Conditional):
             raise TypeError("family: expected no conditional variables; pbil_elitist and pbil_lambda also take these")
         if self.family.options.all():
             raise TypeError("family: expected integers or floats among the variables, got none")
         positive_int("climbers", self.climbers)
 
-    def init(self, theta: Array | None = None, x0: Points | None = None) -> Descent:
+    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> Descent:
         """Return the state before the first iteration."""
         initial = self.family.initial()
         theta = initial if theta is None else self.family.move(theta, np.zeros(len(initial)))
@@ -112,6 +116,12 @@ class CoordinateSearch:
         own = state.pending[start : start + size]
         more = size - len(own)
         return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own.copy()
+
+    def skip(self, state: Descent, rng: Stream, size: int, start: int = 0) -> None:
+        """Begin, and advance the stream, as `ask` does."""
+        if state.stream is None:
+            state.begin(rng.word())
+        rng.skip(max(start + size - max(len(state.pending), start), 0), self.family.words)
 
     def tell(self, state: Descent, x: Points, f: Array) -> Descent:
         """Return the state after an iteration; the given state is modified.
@@ -139,10 +149,6 @@ class CoordinateSearch:
         state.inject(x, f)
         return state
 
-    def observe(self, state: Descent, x: Points, f: Array) -> Descent:
-        """Return the same state: a portfolio injects the best point."""
-        return state
-
     def can_yield(self, state: Descent) -> bool:
         """Return True: the search continues where it was."""
         return True
@@ -154,6 +160,25 @@ class CoordinateSearch:
     def at_least(self, lam: int) -> Self:
         """Return the same algorithm with at least `lam` climbers."""
         return replace(self, climbers=max(self.climbers, lam))
+
+    def data(self, state: Descent) -> dict[str, Any]:
+        """Return the state as plain data: what it is rebuilt from."""
+        key = None if state.stream is None else state.stream.key
+        at, x, f = zip(*state.injected, strict=True) if state.injected else ((), (), ())
+        injected = Elite(np.array(x, self.family.dtype).reshape(-1, self.family.variables), np.array(f))
+        numbers = {"theta": text(state.first), "key": key, "told": text(np.array(state.told)), "at": list(at)}
+        return numbers | {"injected": elite_data(injected, self.family)}
+
+    def restore(self, state: Descent, data: Any) -> Descent:
+        """Return the state that `data` described."""
+        (key, told), (x, f) = told_of(data, self.climbers), elite_of(data["injected"], self.family)
+        at = [whole(number, least=-1) for number in listed(data, "at")]
+        possible = {-1, *range(0, len(told) + 1, self.climbers)}
+        if len(at) != len(f) or at != sorted(at) or not possible.issuperset(at) or np.isnan(f).any():
+            raise ValueError(f"at: expected {len(f)} numbers of evaluations in increasing order")
+        injected = [Injected(*event) for event in zip(at, x, f.tolist(), strict=True)]
+        fresh = Descent(self.family, theta_of(self.family, data), state.x0, self.climbers)
+        return fresh.again(key, told, injected)
 
 
 class Descent:
@@ -397,4 +422,6 @@ def axes_of(family: Family) -> tuple[Axis, ...]:
             return axes
         case Product(parts=parts):
             return tuple(axis for part in parts for axis in axes_of(part))
+        case Conditional(flat=flat):
+            return axes_of(flat)
     return ()

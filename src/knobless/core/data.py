@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .families import ColumnFamily, Family
 from .types import Array
 
 _LONG = 200  # characters of a name
@@ -74,6 +75,14 @@ def from_plain(data: Any) -> Any:
     raise ValueError(f"expected a value, got {shown(data)}")
 
 
+def number_of(data: Any) -> float:
+    """Return the number that `to_plain` described; ValueError if it is none."""
+    value = from_plain(data)
+    if type(value) not in (int, float):
+        raise ValueError(f"expected a number, got {shown(data)}")
+    return float(value)
+
+
 def readable_name(value: Any) -> str:
     """Return a readable name of any value, the same in every process."""
     if hasattr(value, "__qualname__"):
@@ -86,17 +95,7 @@ def readable_name(value: Any) -> str:
 
 
 def difference(there: Any, here: Any, name: str, source: str = "journal") -> str | None:
-    """Describe the first difference between data read from `source` and the data at hand; None if equal.
-
-    Parameters
-    ----------
-    there, here
-        The data read, and the data at hand.
-    name : str
-        Name of the data, with which the description begins.
-    source : str
-        Where `there` comes from.
-    """
+    """Describe the first difference between data read from `source` and the data at hand; None if equal."""
     if isinstance(there, dict) and isinstance(here, dict) and there.keys() == here.keys():
         each = (
             _named_difference(there[k], here[k], name, source)
@@ -124,6 +123,19 @@ def _named_difference(there: Any, here: Any, name: str, source: str) -> str | No
         return f"{name}: {source} has the names {shown(names[0])}, got {shown(names[1])}"
     each = (difference(a[1], b[1], f"{name}.{b[0]}", source) for a, b in zip(there, here, strict=True))
     return next(filter(None, each), None)
+
+
+def theta_of(family: Family, data: Any) -> Array:
+    """Return the parameters of a distribution in the field `theta`; ValueError if they are not those of the family."""
+    theta, n = floats(data, "theta"), len(family.initial())
+    if len(theta) != n:
+        raise ValueError(f"theta: expected {n} parameters, got {len(theta)}")
+    with np.errstate(all="ignore"):
+        moved = family.move(theta, np.zeros(n))
+        known = not isinstance(family, ColumnFamily) or math.isfinite(family.entropy(theta))
+        if not (np.abs(moved - theta) <= 1e-9).all() or not known:
+            raise ValueError("theta: expected parameters of a distribution")
+    return theta
 
 
 # Fields of an object, each a ValueError if it is not what is expected.

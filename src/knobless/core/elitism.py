@@ -32,28 +32,11 @@ class Elite(NamedTuple):
 
     @classmethod
     def empty(cls, family: Family) -> Elite:
-        """Return the elite of no points.
-
-        Parameters
-        ----------
-        family : Family
-            Family of the points.
-
-        Returns
-        -------
-        Elite
-            An elite of no rows.
-        """
+        """Return the elite of no points of a family."""
         return cls(np.empty((0, family.variables), family.dtype), np.empty(0))
 
     def copy(self) -> Elite:
-        """Return a copy that shares no memory with this one.
-
-        Returns
-        -------
-        Elite
-            The copy.
-        """
+        """Return a copy that shares no memory with this one."""
         return Elite(self.x.copy(), self.f.copy())
 
 

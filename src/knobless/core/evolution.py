@@ -15,16 +15,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
+from .archive import Archive, elite_data, elite_of
 from .conditional import Conditional
-from .families import Family
-from .rng import RNG, uniforms, unit_interval
+from .data import text, theta_of, whole_at
+from .elitism import Elite
+from .families import Family, checked_family
+from .rng import RNG, Stream, uniforms, unit_interval
 from .subset import resized
 from .types import Array, Points
 
@@ -98,6 +101,7 @@ class Evolution:
     batch: int = 1
 
     def __post_init__(self) -> None:
+        checked_family(self.family)
         if isinstance(self.family, Conditional) or not self.family.options.all():
             raise TypeError("family: expected bits and choices only, without conditional variables")
         positive_int("batch", self.batch)
@@ -106,7 +110,9 @@ class Evolution:
     def _initial(self) -> Array:
         return self.family.initial()
 
-    def init(self, theta: Array | None = None, x0: Points | None = None) -> EvolutionState:
+    def init(
+        self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None
+    ) -> EvolutionState:
         """Return the state before the first iteration; x0 has no effect until it is injected."""
         family = self.family
         theta = family.initial() if theta is None else family.move(theta, np.zeros(len(theta)))
@@ -140,6 +146,11 @@ class Evolution:
             x = resized(x, self.family.size_bounds, cost)
         return x
 
+    def skip(self, state: EvolutionState, rng: Stream, size: int, start: int = 0) -> None:
+        """Advance the stream as `ask` does."""
+        random = state.fresh or not len(state.f)
+        rng.skip(size, self.family.words if random else 4 + 2 * self.family.variables)
+
     def tell(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
         """Return the state with the best of parents and children, or before a restart."""
         if not len(f):
@@ -171,10 +182,6 @@ class Evolution:
             return state
         return self._merged(state, x[None], np.array([f]))
 
-    def observe(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
-        """Return the same state: a portfolio injects the best point."""
-        return state
-
     def can_yield(self, state: EvolutionState) -> bool:
         """Return True: an iteration depends on the state alone."""
         return True
@@ -187,3 +194,15 @@ class Evolution:
     def at_least(self, lam: int) -> Self:
         """Return the same algorithm with at least `lam` points per iteration."""
         return replace(self, batch=max(self.batch, lam))
+
+    def data(self, state: EvolutionState) -> dict[str, Any]:
+        """Return the state as plain data."""
+        numbers = {"theta": text(state.theta), "size": state.size, "idle": state.idle, "fresh": state.fresh}
+        return numbers | {"population": elite_data(Elite(state.x, state.f), self.family)}
+
+    def restore(self, state: EvolutionState, data: Any) -> EvolutionState:
+        """Return the state that `data` described."""
+        size, (x, f) = whole_at(data, "size", least=1), elite_of(data["population"], self.family)
+        if len(f) > size or np.isnan(f).any() or (f[1:] < f[:-1]).any():
+            raise ValueError(f"population: expected at most {size} points, best first")
+        return EvolutionState(theta_of(self.family, data), x, f, size, whole_at(data, "idle"), data["fresh"] is True)

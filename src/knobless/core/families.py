@@ -9,19 +9,21 @@ families. Parameters are flat float vectors and points are rows of an array with
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knobless._checks import constructed_as, positive_int, probabilities
 
-from .rng import RNG, uniforms
+from .rng import RNG, Stream, uniforms
 from .types import Array, Points, Words
 
 ONE, TWO_TO_32 = np.array(1.0), np.array(2.0**32)  # arrays, because NumPy takes longer with Python numbers
@@ -68,85 +70,85 @@ class SizeBounds(NamedTuple):
     high: int
 
 
-@runtime_checkable
-class Family(Protocol):
-    """Protocol of families of distributions over points.
+def checked_family(family: Any) -> Family:
+    """Return a family; raise TypeError for anything else, such as a space."""
+    if not isinstance(family, Family):
+        raise TypeError(
+            f"family: expected a family of distributions, got {family!r:.200} of type {type(family).__name__}; that of "
+            "a space is kl.Space.of(space).family"
+        )
+    return family
+
+
+class Family(ABC):
+    """Base class of families of distributions over points.
 
     A point is a row of numbers, one column per variable: 0 or 1 for a bit, the index of an option for a choice, a
-    latent real for a number. `theta` is a flat vector of parameters throughout, `x` an array with one row per point.
+    latent real for a number. In all methods, `theta` is a flat vector of parameters, `x` an array with one row per
+    point, `w` one weight per point or parameter, and `i` a column of a point.
+
+    Notes
+    -----
+    A custom family defines the nine abstract members, which are those that Algorithm 1 of the paper needs. The others
+    have defaults: `deviations`, `gradient` and `active_dim` are those of a family without conditional variables, points
+    are packed as their bytes, and the entropy is not known. What treats columns one by one (models, the other
+    algorithms, `fixed`, plots of distributions) needs a `ColumnFamily`, and the members that only such a family has
+    raise a TypeError.
     """
 
     @property
+    @abstractmethod
     def dim(self) -> int:
         """Number of free parameters, n in the paper; not the number of variables."""
 
     @property
+    @abstractmethod
     def variables(self) -> int:
         """Number of columns of a point."""
 
     @property
     def words(self) -> int:
         """Number of 32-bit uniforms per point."""
+        return self.variables
 
     @property
+    @abstractmethod
     def dtype(self) -> np.dtype[Any]:
         """Data type of points."""
 
     @property
     def options(self) -> NDArray[np.intp]:
         """Number of options of each column; 0 for a number."""
+        return np.zeros(self.variables, dtype=np.intp)
 
     @property
     def counts(self) -> NDArray[np.intp]:
         """Number of different values of each column; 0 for a continuum."""
+        return self.options
 
     @property
     def size_bounds(self) -> tuple[SizeBounds, ...]:
         """The columns that are subsets, with the bounds of their sizes."""
+        return ()
 
     @property
     def width(self) -> int:
         """Number of bytes of a packed point."""
+        return self.variables * self.dtype.itemsize
 
     def within(self, total: int) -> Self:
-        """Return the same family with the margins of a problem of `total` variables.
+        """Return the same family with the margins of a problem of `total` variables."""
+        return self
 
-        Parameters
-        ----------
-        total : int
-            Number of variables of the whole problem.
-
-        Returns
-        -------
-        Family
-            A new value.
-        """
-
+    @abstractmethod
     def initial(self) -> Array:
-        """Return the initial θ: the least informative one, or the prior if one is given.
-
-        Returns
-        -------
-        array
-            The parameters, within the margins.
-        """
+        """Return the initial θ within the margins: the least informative one, or the prior if one is given."""
 
     def draw(self, theta: Array, u: Words) -> Points:
-        """Return the points under θ for given uniforms.
+        """Return the points under θ for given uniforms, `words` 32-bit integers per point."""
+        raise self._no_columns("draw")
 
-        Parameters
-        ----------
-        theta : array
-            Parameters.
-        u : array of uint32 of shape (m, words)
-            Uniform 32-bit integers, one row per point.
-
-        Returns
-        -------
-        array of shape (m, variables)
-            The points, one per row.
-        """
-
+    @abstractmethod
     def sample(self, theta: Array, size: int, rng: RNG) -> Points:
         """Return independent points from P_θ.
 
@@ -157,255 +159,168 @@ class Family(Protocol):
         size : int
             Number of points.
         rng : Stream or numpy.random.Generator
-            Source of random numbers; a generator gives the key of a stream.
+            Source of random numbers; a generator gives the key of a stream. A run passes a stream, and
+            ``rng.uniforms(size, words)`` returns a row of 32-bit integers for each point.
 
         Returns
         -------
         array of shape (size, variables)
             The points, one per row.
+
+        Notes
+        -----
+        Each point uses the same number of random numbers: four points drawn twice are eight points drawn once.
         """
 
     def active_dim(self, theta: Array) -> float:
         """Return the expected number of free parameters of the active variables of a point from P_θ.
 
-        Parameters
-        ----------
-        theta : array
-            Parameters.
-
-        Returns
-        -------
-        float
-            `dim` if there are no conditional variables.
+        It is `dim` if there are no conditional variables.
         """
+        return self.dim
 
+    @abstractmethod
     def statistics(self, x: Points) -> NDArray[Any]:
-        """Return the sufficient statistics T(x), one row per point.
-
-        Parameters
-        ----------
-        x : array of shape (m, variables)
-            Points, one per row.
-
-        Returns
-        -------
-        array of shape (m, parameters)
-            One row per point; possibly `x` itself.
-        """
+        """Return the sufficient statistics T(x), one row per point; possibly `x` itself."""
 
     def deviations(self, theta: Array, x: Points) -> Array:
-        """Return T(x) − θ, one row per point; zero for inactive variables.
-
-        Parameters
-        ----------
-        theta : array
-            Parameters.
-        x : array of shape (m, variables)
-            Points, one per row.
-
-        Returns
-        -------
-        array of shape (m, parameters)
-            One row per point.
-        """
+        """Return T(x) − θ, one row per point; zero for inactive variables."""
+        return self.statistics(x) - theta
 
     def gradient(self, theta: Array, x: Points, w: Array) -> Array:
-        """Return the natural gradient Σ w (T(x) − θ), without inactive variables.
-
-        Parameters
-        ----------
-        theta : array
-            Parameters.
-        x : array of shape (m, variables)
-            Points, one per row.
-        w : array of shape (m,)
-            Their weights.
-
-        Returns
-        -------
-        array
-            A new array, in the space of the parameters.
-        """
+        """Return the natural gradient Σ w (T(x) − θ) as a new array, without inactive variables."""
+        gradient: Array = w.dot(self.statistics(x))  # takes half the time of @
+        if total := np.add.reduce(w):  # zero for centered weights
+            gradient -= total * theta
+        return gradient
 
     def indices(self, x: Points) -> Points:
         """Return points with numbers replaced by the indices of their values, where these are finitely many.
 
-        Parameters
-        ----------
-        x : array of shape (m, variables)
-            Points, one per row.
-
-        Returns
-        -------
-        array of shape (m, variables)
-            One row per point; possibly `x` itself.
+        The result may be `x` itself.
         """
+        return x
 
     def features(self, x: Points) -> Array:
         """Return the statistics standardized under the uniform distribution, for linear models of the objective.
 
-        Parameters
-        ----------
-        x : array of shape (m, variables)
-            Points, one per row.
-
-        Returns
-        -------
-        array of shape (m, parameters)
-            One row per point. Under the uniform distribution over the points the features have mean 0, and their
-            covariance is the identity, or a projection for choices, whose features sum to zero.
+        Under the uniform distribution over the points the features have mean 0, and their covariance is the identity,
+        or a projection for choices, whose features sum to zero.
         """
+        raise self._no_columns("features")
 
     def minimizer(self, w: Array) -> Points:
-        """Return the points x that minimize features(x)·w.
+        """Return the points x that minimize features(x)·w, one per row of `w`; in case of ties the last option."""
+        raise self._no_columns("minimizer")
 
-        Parameters
-        ----------
-        w : array of shape (m, parameters)
-            Weights of the features, one row per point.
-
-        Returns
-        -------
-        array of shape (m, variables)
-            One point per row of `w`; in case of ties the last option.
-        """
-
+    @abstractmethod
     def whiten(self, theta: Array, v: Array) -> Array:
-        """Return G(θ)^½ v for a square root of the Fisher matrix, so that ‖whiten(θ, v)‖² = vᵀ G(θ) v.
+        """Return G(θ)^½ v for a square root of the Fisher matrix, so that ‖whiten(θ, v)‖² = vᵀ G(θ) v."""
 
-        Parameters
-        ----------
-        theta : array
-            Parameters.
-        v : array
-            A direction in the space of the parameters.
-
-        Returns
-        -------
-        array
-            A vector whose squared length is that of `v` in the Fisher metric.
-        """
-
+    @abstractmethod
     def move(self, theta: Array, step: Array) -> Array:
-        """Return θ + step, projected into the parameter space and the margins.
+        """Return θ + step as a new array, projected into the parameter space and the margins."""
 
-        Parameters
-        ----------
-        theta : array
-            Parameters.
-        step : array
-            The change of the parameters.
-
-        Returns
-        -------
-        array
-            A new array.
-        """
-
+    @abstractmethod
     def mode(self, theta: Array) -> Points:
-        """Return the most probable point.
-
-        Parameters
-        ----------
-        theta : array
-            Parameters.
-
-        Returns
-        -------
-        array of shape (variables,)
-            The point.
-        """
+        """Return the most probable point."""
 
     def entropy(self, theta: Array) -> float:
-        """Return the entropy in nats; the differential one for numbers.
-
-        Parameters
-        ----------
-        theta : array
-            Parameters.
-
-        Returns
-        -------
-        float
-            The entropy.
-        """
+        """Return the entropy in nats; the differential one for numbers."""
+        return math.nan
 
     def marginal(self, theta: Array, i: int) -> Discrete | Normal:
-        """Return the marginal distribution of column `i`.
-
-        Parameters
-        ----------
-        theta : array
-            Parameters.
-        i : int
-            Column of a point.
-
-        Returns
-        -------
-        Discrete or Normal
-            The distribution of one variable.
-        """
+        """Return the marginal distribution of column `i`."""
+        raise self._no_columns("marginal")
 
     def parameters(self, i: int) -> range:
-        """Return the indices of the parameters of column `i` in θ.
-
-        Parameters
-        ----------
-        i : int
-            Column of a point.
-
-        Returns
-        -------
-        range
-            The indices.
-        """
+        """Return the indices of the parameters of column `i` in θ."""
+        raise self._no_columns("parameters")
 
     def select(self, columns: Sequence[int]) -> Family:
-        """Return the family of some of the columns, with the margins of a problem of these.
-
-        Parameters
-        ----------
-        columns : sequence of int
-            Columns of a point, at least one, in increasing order.
-
-        Returns
-        -------
-        Family
-            A new value.
-        """
+        """Return the family of some columns in increasing order, with the margins of a problem of these."""
+        raise self._no_columns("select")
 
     def pack(self, x: Points) -> bytes:
-        """Return the points as bytes, `width` per point, the same on every machine.
-
-        Parameters
-        ----------
-        x : array of shape (m, variables)
-            Points, one per row.
-
-        Returns
-        -------
-        bytes
-            `width` bytes per point.
-        """
+        """Return the points as bytes, `width` per point, the same on every machine."""
+        return np.ascontiguousarray(x, dtype=self.dtype.newbyteorder("<")).tobytes()
 
     def unpack(self, data: bytes) -> Points:
-        """Return the points packed by `pack`.
+        """Return the points packed by `pack`; ValueError if `data`, possibly from an untrusted file, has none."""
+        return packed_rows(data, self.width).view(self.dtype.newbyteorder("<")).astype(self.dtype)
 
-        Parameters
-        ----------
-        data : bytes
-            Packed points, possibly from an untrusted file.
+    def skip(self, theta: Array, size: int, rng: Stream) -> None:
+        """Advance a stream as `sample` does."""
+        self.sample(theta, size, rng)
 
-        Returns
-        -------
-        array of shape (m, variables)
-            The points, one per row.
+    @property
+    def cardinality(self) -> float:
+        """Number of different points, if it is known; else inf."""
+        return math.inf
 
-        Raises
-        ------
-        ValueError
-            If `data` is not a sequence of packed points.
-        """
+    def _no_columns(self, member: str) -> TypeError:
+        return TypeError(f"family: expected a ColumnFamily, which has {member}, got {self!r:.200}")
+
+
+class ColumnFamily(Family):
+    """Base class of families whose columns are variables: bits, choices and numbers.
+
+    They define all members of `Family`. Points are drawn from uniforms, the same number for each.
+    """
+
+    @abstractmethod
+    def draw(self, theta: Array, u: Words) -> Points: ...
+
+    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
+        return self.draw(theta, uniforms(rng, size, self.words))
+
+    def skip(self, theta: Array, size: int, rng: Stream) -> None:
+        rng.skip(size, self.words)
+
+
+class RecordedFamily(Family):
+    """Family of which a file has the description: its points can be read, but not drawn.
+
+    Parameters
+    ----------
+    data : dict
+        The description.
+    variables : int
+        Number of columns of a point.
+    dtype : dtype
+        Data type of points.
+    """
+
+    dim = 1
+    variables = 1
+    dtype = np.dtype(float)
+
+    def __init__(self, data: Mapping[str, Any], variables: int, dtype: np.dtype[Any]) -> None:
+        self.data, self.variables, self.dtype = data, variables, dtype
+
+    def __repr__(self) -> str:
+        return str(self.data["name"])
+
+    def initial(self) -> Array:
+        return np.zeros(0)
+
+    def sample(self, theta: Array, size: int, rng: RNG) -> Points:
+        raise self._unknown()
+
+    def statistics(self, x: Points) -> NDArray[Any]:
+        raise self._unknown()
+
+    def whiten(self, theta: Array, v: Array) -> Array:
+        raise self._unknown()
+
+    def move(self, theta: Array, step: Array) -> Array:
+        raise self._unknown()
+
+    def mode(self, theta: Array) -> Points:
+        raise self._unknown()
+
+    def _unknown(self) -> TypeError:
+        return TypeError(f"family: expected the family itself, got a description of {self}")
 
 
 def threshold(p: Array) -> Words:
@@ -413,38 +328,8 @@ def threshold(p: Array) -> Words:
     return (p * TWO_TO_32).astype(np.uint32)
 
 
-class Unconditional:
-    """Base class of families all of whose variables are active in every point."""
-
-    def sample(self: Family, theta: Array, size: int, rng: RNG) -> Points:
-        return self.draw(theta, uniforms(rng, size, self.words))
-
-    @property
-    def counts(self: Family) -> NDArray[np.intp]:
-        return self.options
-
-    @property
-    def size_bounds(self) -> tuple[SizeBounds, ...]:
-        return ()
-
-    def indices(self, x: Points) -> Points:
-        return x
-
-    def active_dim(self: Family, theta: Array) -> float:
-        return self.dim
-
-    def deviations(self: Family, theta: Array, x: Points) -> Array:
-        return self.statistics(x) - theta
-
-    def gradient(self: Family, theta: Array, x: Points, w: Array) -> Array:
-        gradient: Array = w.dot(self.statistics(x))  # takes half the time of @
-        if total := np.add.reduce(w):  # zero for centered weights
-            gradient -= total * theta
-        return gradient
-
-
 @dataclass(frozen=True)
-class Bernoulli(Unconditional):
+class Bernoulli(ColumnFamily):
     """Family of `n` independent bits: T(x) = x and θ is the probability of a one.
 
     Parameters
@@ -546,7 +431,7 @@ class Bernoulli(Unconditional):
 
 @constructed_as("kl.Choice('a', 'b') for a variable; Categorical(n, k) is a family of distributions")
 @dataclass(frozen=True)
-class Categorical(Unconditional):
+class Categorical(ColumnFamily):
     """Family of `n` independent choices among `k` options: T(x) is one-hot and θ the probability of each option.
 
     Parameters
@@ -690,7 +575,7 @@ def margin(variables: int, options: int) -> float:
 
 
 @dataclass(frozen=True)
-class Product(Unconditional):
+class Product(ColumnFamily):
     """Product of independent families: points, parameters and statistics are concatenated.
 
     Parameters

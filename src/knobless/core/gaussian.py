@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
-from .families import Normal, Unconditional, margin, packed_rows
+from .families import ColumnFamily, Normal, margin, packed_rows
 from .types import Array, Points, Words
 
 RESOLUTION = 1e-6  # finest resolution of a number, relative to its range (σ² must not vanish in m² + σ²)
@@ -56,7 +56,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Gaussian(Unconditional):
+class Gaussian(ColumnFamily):
     """Family of numbers: a latent normal z each on the range scaled to [0, 1], T(z) = (z, z²), θ = (m, m² + σ²).
 
     Parameters

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from .adaptation import Adaptation, Signal
 from .algorithm import AlgorithmInfo
+from .archive import Archive, elite_data, elite_of
+from .data import finite_at, floats, text, theta_of
 from .elitism import NO_ELITISM, Elite, Elitism
-from .families import Family
+from .families import Family, checked_family
 from .preferences import Preference
-from .rng import RNG
+from .rng import RNG, Stream
 from .types import Array, Points
 
 
@@ -40,13 +42,7 @@ class State(NamedTuple):
     elite: Elite
 
     def copy(self) -> State:
-        """Return a copy that shares no memory with this one.
-
-        Returns
-        -------
-        State
-            The copy.
-        """
+        """Return a copy that shares no memory with this one."""
         theta, (s, gamma, lam_r), elite = self
         return State(theta.copy(), Signal(s.copy(), gamma, lam_r), elite.copy())
 
@@ -78,7 +74,10 @@ class IGO:
     adaptation: Adaptation
     elitism: Elitism = NO_ELITISM
 
+    keeps_states: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
+        checked_family(self.family)
         parts = (
             ("preference", self.preference, callable, "Quartiles()"),
             ("adaptation", self.adaptation, lambda part: hasattr(part, "step"), "Fixed(lam=2, eps=0.1)"),
@@ -88,20 +87,10 @@ class IGO:
             if isinstance(part, type) or not fits(part):
                 raise TypeError(f"{name}: expected a value such as {example}, got {part!r:.200}")
 
-    def init(self, theta: Array | None = None, x0: Points | None = None) -> State:
-        """Return the state before the first iteration (line 1).
+    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> State:
+        """Return the state before the first iteration (line 1); with `x0`, θ starts halfway to it.
 
-        Parameters
-        ----------
-        theta : array, optional
-            Initial parameters; those of the family by default.
-        x0 : array, optional
-            A point to start from: θ starts halfway to it.
-
-        Returns
-        -------
-        State
-            The initial state.
+        The archive is not used: the loop learns from its own samples.
 
         Raises
         ------
@@ -122,6 +111,10 @@ class IGO:
     def ask(self, state: State, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """Return `size` points from P_θ, λ by default (line 3)."""
         return self.family.sample(state.theta, self.lam(state) if size is None else size, rng)
+
+    def skip(self, state: State, rng: Stream, size: int, start: int = 0) -> None:
+        """Advance the stream as `ask` does."""
+        self.family.skip(state.theta, size, rng)
 
     def tell(self, state: State, x: Points, f: Array) -> State:
         """Return the state after the points x have the objective values f (lines 4 to 15)."""
@@ -149,9 +142,15 @@ class IGO:
         """Return the state with this point as the elite, or the same state without elitism."""
         return state if self.elitism == NO_ELITISM else state._replace(elite=Elite(x[None], np.array([f])))
 
-    def observe(self, state: State, x: Points, f: Array) -> State:
-        """Return the same state: the update needs points drawn from θ, and a portfolio injects the best point."""
-        return state
+    def continued(self, theta: Array) -> State:
+        """Return the state at a θ that another algorithm has learned, with λ_r = λ_max: small samples would lose it."""
+        state = self.init(theta)
+        lam_max = float(getattr(self.adaptation, "lam_max", state.signal.lam_r))
+        return state._replace(signal=state.signal._replace(lam_r=lam_max)) if math.isfinite(lam_max) else state
+
+    def at_theta(self, state: State, theta: Array) -> State:
+        """Return the state with other parameters, within the margins."""
+        return state._replace(theta=self.family.move(theta, np.zeros(len(theta))))
 
     def can_yield(self, state: State) -> bool:
         """Return True: an iteration depends on the state alone."""
@@ -170,3 +169,17 @@ class IGO:
     def at_least(self, lam: int) -> Self:
         """Return the same algorithm with at least `lam` samples per iteration."""
         return replace(self, adaptation=self.adaptation.at_least(lam))
+
+    def data(self, state: State) -> dict[str, Any]:
+        """Return the state as plain data."""
+        theta, (s, gamma, lam_r), elite = state
+        numbers = {"theta": text(theta), "s": text(s), "gamma": float(gamma), "lam_r": float(lam_r)}
+        return numbers | {"elite": elite_data(elite, self.family)}
+
+    def restore(self, state: State, data: Any) -> State:
+        """Return the state that `data` described."""
+        theta, s = theta_of(self.family, data), floats(data, "s")
+        gamma, lam_r = finite_at(data, "gamma"), finite_at(data, "lam_r")
+        if s.shape != state.signal.s.shape or not np.isfinite(s).all() or gamma < 0.0 or lam_r < 0.0:
+            raise ValueError("expected a signal of finite numbers")
+        return State(theta, Signal(s, gamma, lam_r), elite_of(data["elite"], self.family))

@@ -54,21 +54,10 @@ class InteractionModel(NamedTuple):
 
     @classmethod
     def fit(cls, phi: Array, y: Array, dim: int) -> Self:
-        """Return the posterior distribution after n values.
+        """Return the posterior distribution after n values, at least two.
 
-        Parameters
-        ----------
-        phi : array of shape (n, features)
-            Features of the points, one row per value; at least two.
-        y : array of shape (sets, n)
-            Sets of values, such as different scores of their ranks.
-        dim : int
-            Number of free parameters.
-
-        Returns
-        -------
-        InteractionModel
-            The posterior distribution.
+        `phi` has one row of features per value. The rows of `y` are sets of values, such as different scores of their
+        ranks. `dim` is the number of free parameters.
         """
         n = len(phi)
         products = phi @ phi.T
@@ -95,18 +84,7 @@ class InteractionModel(NamedTuple):
         return float(self.probability[1:].sum())
 
     def mean(self, phi: Array) -> Array:
-        """Return the posterior means at points, up to a constant.
-
-        Parameters
-        ----------
-        phi : array of shape (m, features)
-            Features of the points.
-
-        Returns
-        -------
-        array of shape (m,)
-            The means.
-        """
+        """Return the posterior means at points, up to a constant."""
         total = np.zeros(len(phi))
         for k in range(len(ORDERS)):
             weights = self.probability[k][:, :, None] / (self.values[k] + RATIOS[:, None])
@@ -116,17 +94,7 @@ class InteractionModel(NamedTuple):
     def draw(self, phi: Array, u: Words) -> Array:
         """Return the values of a random function with interactions at points, up to a constant.
 
-        Parameters
-        ----------
-        phi : array of shape (m, features)
-            Features of the points, an even number of them.
-        u : array of uint32 of shape (1 + m,)
-            Uniform 32-bit integers.
-
-        Returns
-        -------
-        array of shape (m,)
-            The values.
+        The number of points is even, and `u` has one uniform integer more.
         """
         k, j, i = _drawn(self.probability[1:], int(u[0]))
         k, ratio = k + 1, RATIOS[i]
@@ -136,43 +104,6 @@ class InteractionModel(NamedTuple):
         prior = _covariance(phi @ phi.T, ORDERS[k], self.dim) - levels - levels.T + self.means[k].mean()
         covariance = (self.variance[k, j, i] / ratio) * (prior - shrunk @ along.T)
         return shrunk @ self.b[k, j] + _normal(covariance, u[1:])
-
-    def draw_given(self, phi: Array, y: Array, at: Array, u: Words) -> Array:
-        """Return the values of a random function at points, up to a constant, given evaluations.
-
-        Parameters
-        ----------
-        phi : array of shape (n, features)
-            Features of the evaluations, which may be more than those of the fit.
-        y : array of shape (sets, n)
-            Their sets of values.
-        at : array of shape (m, features)
-            Features of the points.
-        u : array of uint32 of shape (1 + m + m % 2,)
-            Uniform 32-bit integers.
-
-        Returns
-        -------
-        array of shape (m,)
-            The values.
-
-        Notes
-        -----
-        The order, the set of values and the ratio of noise to signal are drawn by their posterior probabilities, the
-        function by its distribution given all evaluations. This takes less time than another fit.
-        """
-        k, j, i = _drawn(self.probability, int(u[0]))
-        n, ratio = len(phi), RATIOS[i]
-        inside, rows, prior = (_covariance(a @ b.T, ORDERS[k], self.dim) for a, b in ((phi, phi), (at, phi), (at, at)))
-        means, levels = inside.mean(axis=0), rows.mean(axis=1, keepdims=True)
-        inside += means.mean() - means - means[:, None]
-        rows += means.mean() - means - levels
-        prior += means.mean() - levels - levels.T
-        inside.flat[:: n + 1] += ratio
-        values = y[j] - y[j].mean()
-        solved = np.linalg.solve(inside, np.column_stack([values, rows.T]))
-        variance = max(float(values @ solved[:, 0]) / (n - 1), LEAST)  # of the signal
-        return rows @ solved[:, 0] + _normal(variance * (prior - rows @ solved[:, 1:]), u[1:])
 
     def _with_data(self, phi: Array, k: int) -> tuple[Array, Array]:
         """Return the centered covariances of points with the evaluations, and the means before centering."""

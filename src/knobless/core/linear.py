@@ -21,18 +21,21 @@ from __future__ import annotations
 import math
 from collections.abc import Set
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
+from .archive import Archive
 from .conditional import Conditional
-from .families import Family
+from .data import listed, whole
+from .families import Family, checked_family
 from .interaction_model import InteractionModel
 from .linear_model import LinearModel, rank_scores, words
-from .rng import RNG, first_uniforms, uniforms
+from .rng import RNG, Stream, first_uniforms, uniforms
 from .subset import resized
 from .types import Array, Points, Words
 
@@ -76,23 +79,34 @@ class LinearThompson:
     family: Family
     batch: int = 1
 
+    reads_archive: ClassVar[bool] = True  # a search adds its evaluations to an archive
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        checked_family(self.family)
         positive_int("batch", self.batch)
 
-    def init(self, theta: Array | None = None, x0: Points | None = None) -> LinearState:
-        """Return the state before the first iteration; x0 has no effect until it is observed."""
-        return LinearState(self.family, self.family.initial() if theta is None else np.array(theta, dtype=float))
+    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> LinearState:
+        """Return the state before the first iteration, which reads an archive."""
+        family = self.family
+        theta = family.initial() if theta is None else np.array(theta, dtype=float)
+        return LinearState(Archive(family, deterministic=False) if archive is None else archive, theta)
 
     def lam(self, state: LinearState) -> int:
         """Return a twentieth or a third of the number of evaluations; two points at first, and at least `batch`."""
-        dim = self.family.dim
-        return max(2 - state.n, 1, state.n // 20 if dim <= SMALL else max(state.n // 3, dim // 10), self.batch)
+        dim, n = self.family.dim, state.n
+        return max(2 - n, 1, n // 20 if dim <= SMALL else max(n // 3, dim // 10), self.batch)
 
     def ask(self, state: LinearState, rng: RNG, size: int | None = None, start: int = 0) -> Points:
         """Return minimizers of independent draws of the model, some of them crossed with one of the best points."""
-        size = self.lam(state) if size is None else size
+        return self._proposed(state, rng, self.lam(state) if size is None else size)
+
+    def skip(self, state: LinearState, rng: Stream, size: int, start: int = 0) -> None:
+        """Advance the stream as `ask` does."""
+        rng.skip(size, self.family.words if state.n < 2 else self.width + 2)
+
+    def _proposed(self, state: LinearState, rng: RNG, size: int) -> Points:
+        """Return points that draws of the model propose."""
         model = state.model
         if model is None:
             return self.family.sample(state.first, size, rng)
@@ -109,11 +123,13 @@ class LinearThompson:
             x = self.points(state, model, u[:, :width])
             for i in np.flatnonzero(chosen).tolist():
                 x[i] = self._chosen(state, model, interactions, int(streams[i]), x[i])
-        again = [i for i, key in enumerate(point_keys(x)) if key in known]
+        codes = state.archive.codes
+        again = [i for i, code in enumerate(codes(x)) if code in known]
         if again:
-            each = [first_uniforms(key, TRIES, width) for key in streams[again].tolist()]
-            tries = self.points(state, model, np.concatenate(each))
-            new = [j for j, key in enumerate(point_keys(tries)) if key not in known]
+            tries = self.points(
+                state, model, np.concatenate([first_uniforms(key, TRIES, width) for key in streams[again].tolist()])
+            )
+            new = [j for j, code in enumerate(codes(tries)) if code not in known]
             for j in reversed(new):
                 x[again[j // TRIES]] = tries[j]
         return x
@@ -126,7 +142,7 @@ class LinearThompson:
         u[:POOL, words(len(state.first)) + 1] >>= 1  # all of them are crossed
         pool = self.points(state, model, u[:POOL, : self.width])
         values = interactions.draw(self.family.features(pool), u[POOL, : POOL + 1])
-        new = [i for i, each in enumerate(point_keys(pool)) if each not in state.known]
+        new = [i for i, code in enumerate(state.archive.codes(pool)) if code not in state.known]
         return pool[min(new, key=values.__getitem__)] if new else otherwise
 
     @property
@@ -137,20 +153,8 @@ class LinearThompson:
     def points(self, state: LinearState, model: LinearModel, u: Words) -> Points:
         """Return the points for given uniforms, whether they were evaluated before or not.
 
-        Parameters
-        ----------
-        state : LinearState
-            State of the algorithm.
-        model : LinearModel
-            Its model.
-        u : array of uint32 of shape (m, width)
-            For each point the uniforms of a draw, one for the elite, one for the share of the draw, and one byte per
-            variable.
-
-        Returns
-        -------
-        array of shape (m, variables)
-            The points.
+        `u` has for each point the uniforms of a draw, one for the elite, one for the share of the draw, and one byte
+        per variable.
         """
         family, end, best = self.family, words(len(state.first)), state.elites
         w = model.draw(u[:, :end])
@@ -167,33 +171,32 @@ class LinearThompson:
         return family.canonical(_crossed(family, full, np.where(family.active(elite), elite, full), excess))
 
     def tell(self, state: LinearState, x: Points, f: Array) -> LinearState:
-        """Return the state with these evaluations; the given state is modified."""
-        state.add(x, f)
+        """Return the same state, which reads the archive."""
         return state
 
-    observe = tell
-
     def inject(self, state: LinearState, x: Points, f: float) -> LinearState:
-        """Return the same state: a point of another algorithm is already observed."""
+        """Return the same state: the archive has the points of other algorithms."""
         return state
 
     def can_yield(self, state: LinearState) -> bool:
-        """Return True: an iteration depends on the state alone."""
+        """Return True: an iteration depends on the archive alone."""
         return True
 
+    def data(self, state: LinearState) -> dict[str, Any]:
+        """Return the state as plain data, without the archive."""
+        return {"rows": state.kept.tolist()}
+
+    def restore(self, state: LinearState, data: Any) -> LinearState:
+        """Return the state that `data` described, given one of the same archive before it was read."""
+        rows = [whole(row) for row in listed(data, "rows")]
+        first, end = state.archive.dropped, state.archive.dropped + len(state.archive)
+        if rows != sorted(set(rows)) or (rows and not first <= rows[0] <= rows[-1] < end) or len(rows) > state.most:
+            raise ValueError(f"rows: expected at most {state.most} increasing numbers of evaluations")
+        state.read(rows)
+        return state
+
     def best_point(self, state: LinearState) -> Points:
-        """Return the point that minimizes the posterior mean of the model.
-
-        Parameters
-        ----------
-        state : LinearState
-            State of the algorithm.
-
-        Returns
-        -------
-        array of shape (variables,)
-            The point; the most probable initial one before there are two evaluations.
-        """
+        """Return the point that minimizes the posterior mean, the most probable initial one before two evaluations."""
         return self.family.mode(state.first) if state.model is None else _minimizer(self.family, state.model)
 
     def info(self, state: LinearState) -> AlgorithmInfo:
@@ -206,64 +209,99 @@ class LinearThompson:
 
 
 class LinearState:
-    """State of `LinearThompson`: the evaluations, and the model that is fit to them when it is needed.
+    """State of `LinearThompson`: the features of the evaluations, and the model that is fit to them when it is needed.
 
     Notes
     -----
-    The state is modified in place by `tell`. The model depends on the evaluations alone: ΦᵀΦ is the sum over blocks of
-    a fixed number of rows, so it does not depend on when they were added.
+    The archive has the evaluations; this has their features. The model depends on the evaluations alone: ΦᵀΦ is the
+    sum over blocks of a fixed number of rows, so it does not depend on when they were added.
     """
 
-    def __init__(self, family: Family, theta: Array) -> None:
-        self.family, self.first = family, theta
-        self.most = most_evaluations(family)  # that are kept
-        self.n = 0
-        self._x = np.empty((0, family.variables), family.dtype)
-        self._f = np.empty(0)
+    def __init__(self, archive: Archive, theta: Array) -> None:
+        self.archive, self.family, self.first = archive, archive.family, theta
+        self.most = most_evaluations(self.family)  # that are kept
+        self._read = 0  # rows of the archive that were read
+        self._rows = np.empty(0, dtype=np.intp)  # of the archive that are kept, counted from the first evaluation
+        self._used = 0
         self._phi = np.empty((0, len(theta)))
-        self._prior = _prior_mean(family, theta)
+        self._prior = _prior_mean(self.family, theta)
+        self._known: set[bytes] = set()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what was computed from the rows."""
         self._blocks = 0  # of rows that are part of _gram
         self._gram: Array | None = None
+        self._interactions: InteractionModel | None = None
+        self._changed()
+
+    def _changed(self) -> None:
         self._model: LinearModel | None = None
         self._theta: Array | None = None
         self._elites: Points | None = None
-        self._interactions: InteractionModel | None = None
-        self._known: set[bytes] = set()
 
     @property
-    def x(self) -> Points:
-        """Points of the evaluations, one per row."""
-        return self._x[: self.n]
+    def n(self) -> int:
+        """Number of evaluations that are kept."""
+        archive = self.archive
+        end = archive.dropped + len(archive)
+        if self._read < end:
+            if self._used and self._rows[0] < archive.dropped:
+                kept = self._rows[: self._used] >= archive.dropped
+                self._rows, self._phi = self._rows[: self._used][kept], self._phi[: self._used][kept]
+                self._used = len(self._rows)
+                self._forget()
+            self.read(range(max(self._read, archive.dropped), end))
+        return self._used
+
+    @property
+    def kept(self) -> NDArray[np.intp]:
+        """The evaluations that are kept, counted from the first one."""
+        n = self.n  # before the rows, which it may replace
+        return self._rows[:n]
+
+    def read(self, rows: Any) -> None:
+        """Add evaluations of the archive, given by their numbers; of too many every second one is dropped."""
+        archive, rows = self.archive, np.array(rows, dtype=np.intp)
+        self._read = archive.dropped + len(archive)
+        self._changed()
+        while len(rows):
+            room = self.most + 1 - self._used
+            self._extend(rows[:room])
+            rows = rows[room:]
+            if self._used > self.most:
+                # Every second one, not the older half: late points hardly vary, and the model depends on early ones.
+                half = slice((self._used - 1) % 2, self._used, 2)
+                self._rows, self._phi = self._rows[half].copy(), self._phi[half].copy()
+                self._used = len(self._rows)
+                self._known = set(map(archive.code, (self._rows - archive.dropped).tolist()))
+                self._forget()
+
+    def _extend(self, rows: NDArray[np.intp]) -> None:
+        """Add evaluations for which there is room."""
+        places = (rows - self.archive.dropped).tolist()
+        start, end = self._used, self._used + len(rows)
+        if end > len(self._rows):
+            size = max(end, 2 * start, 64)
+            self._rows, self._phi = _grown(self._rows, start, size), _grown(self._phi, start, size)
+        self._rows[start:end] = rows
+        self._phi[start:end] = self.family.features(self.archive.at(places))
+        self._known.update(map(self.archive.code, places))
+        self._used = end
 
     @property
     def f(self) -> Array:
         """Values of the evaluations."""
-        return self._f[: self.n]
+        return self.archive.f[self.kept - self.archive.dropped]
 
-    def add(self, x: Points, f: Array) -> None:
-        """Store evaluations."""
-        if not len(f):
-            return
-        end = self.n + len(f)
-        if end > len(self._f):
-            size = max(end, 2 * len(self._f), 64)
-            self._x, self._f, self._phi = (_grown(each, self.n, size) for each in (self._x, self._f, self._phi))
-        self._x[self.n : end], self._f[self.n : end] = x, f
-        self._phi[self.n : end] = self.family.features(x)
-        self.n = end
-        self._known.update(point_keys(self._x[end - len(f) : end]))
-        self._model = self._theta = self._elites = None
-        while self.n > self.most:
-            # Every second one, not the older half: late points hardly vary, and the model depends on early ones.
-            half = slice((self.n - 1) % 2, self.n, 2)
-            self._x, self._f, self._phi = self._x[half].copy(), self._f[half].copy(), self._phi[half].copy()
-            self.n, self._blocks, self._gram = len(self._f), 0, None
-            self._known = set(point_keys(self._x))
+    def _at(self, which: Any) -> Points:
+        """Return some of the points."""
+        return self.archive.at((self.kept[which] - self.archive.dropped).tolist())
 
     @property
     def model(self) -> LinearModel | None:
         """The model of all evaluations; None before there are two."""
-        if self._model is None and self.n > 1:
+        if self.n > 1 and self._model is None:
             phi, gram = self._phi[: self.n], self._products() if self.n > self._phi.shape[1] else None
             self._model = LinearModel.fit(phi, rank_scores(self.f), self.family.dim, self._prior, gram)
         return self._model
@@ -296,43 +334,33 @@ class LinearState:
 
     @property
     def known(self) -> Set[bytes]:
-        """Bytes of the evaluated points."""
-        return self._known
-
-    @property
-    def best(self) -> Points | None:
-        """The point with the lowest value; None if no value is below infinity."""
-        f = np.where(self.f == self.f, self.f, np.inf)
-        return self.x[f.argmin()] if len(f) and f.min() < np.inf else None
-
-    @property
-    def scored(self) -> tuple[Array, Array]:
-        """Features of the evaluations, one per row, and the scores of their ranks."""
-        return self._phi[: self.n], rank_scores(self.f)
+        """Packed points of the evaluations."""
+        return self._known if self.n else frozenset()
 
     @property
     def elites(self) -> Points | None:
         """The ln n best points, and those with equal values; None if these are more than a quarter of all."""
-        if self._elites is None:
+        if self.n and self._elites is None:
             f = np.where(self.f == self.f, self.f, np.inf)
             at = math.ceil(math.log(self.n)) - 1
             least = np.partition(f, at)[at]
-            self._elites = self.x[f <= least]
-        return None if 4 * len(self._elites) > self.n else self._elites
+            self._elites = self._at(f <= least)
+        return None if self._elites is None or 4 * len(self._elites) > self.n else self._elites
 
     @property
     def theta(self) -> Array:
         """Mean of the statistics of the newest quarter of the evaluations, within the margins."""
+        n = self.n
         if self._theta is None:
-            newest = self.x[self.n - -(-self.n // 4) :]
-            mean = self.family.statistics(newest).mean(axis=0) if self.n else self.first
+            newest = slice(n - -(-n // 4), n)
+            mean = self.family.statistics(self._at(newest)).mean(axis=0) if n else self.first
             self._theta = self.family.move(self.first, mean - self.first)
         return self._theta
 
-    def copy(self) -> LinearState:
-        """Return a copy that does not change with this state."""
-        other = LinearState(self.family, self.first.copy())
-        other.add(self.x, self.f)
+    def copy(self, archive: Archive) -> LinearState:
+        """Return a state that reads a copy of the archive."""
+        other = LinearState(archive, self.first.copy())
+        other.read(self.kept)
         return other
 
 
@@ -341,43 +369,6 @@ def _grown(rows: Points, n: int, size: int) -> Points:
     grown = np.empty((size, *rows.shape[1:]), rows.dtype)
     grown[:n] = rows[:n]
     return grown
-
-
-def new_rows(x: Points, known: Set[bytes]) -> list[int]:
-    """Return the rows of points that are not known, each once.
-
-    Parameters
-    ----------
-    x : array of shape (m, variables)
-        Points, one per row.
-    known : set of bytes
-        Keys of the known points (`point_keys`).
-
-    Returns
-    -------
-    list of int
-        The rows, in increasing order.
-    """
-    first = {key: i for i, key in reversed([*enumerate(point_keys(x))]) if key not in known}
-    return sorted(first.values())
-
-
-def point_keys(x: Points) -> list[bytes]:
-    """Return the bytes of each point, by which points are compared.
-
-    Parameters
-    ----------
-    x : array of shape (m, variables)
-        Points, one per row.
-
-    Returns
-    -------
-    list of bytes
-        One entry per point.
-    """
-    rows = np.ascontiguousarray(x)
-    keys: list[bytes] = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0].tolist()
-    return keys
 
 
 def _prior_mean(family: Family, theta: Array) -> Array:
@@ -411,38 +402,18 @@ def _minimizer(family: Family, model: LinearModel) -> Points:
 
 
 def most_evaluations(family: Family) -> int:
-    """Return the maximum number of evaluations that a model is fit to.
+    """Return the maximum number of evaluations that a model is fit to: at least two per feature.
 
-    Parameters
-    ----------
-    family : Family
-        Family of the points.
-
-    Returns
-    -------
-    int
-        The number, for which the features take 32 MB; at least two evaluations per feature.
+    Its features take 32 MB.
     """
     features = len(family.initial())
     return max(KEPT // features, 2 * features)
 
 
 def recommend(family: Family, x: Points, f: Array) -> Points:
-    """Return the point with the lowest expected rank, by the linear model of all evaluations.
+    """Return the point with the lowest expected rank, by the linear model of all evaluations, at least two.
 
-    Parameters
-    ----------
-    family : Family
-        Family of the points.
-    x : array of shape (n, variables)
-        Evaluated points, one per row; at least two.
-    f : array of shape (n,)
-        Their values; NaN for a failed evaluation.
-
-    Returns
-    -------
-    array of shape (variables,)
-        The point, which may be one that was not evaluated.
+    The point may be one that was not evaluated.
     """
     return _minimizer(family, LinearModel.fit(family.features(x), rank_scores(f), family.dim))
 
@@ -450,19 +421,7 @@ def recommend(family: Family, x: Points, f: Array) -> Points:
 def recommend_evaluated(family: Family, x: Points, f: Array) -> Points | None:
     """Return the evaluated point with the lowest expected rank, by the model with interactions.
 
-    Parameters
-    ----------
-    family : Family
-        Family of the points.
-    x : array of shape (n, variables)
-        Evaluated points, one per row.
-    f : array of shape (n,)
-        Their values; NaN for a failed evaluation.
-
-    Returns
-    -------
-    array of shape (variables,), or None
-        The point; None where the search does not use this model.
+    It is None where the search does not use this model.
     """
     if not _has_interactions(family, len(f)):
         return None
@@ -477,23 +436,9 @@ def _has_interactions(family: Family, n: int) -> bool:
 
 
 def estimate(family: Family, x: Points, f: Array, at: Points) -> tuple[Array, Array]:
-    """Return the expected values at points by the linear model of all evaluations, with their standard errors.
+    """Return expected values at points and their standard errors, by the linear model of all evaluations.
 
-    Parameters
-    ----------
-    family : Family
-        Family of the points.
-    x : array of shape (n, variables)
-        Evaluated points, one per row.
-    f : array of shape (n,)
-        Their values; those that are not finite are ignored, and at least two must be finite.
-    at : array of shape (m, variables)
-        Points where the objective is estimated.
-
-    Returns
-    -------
-    mean, std : array of shape (m,)
-        Estimates of the mean of the objective, and their standard errors.
+    At least two values must be finite; the others are ignored.
     """
     finite = np.isfinite(f)
     f = f[finite]

@@ -72,25 +72,11 @@ class LinearModel(NamedTuple):
 
     @classmethod
     def fit(cls, phi: Array, y: Array, dim: int, prior: Array | None = None, gram: Array | None = None) -> Self:
-        """Return the posterior distribution after n values.
+        """Return the posterior distribution after n values, at least two, or sets of n values, one per row.
 
-        Parameters
-        ----------
-        phi : array of shape (n, features)
-            Features of the points, one row per value; at least two.
-        y : array of shape (n,) or (sets, n)
-            The values, or one row per set of values.
-        dim : int
-            Expected squared length of the features, which is their number of degrees of freedom.
-        prior : array of shape (features,), optional
-            Prior mean of w in units of τ; zero by default.
-        gram : array of shape (features, features), optional
-            phi.T @ phi, if it is known. It is not used with fewer values than features.
-
-        Returns
-        -------
-        LinearModel
-            The posterior distribution.
+        `phi` has one row of features per value, whose expected squared length `dim` is their number of degrees of
+        freedom. `prior` is the prior mean of w in units of τ, zero by default, and `gram` is phi.T @ phi, if it is
+        known.
 
         Notes
         -----
@@ -136,18 +122,7 @@ class LinearModel(NamedTuple):
         return (p @ self.tau) * self.prior + self.vectors @ (p @ self.mean)
 
     def draw(self, u: Words) -> Floats:
-        """Return draws of w from the posterior distribution.
-
-        Parameters
-        ----------
-        u : array of uint32 of shape (m, words)
-            Uniform 32-bit integers, one row per draw; see `words`.
-
-        Returns
-        -------
-        array of shape (m, features)
-            One draw per row, in single precision, which is faster.
-        """
+        """Return one draw of w per row of uniform integers (see `words`), in single precision, which is faster."""
         at = np.searchsorted(np.cumsum(self.probability)[:-1], (u[:, 0] + 0.5) * 2.0**-32)
         z = normals(u[:, 1:])[:, : len(self.center)]
         vectors = self.vectors.astype(np.float32)
@@ -159,18 +134,7 @@ class LinearModel(NamedTuple):
         return w
 
     def predict(self, phi: Array) -> tuple[Array, Array]:
-        """Return the expected values at points, and the standard deviations of these expectations.
-
-        Parameters
-        ----------
-        phi : array of shape (m, features)
-            Features of the points, one row per point.
-
-        Returns
-        -------
-        mean, std : array of shape (m,)
-            Posterior mean and standard deviation of c + (φ − mean φ)·w.
-        """
+        """Return mean and standard deviation of c + (φ − mean φ)·w at points with the features `phi`."""
         q = phi - self.center
         along = q @ self.vectors
         each = self.level + along @ self.mean.T + np.outer(q @ self.prior, self.tau)
@@ -187,17 +151,9 @@ def words(features: int) -> int:
 
 
 def normals(u: Words) -> Floats:
-    """Return one normal number per uniform integer, by Box and Muller; in single precision, which is much faster.
+    """Return one normal number per uniform integer, an even number per row, by Box and Muller.
 
-    Parameters
-    ----------
-    u : array of uint32 of shape (m, n)
-        Uniform 32-bit integers; n is even.
-
-    Returns
-    -------
-    array of shape (m, n)
-        The normal numbers.
+    The numbers are in single precision, which is much faster.
     """
     half = u.astype(np.float32)
     half += np.float32(0.5)
@@ -223,18 +179,10 @@ def _positive(vectors: Array, d: Array) -> tuple[Array, Array]:
 
 
 def rank_scores(f: Array) -> Array:
-    """Return two sets of scores of the ranks of values, the lowest value first.
+    """Return two sets of scores of the ranks of values, the lowest value first; NaN and inf are the worst, together.
 
-    Parameters
-    ----------
-    f : array of shape (n,)
-        Values; NaN and inf are the worst, together.
-
-    Returns
-    -------
-    array of shape (2, n)
-        Normal scores Φ⁻¹(p) and exponential scores ln p for p = (rank − 3/8)/(n + 1/4), with the mean rank of equal
-        values. Exponential scores differ most between the best values.
+    Normal scores Φ⁻¹(p) and exponential scores ln p for p = (rank − 3/8)/(n + 1/4), with the mean rank of equal
+    values. Exponential scores differ most between the best values.
     """
     _, inverse, counts = np.unique(np.where(f == f, f, np.inf), return_inverse=True, return_counts=True)
     p = (np.cumsum(counts) - 0.5 * (counts - 1) - 0.375) / (len(f) + 0.25)

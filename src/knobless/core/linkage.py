@@ -23,7 +23,7 @@ from .types import Array, Points
 UNIT = 2.0**30
 MAX_OPTIONS = 4096  # options whose pairs are counted, at most: 64 MB per population, for 2,048 bits
 
-Group = NDArray[np.intp]
+VariableGroup = NDArray[np.intp]
 
 
 class Pairs:
@@ -48,7 +48,7 @@ class Pairs:
             shown = self.starts[x] + self.place
             self.counts[shown[:, None], shown] += 1
 
-    def tree(self, stream: Stream) -> list[Group]:
+    def tree(self, stream: Stream) -> list[VariableGroup]:
         """Return the groups of the tree, from single variables on, without the group of all variables.
 
         Groups at distance 0 from each other are replaced by their union. With more than `MAX_OPTIONS` options in
@@ -59,7 +59,7 @@ class Pairs:
             return list(order[:, None])
         return joined(self.distances(order), order)
 
-    def distances(self, variables: Group) -> Array:
+    def distances(self, variables: VariableGroup) -> Array:
         """Return the matrix of distances between these variables, inf on the diagonal."""
         h = entropy_terms(self.size)[self.counts]
         alone = self._over_options(h.diagonal())
@@ -78,7 +78,7 @@ class Pairs:
         return total
 
 
-def segments(n: int, stream: Stream) -> list[Group]:
+def segments(n: int, stream: Stream) -> list[VariableGroup]:
     """Return contiguous groups of 2, 4, 8, … variables, up to half of all, that begin at a random place for each size.
 
     Groups at both ends are shorter; single variables are left out.
@@ -97,10 +97,10 @@ def entropy_terms(m: int) -> Array:
     return np.concatenate([[0.0], -p * np.log2(p)])
 
 
-def joined(distance: Array, names: NDArray[np.intp]) -> list[Group]:
+def joined(distance: Array, names: NDArray[np.intp]) -> list[VariableGroup]:
     """Join the nearest two groups, the first in case of ties, until one is left; return all groups but the last."""
     n = len(distance)
-    groups: list[Group] = list(names[:, None])
+    groups: list[VariableGroup] = list(names[:, None])
     useful = [True] * n
     place, size = list(range(n)), [1.0] * n  # index and size of the group of each row
     rows = np.arange(n)

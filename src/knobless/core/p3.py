@@ -31,7 +31,8 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from hashlib import blake2b
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +40,13 @@ from numpy.typing import NDArray
 from knobless._checks import positive_int
 
 from .algorithm import AlgorithmInfo
+from .archive import Archive
 from .conditional import Conditional
-from .families import Family, SizeBounds
-from .linkage import Group, Pairs, segments
+from .data import floats, text, theta_of, whole
+from .families import Family, SizeBounds, checked_family
+from .linkage import Pairs, VariableGroup, segments
 from .rng import RNG, Stream
-from .subset import resized
+from .subset import number_of_points, resized
 from .types import Array, Points
 
 ROUNDS = 4  # times N ln N steps without an improvement end a local search
@@ -78,6 +81,7 @@ class P3:
     climbers: int = 1
 
     def __post_init__(self) -> None:
+        checked_family(self.family)
         if isinstance(self.family, Conditional):
             raise TypeError("family: expected no conditional variables; pbil_elitist and pbil_lambda also take these")
         if not self.family.options.all():
@@ -87,7 +91,7 @@ class P3:
             raise TypeError(f"family: expected {expected}, got {numbers} integers or floats; {remedy}")
         positive_int("climbers", self.climbers)
 
-    def init(self, theta: Array | None = None, x0: Points | None = None) -> Pyramid:
+    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> Pyramid:
         """Return the state before the first iteration."""
         initial = self.family.initial()
         theta = initial if theta is None else self.family.move(theta, np.zeros(len(initial)))
@@ -108,6 +112,12 @@ class P3:
             own = own[start : start + size]
         more = size - len(own)
         return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own
+
+    def skip(self, state: Pyramid, rng: Stream, size: int, start: int = 0) -> None:
+        """Begin, and advance the stream, as `ask` does."""
+        if state.stream is None:
+            state.begin(rng.word())
+        rng.skip(max(start + size - max(len(state.pending), start), 0), self.family.words)
 
     def tell(self, state: Pyramid, x: Points, f: Array) -> Pyramid:
         """Return the state after an iteration; the given state is modified."""
@@ -131,10 +141,6 @@ class P3:
         """Return the same state: points of other algorithms are not used."""
         return state
 
-    def observe(self, state: Pyramid, x: Points, f: Array) -> Pyramid:
-        """Return the same state: points of other algorithms are not used."""
-        return state
-
     def can_yield(self, state: Pyramid) -> bool:
         """Return whether an individual has just finished."""
         return state.can_yield
@@ -147,6 +153,24 @@ class P3:
         """Return the same algorithm with at least `lam` individuals."""
         return replace(self, climbers=max(self.climbers, lam))
 
+    def data(self, state: Pyramid) -> dict[str, Any]:
+        """Return the state as plain data: what it is rebuilt from."""
+        key = None if state.stream is None else state.stream.key
+        return {"theta": text(state.first), "key": key, "told": text(np.array(state.told))}
+
+    def restore(self, state: Pyramid, data: Any) -> Pyramid:
+        """Return the state that `data` described."""
+        key, told = told_of(data, self.climbers)
+        return Pyramid(self.family, theta_of(self.family, data), state.x0, self.climbers).again(key, told)
+
+
+def told_of(data: Any, climbers: int) -> tuple[int | None, list[float]]:
+    """Return the key of the random numbers and the values of all climbers; ValueError for other data."""
+    key, told = data["key"], floats(data, "told")
+    if (key is None and len(told)) or len(told) % climbers or np.isnan(told).any():
+        raise ValueError("told: expected the values of all climbers")
+    return None if key is None else whole(key, most=2**64 - 1), told.tolist()
+
 
 class Level:
     """One population of the pyramid, with its linkage tree."""
@@ -154,7 +178,7 @@ class Level:
     def __init__(self, options: NDArray[np.intp]) -> None:
         self.points: list[Points] = []
         self._pairs = Pairs(options)
-        self._tree: list[Group] | None = None
+        self._tree: list[VariableGroup] | None = None
 
     def add(self, x: Points) -> None:
         """Add a point."""
@@ -162,7 +186,7 @@ class Level:
         self._pairs.add(x)
         self._tree = None
 
-    def tree(self, stream: Stream) -> list[Group]:
+    def tree(self, stream: Stream) -> list[VariableGroup]:
         """Return the groups of the linkage tree, which is rebuilt after each new point."""
         if self._tree is None:
             self._tree = self._pairs.tree(stream)
@@ -196,7 +220,8 @@ class Pyramid:
         self._sum = np.zeros(len(theta))  # sum of the statistics of all members
         self.told: list[float] = []
         self.can_yield = False  # whether an individual has just finished
-        self.values: dict[bytes, float] = {}
+        self.values: dict[bytes, float] = {}  # by the digests of points, which are long
+        self._n_points = number_of_points(family)
         self._individuals: list[Individual] = []
         self._first: Batches | None = None  # the first individual, as long as all climbers work on it
         self._want([])
@@ -220,11 +245,10 @@ class Pyramid:
         self.can_yield = False
         self.told += values
         if len(values) == 1:  # in less time than by the loops below
-            self.values[self._wanted[0]] = values[0]
+            self.values[self._keys[0]] = values[0]
             self._want([self._next(0, values[0])])
             return
-        for point, value in zip(self._wanted, values, strict=True):
-            self.values[point] = value
+        self.values |= zip(self._keys, values, strict=True)
         if self._first is None:
             self._want([self._next(i, value) for i, value in enumerate(values)])
             return
@@ -242,13 +266,13 @@ class Pyramid:
 
     def _want(self, points: list[bytes]) -> None:
         """Set the pending points, as a read-only array."""
-        self._wanted = points
+        self._keys = list(map(digest, points))
         data = points[0] if len(points) == 1 else b"".join(points)
         self.pending: Points = np.ndarray((len(points), self._variables), self._type, data)
 
     def _next(self, i: int, value: float | None) -> bytes:
         """Return the next point of individual i, after its last point had this value."""
-        for _ in range(SKIPPED):
+        for _ in range(1 if self._knows_all else SKIPPED):
             try:
                 x = self._individuals[i].send(value)  # type: ignore[arg-type]
             except StopIteration:
@@ -256,10 +280,16 @@ class Pyramid:
                 x = next(self._individuals[i])
                 self.can_yield = True
             point = x.tobytes()
-            if point not in self.values:
+            known = self.values.get(digest(point))
+            if known is None:
                 break
-            value = self.values[point]
+            value = known
         return point
+
+    @property
+    def _knows_all(self) -> bool:
+        """Whether several climbers know all points, so that it is in vain that each of them looks for a new one."""
+        return self.climbers > 1 and len(self.values) >= self._n_points
 
     def join(self, level: int, x: Points) -> None:
         """Add a point to a level, unless the pyramid contains it."""
@@ -288,6 +318,11 @@ class Pyramid:
             for i in range(0, len(told), self.climbers):
                 other.tell(told[i : i + self.climbers])
         return other
+
+
+def digest(point: bytes) -> bytes:
+    """Return 16 bytes that are equal for equal points, and different for different ones but with probability 2⁻¹²⁸."""
+    return blake2b(point, digest_size=16).digest()
 
 
 def coupon_draws(n: int) -> float:
@@ -331,7 +366,7 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
             if not pyramid.bounds_of:
                 break
             worse.clear()  # of a subset, not all exchanges have been tried
-        batch = [] if x.tobytes() in pyramid.values else [x]
+        batch = [] if digest(x.tobytes()) in pyramid.values else [x]
         tried: dict[int, Points] = {}
         while len(batch) < pyramid.climbers and len(worse) + len(tried) < n:
             order = order or stream.permutation(n).tolist()
@@ -342,14 +377,14 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
                 y[i] = other_option(int(x[i]), first[i], by, int(pyramid.options[i]))
                 if i in pyramid.bounds_of:
                     exchanged(y, i, pyramid.bounds_of[i], stream)
-                if y.tobytes() not in pyramid.values:
+                if digest(y.tobytes()) not in pyramid.values:
                     batch.append(y)
         if batch:
             batch += [pyramid.random(stream) for _ in range(pyramid.climbers - len(batch))]
             yield [y.tobytes() for y in batch]
         steps += len(tried)
-        value = {change: pyramid.values[y.tobytes()] for change, y in tried.items()}
-        here, last = pyramid.values[x.tobytes()], f
+        value = {change: pyramid.values[digest(y.tobytes())] for change, y in tried.items()}
+        here, last = pyramid.values[digest(x.tobytes())], f
         if here <= f:
             best, f = x, here
         lowest = min(tried, key=value.__getitem__, default=None)
@@ -446,7 +481,12 @@ def exchanged(x: Points, i: int, bounds: SizeBounds, stream: Stream) -> int | No
 
 
 def cross(
-    x: Points, f: float, groups: list[Group], points: list[Points], stream: Stream, size_bounds: Sequence[SizeBounds]
+    x: Points,
+    f: float,
+    groups: list[VariableGroup],
+    points: list[Points],
+    stream: Stream,
+    size_bounds: Sequence[SizeBounds],
 ) -> Generator[Points, float, float]:
     """Take over groups of variables, smallest first, each from a random one of the points that differ there."""
     donors = np.array(points)

@@ -120,17 +120,9 @@ class Values:
 
 
 def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
-    """Return weights by rank, averaged over ties.
+    """Return weights by rank, averaged over ties, from the cumulative weights `counts` of the ranks in units of `unit`.
 
-    Parameters
-    ----------
-    f : array
-        Objective values.
-    counts : array of int
-        Cumulative weights of the ranks, in units of `unit`. Integers make the average over ties exact, so Σw does not
-        depend on ties.
-    unit : float
-        Unit of the weights.
+    Integers make the average over ties exact, so Σw does not depend on ties.
     """
     if len(f) <= FEW_VALUES:
         return _by_rank_of_few(f.tolist(), counts.tolist(), unit)

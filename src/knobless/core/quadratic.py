@@ -69,16 +69,9 @@ def tolerance(values: Array) -> float:
 
 
 def neighbors(n: int, start: int = 0, size: int | None = None) -> Flips:
-    """Return which bits are flipped in the points that differ from a point in one bit, then in two; or a part of them.
+    """Return which bits are flipped in the points that differ from a point in one bit, then in two.
 
-    Parameters
-    ----------
-    n : int
-        Number of bits.
-    start : int
-        Index of the first point.
-    size : int, optional
-        Number of points; all by default, and fewer at the end.
+    Of these, `size` points from index `start` on; fewer at the end.
     """
     total = n * (n + 1) // 2
     at = np.arange(start, total if size is None else min(start + size, total))

@@ -58,21 +58,7 @@ class Repair:
     def towards(cls, family: Family, point: Points, fixed: NDArray[np.intp], feasible: Feasible) -> Repair:
         """Return the repair towards a feasible point, or towards the one without ones, or with ones only.
 
-        Parameters
-        ----------
-        family : Family
-            Family of the points.
-        point : array of shape (variables,)
-            A feasible point.
-        fixed : array of int
-            Columns that keep their values.
-        feasible : callable
-            Whether a point is feasible.
-
-        Returns
-        -------
-        Repair
-            The repair; its target has the values of `point` except for bits.
+        Its target has the values of `point` except for bits. The columns `fixed` keep their values.
         """
         bits = single_bits(family)
         bits[fixed] = False
@@ -87,22 +73,7 @@ class Repair:
         return cls(family, poles[0], directed=True) if len(poles) == 1 else cls(family, point)
 
     def __call__(self, x: Points, feasible: Feasible, key: int) -> Points:
-        """Return a feasible point close to an infeasible one.
-
-        Parameters
-        ----------
-        x : array of shape (variables,)
-            The point; not modified.
-        feasible : callable
-            Whether a point is feasible.
-        key : int
-            Key of the random numbers.
-
-        Returns
-        -------
-        array of shape (variables,)
-            A new point.
-        """
+        """Return a feasible point close to an infeasible one; `key` is that of the random numbers."""
         family, target = self.family, self.target
         first, second = first_uniforms(key, 2, family.variables)
         bits = single_bits(family)
@@ -120,22 +91,7 @@ class Repair:
         return family.canonical(y[None])[0] if isinstance(family, Conditional) else y
 
     def fill(self, x: Points, feasible: Feasible, key: int) -> Points:
-        """Return a feasible point to which no bit can be added, if the repair is directed.
-
-        Parameters
-        ----------
-        x : array of shape (variables,)
-            A feasible point; not modified.
-        feasible : callable
-            Whether a point is feasible.
-        key : int
-            Key of the random numbers.
-
-        Returns
-        -------
-        array of shape (variables,)
-            The point itself if the repair is not directed.
-        """
+        """Return a feasible point to which no bit can be added; the point itself if the repair is not directed."""
         if not self.directed:
             return x
         u = first_uniforms(key, 2, self.family.variables)[1]

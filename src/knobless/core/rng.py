@@ -25,9 +25,17 @@ LongWords = NDArray[np.uint64]
 OFFSETS = np.arange(1, BLOCK + 1, dtype=np.uint64) * GOLDEN
 
 
+def generator_of(rng: Any) -> np.random.Generator:
+    """Return the NumPy generator of a seed, or `rng` itself if it is one; an error names the argument."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"rng: expected a seed or a numpy.random.Generator, got {rng!r}") from None
+
+
 def keys(rng: Any, size: int) -> list[int]:
     """Return keys drawn from a seed or a NumPy generator."""
-    drawn: list[int] = np.random.default_rng(rng).integers(2**64, size=size, dtype=np.uint64).tolist()
+    drawn: list[int] = generator_of(rng).integers(2**64, size=size, dtype=np.uint64).tolist()
     return drawn
 
 
@@ -85,6 +93,10 @@ class Stream:
         half = (words + 1) // 2
         begin = 2 * self._advance(size * half)
         return self._halves[begin : begin + 2 * size * half].reshape(size, 2 * half)[:, :words]
+
+    def skip(self, size: int, words: int) -> None:
+        """Advance as `uniforms` does, without computing the numbers."""
+        self.count += size * ((words + 1) // 2)
 
     def below(self, n: int) -> int:
         """Return an integer from 0 to n − 1, for n below 2³²; in plain integers, which are faster for a single one."""

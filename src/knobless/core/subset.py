@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from knobless._checks import integer, positive_int, probabilities
 
-from .families import Discrete, Family, SizeBounds, Unconditional, packed_rows
+from .families import ColumnFamily, Discrete, Family, SizeBounds, packed_rows
 from .types import Array, Points, Words
 
 MOST_ERROR = 1e-10  # of the probabilities of the options, and of the expected size
@@ -32,7 +32,7 @@ Thresholds = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class ConditionalBernoulli(Unconditional):
+class ConditionalBernoulli(ColumnFamily):
     """Family of subsets of `n` options with `low` to `high` members: T(x) = x and θ = P(x = 1).
 
     Parameters
@@ -340,19 +340,7 @@ def draw_thresholds(n: int, low: int, high: int, theta: bytes) -> list[Threshold
 def resized(x: Points, bounds: Sequence[SizeBounds], cost: Array) -> Points:
     """Return points with as many ones as the bounds allow, by changing the bits of least cost.
 
-    Parameters
-    ----------
-    x : array of shape (m, variables)
-        Points, one per row.
-    bounds : sequence of SizeBounds
-        The columns of each subset and the bounds of its size.
-    cost : array of shape (m, variables)
-        Order in which bits are changed; inf for those that must not be.
-
-    Returns
-    -------
-    array of shape (m, variables)
-        A new array if a point was changed.
+    Bits of cost inf must not be changed. It is a new array if a point was changed.
     """
     for columns, low, high in bounds:
         sizes = x[:, columns].sum(axis=1, dtype=np.intp)

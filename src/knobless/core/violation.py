@@ -48,26 +48,14 @@ class Infeasible(float):
 
 
 def ranked(value: float, violation: float) -> float:
-    """Return the rank of a point: its value if it is feasible.
-
-    Parameters
-    ----------
-    value : float
-        Objective value, to be minimized.
-    violation : float
-        How much the point violates the constraints; 0 or less if it is feasible.
-
-    Returns
-    -------
-    float
-        The value, an `Infeasible`, or NaN if one of the two is NaN: the evaluation failed.
-    """
+    """Return the rank of a point: its value if it is feasible, an `Infeasible` if not, NaN if the evaluation failed."""
     if violation != violation or value != value:
         return float("nan")
     if violation > 0.0:
         return Infeasible(value, violation)
-    largest = np.nextafter(FEASIBLE_LIMIT, 0.0).item()
-    return value if abs(value) == float("inf") else min(max(value, -largest), largest)
+    if FEASIBLE_LIMIT <= abs(value) < float("inf"):
+        raise ValueError(f"value: expected a magnitude below 2**512 = 1.34e154 beside a violation, got {value!r}")
+    return value
 
 
 def negated(rank: float) -> float:
@@ -79,3 +67,9 @@ def is_feasible(ranks: Array) -> NDArray[np.bool_]:
     """Return which ranks are values of feasible points; NaN is not."""
     feasible: NDArray[np.bool_] = ranks < FEASIBLE_LIMIT
     return feasible
+
+
+def is_infeasible(ranks: Array) -> NDArray[np.bool_]:
+    """Return which ranks are those of infeasible points; NaN and inf, of failed evaluations, are not."""
+    infeasible: NDArray[np.bool_] = (ranks >= FEASIBLE_LIMIT) & (ranks < np.inf)
+    return infeasible

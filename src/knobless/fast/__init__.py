@@ -1,19 +1,19 @@
 """The compiled engine: for an objective that numba can compile, the whole loop runs without the interpreter.
 
     import numpy as np
-    from knobless import Binary, fast
-    from knobless.run import minimize
+    import knobless as kl
+    import knobless.fast
 
-    @fast.objective
+    @knobless.fast.objective
     def changes(x):
         return np.abs(x[1:] - x[:-1]).sum()
 
-    minimize(changes, Binary(1000), budget=1_000_000)
+    kl.minimize(changes, kl.Binary(1000), budget=1_000_000)
 
 `minimize` detects compiled objectives: those made by `objective`, and `knobless.problems`. `Run` advances a run
 iteration by iteration; `trials` runs many at once in threads, because compiled code releases the interpreter lock.
-The algorithms are the core's: the loop, P3, and the portfolio of P3 and the genetic algorithm. A seed gives the same
-run compiled or not.
+The algorithms are the core's: the loop, P3, and the search by P3 and the genetic algorithm in turns. A seed
+gives the same run compiled or not.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit, types
-from numba.core.errors import NumbaError
-from numba.experimental.function_type import _get_wrapper_address
 from numpy.typing import NDArray
 
+from knobless._checks import extra
 from knobless.core.igo import IGO
 from knobless.core.types import Array
-from knobless.run.optimizer import Optimizer
-from knobless.space.variables import Binary
 
-from .engine import plan_of
-from .kernels import KERNELS
-from .run import Run, Successor, members_of
-from .shared import BITS, OBJECTIVE, READ_ONLY_BITS, EngineFunction
+with extra("fast"):
+    from numba import njit, types
+    from numba.core.errors import NumbaError
+    from numba.experimental.function_type import _get_wrapper_address
 
-__all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", "successor", "trials"]
+    from .engine import plan_of
+    from .kernels import KERNELS
+    from .run import Run
+    from .shared import BITS, OBJECTIVE, READ_ONLY_BITS, EngineFunction
+
+__all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", "trials"]
 
 _NO_INTS = np.empty(0, dtype=np.int64)
 _NO_REALS = np.empty(0)
@@ -156,9 +157,13 @@ def objective(function: Callable[..., float]) -> Objective:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from knobless import fast
     >>> @fast.objective
     ... def changes(x):
     ...     return np.abs(x[1:] - x[:-1]).sum()
+    >>> changes(np.array([0, 1, 1, 0]))
+    2.0
     """
     if not callable(function):
         raise TypeError(f"objective: expected a function, got {function!r}")
@@ -247,34 +252,6 @@ def of_kernel(n: int, name: str, ints: NDArray[np.int64], reals: Array) -> Objec
         The compiled objective.
     """
     return Objective(_kernel(name), ints, reals, n)
-
-
-def successor(fun: Any, opt: Optimizer, sign: float) -> Successor | None:
-    """Return what continues an optimizer's run in compiled code.
-
-    Parameters
-    ----------
-    fun : object
-        The objective.
-    opt : Optimizer
-        The run so far, between two iterations.
-    sign : {1.0, -1.0}
-        -1.0 to maximize.
-
-    Returns
-    -------
-    Successor or None
-        None if the objective or the algorithm cannot be compiled.
-    """
-    made = compiled(fun)
-    if (
-        made is None
-        or not isinstance(opt.space.sole, Binary)
-        or members_of(opt.algorithm, opt.run.cache is not None) is None
-    ):
-        return None
-    made.check(opt.space.sole.n)
-    return Successor(made, opt, sign)
 
 
 def trials(

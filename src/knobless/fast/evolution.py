@@ -1,59 +1,27 @@
 """The genetic algorithm on bits, compiled: `evolution.py` of the core again, as plain loops for numba.
 
-One specification, two implementations: from the same stream, this one draws the same points in the same order. A point
-that is drawn is written where it stays if it is selected; the population is an order of these places.
+One specification, two implementations: from the same stream, this one draws the same points in the same order. The
+population is an order of places; a point that is selected is copied to a free one.
 """
 
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from knobless.core.evolution import MOST_IDLE, MOST_PER_VARIABLE, EvolutionState, last_change
-from knobless.core.families import Family, threshold
+from knobless.core.elitism import Elite
+from knobless.core.evolution import MOST_IDLE, MOST_PER_VARIABLE, Evolution, EvolutionState, last_change
+from knobless.core.families import threshold
 from knobless.core.rng import GOLDEN, LongWords, Stream
 from knobless.core.types import Array, Words
 
+from . import shared
 from .engine import COUNT, KEY
-from .shared import (
-    BITS,
-    CACHE,
-    CURRENT,
-    GOING,
-    GROW_BUFFERS,
-    GROW_CACHE,
-    INTS,
-    KNOWN,
-    LEADER_FUN,
-    LONG_WORDS,
-    MAX_TOLD,
-    NIT,
-    OWNER,
-    PAUSE,
-    POPULATION,
-    REALS,
-    SELECTED,
-    TURN,
-    WORDS,
-    EngineFunction,
-    add_to_record,
-    engine_function,
-    evaluate_places,
-    find,
-    following_turn,
-    key_of,
-    limit_reached,
-    mixed,
-    must_pause,
-    runner,
-    search_ended,
-    update_leader,
-)
+from .shared import BITS, CACHE, INTS, LONG_WORDS, REALS, WORDS
 
 _UNIT = 2.0**-32  # of a random number
 _HALF = np.uint32(2**31)
@@ -74,6 +42,10 @@ class PopulationState(NamedTuple):
     best: NDArray[np.int8]  # the first of them
     words: LongWords  # random numbers of a point
     u: Words  # the same in 32 bits
+    # The best point of another member, its value, which is inf if there is none, and its key.
+    rival: NDArray[np.int8]
+    rival_f: Array
+    rival_key: LongWords
     # One row per place.
     x: NDArray[np.int8]
     f: Array
@@ -81,39 +53,83 @@ class PopulationState(NamedTuple):
     order: NDArray[np.int64]  # the population, best first, then other places
 
 
-def population(family: Family, state: EvolutionState, stream: Stream) -> PopulationState:
-    """Return the population in a state of the core."""
-    n, m, places = family.variables, len(state.f), 2 * state.size
-    x, f, words = np.empty((places, n), dtype=np.int8), np.empty(places), np.empty(n + 2, dtype=np.uint64)
-    x[:m], f[:m] = state.x, state.f
-    return PopulationState(
-        np.array([state.size, m, state.idle, state.fresh, 0, 0]),
-        np.array([stream.key, stream.count], dtype=np.uint64),
-        threshold(family.initial()),
-        state.theta,
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int8),
-        words,
-        words.view(np.uint32),
-        x,
-        f,
-        np.empty(places, dtype=np.uint64),
-        np.arange(places),
-    )
+class CompiledPopulation(shared.CompiledState):
+    """The state of `Evolution` in arrays."""
 
+    arrays: PopulationState
 
-def grown_population(p: PopulationState) -> PopulationState:
-    """Return the population with places for twice its size."""
-    old, places = len(p.f), 2 * int(p.counts[POPULATION_SIZE])
-    x, f, keys = np.empty((places, p.x.shape[1]), dtype=np.int8), np.empty(places), np.empty(places, dtype=np.uint64)
-    x[:old], f[:old], keys[:old] = p.x, p.f, p.keys
-    return p._replace(x=x, f=f, keys=keys, order=np.concatenate([p.order, np.arange(old, places)]))
+    def __init__(self, algorithm: Evolution, state: EvolutionState, stream: Stream) -> None:
+        family, n, m, places = algorithm.family, algorithm.family.variables, len(state.f), 2 * state.size
+        x, f, words = np.empty((places, n), dtype=np.int8), np.empty(places), np.empty(n + 2, dtype=np.uint64)
+        x[:m], f[:m] = state.x, state.f
+        super().__init__(
+            PopulationState(
+                np.array([state.size, m, state.idle, state.fresh, 0, 0]),
+                np.array([stream.key, stream.count], dtype=np.uint64),
+                threshold(family.initial()),
+                state.theta,
+                np.zeros(n, dtype=np.int64),
+                np.zeros(n, dtype=np.int8),
+                words,
+                words.view(np.uint32),
+                np.zeros((1, n), dtype=np.int8),
+                np.array([math.inf]),
+                np.zeros(1, dtype=np.uint64),
+                x,
+                f,
+                np.empty(places, dtype=np.uint64),
+                np.arange(places),
+            )
+        )
+        self._family = family
 
+    @staticmethod
+    def supports(algorithm: Evolution, deterministic: bool) -> bool:
+        """Return whether the engine can run the algorithm."""
+        return deterministic and algorithm.batch == 1
 
-def population_theta(family: Family, p: PopulationState) -> Array:
-    """Return θ as that of the core."""
-    initial, averaged = family.initial(), int(p.counts[AVERAGED])
-    return family.move(initial, (p.ones / averaged + p.best) / 2.0 - initial) if averaged else p.theta
+    @staticmethod
+    def functions() -> list[shared.EngineFunction]:
+        """Return the genetic algorithm and the injection of a point."""
+        return [run_population, inject_rival]
+
+    def grow(self, why: int) -> None:
+        """Enlarge the places to twice the size of the population."""
+        p = self.arrays
+        old, places = len(p.f), 2 * self.size
+        x, f = np.empty((places, p.x.shape[1]), dtype=np.int8), np.empty(places)
+        keys = np.empty(places, dtype=np.uint64)
+        x[:old], f[:old], keys[:old] = p.x, p.f, p.keys
+        self.arrays = p._replace(x=x, f=f, keys=keys, order=np.concatenate([p.order, np.arange(old, places)]))
+
+    def follow(self, best: Elite | None) -> None:
+        """Inject a point of another member after each iteration, until one is better."""
+        self.arrays.rival_f[0] = math.inf
+        if best is not None and len(best.f):
+            self.arrays.rival[:], self.arrays.rival_f[:] = best.x, best.f
+
+    def inject(self, best: Elite) -> None:
+        """Add a point of another member, unless it was added after the last iteration."""
+        if best.f[0] != self.arrays.rival_f[0] or (best.x != self.arrays.rival).any():
+            self.follow(best)
+            inject_rival(self.arrays, self.cache)
+
+    @property
+    def size(self) -> int:
+        """The size of the population."""
+        return int(self.arrays.counts[POPULATION_SIZE])
+
+    @property
+    def theta(self) -> Array:
+        """θ as that of the core."""
+        p, initial = self.arrays, self._family.initial()
+        averaged = int(p.counts[AVERAGED])
+        return self._family.move(initial, (p.ones / averaged + p.best) / 2.0 - initial) if averaged else p.theta
+
+    @property
+    def count(self) -> int:
+        """The counter of the random numbers."""
+        return int(self.arrays.stream[COUNT])
 
 
 _last_change = njit(error_model="numpy")(last_change)
@@ -125,14 +141,14 @@ def _fill(words, size, stream):
     z = stream[KEY] + stream[COUNT] * GOLDEN
     for j in range(size):
         z += GOLDEN
-        words[j] = mixed(z)
+        words[j] = shared.mixed(z)
     stream[COUNT] += np.uint64(size)
 
 
 @njit(error_model="numpy")
-def _draw(place, counts, stream, first, words, u, x, order):
-    """Write a child, or a random point, to a place, as `Evolution.ask`."""
-    child, n, m = x[place], x.shape[1], counts[SELECTED_POINTS]
+def _draw(child, counts, stream, first, words, u, x, order):
+    """Draw a child, or a random point, as `Evolution.ask`."""
+    n, m = child.size, counts[SELECTED_POINTS]
     if counts[FRESH] or not m:
         _fill(words, (n + 1) >> 1, stream)
         for i in range(n):
@@ -148,21 +164,23 @@ def _draw(place, counts, stream, first, words, u, x, order):
 
 
 @njit(error_model="numpy")
-def _merge(added, counts, f, keys, order, table):
-    """Select the best of the population and of the `added` points after it, as `Evolution._merged`, but for θ.
+def _merge(points, values, point_keys, counts, x, f, keys, order, table):
+    """Select the best of the population and of other points, as `Evolution._merged`, but for θ.
 
     Return whether the population has changed. Of equal points the first one is selected: it sets their flag.
     """
     m, size, new = counts[SELECTED_POINTS], counts[POPULATION_SIZE], 0
     worst = f[order[m - 1]] if m == size else math.inf
-    for k in range(m, m + added):
-        place = order[k]
-        if m == size and not f[place] < worst:
+    for k in range(values.size):
+        value = values[k]
+        if m == size and not value < worst:
             continue
-        entry = find(table, keys[place])
-        if not table[entry].seen & SELECTED:
-            table[entry].seen |= SELECTED
-            order[k], order[m + new] = order[m + new], place
+        entry = shared.find(table, point_keys[k])
+        if not table[entry].seen & shared.SELECTED:
+            table[entry].seen |= shared.SELECTED
+            place = order[m + new]
+            shared.copy_point(x, place, points[k])
+            f[place], keys[place] = value if value == value else math.inf, point_keys[k]
             new += 1
     if not new:
         return False
@@ -176,21 +194,21 @@ def _merge(added, counts, f, keys, order, table):
 def _shorten(kept, m, counts, keys, order, table):
     """Keep the first of m points in the population."""
     for k in range(kept, m):
-        table[find(table, keys[order[k]])].seen &= ~SELECTED
+        table[shared.find(table, keys[order[k]])].seen &= ~shared.SELECTED
     counts[SELECTED_POINTS] = kept
 
 
 @njit(error_model="numpy")
-def _tell(added, counts, f, keys, order, table, n):
-    """Learn from the points after the population, as `Evolution.tell`, but for θ; return whether it has changed."""
+def _tell(points, values, point_keys, counts, x, f, keys, order, table):
+    """Learn from the points of an iteration, as `Evolution.tell`, but for θ; return whether it has changed."""
     counts[FRESH] = 0
-    if _merge(added, counts, f, keys, order, table):
+    if _merge(points, values, point_keys, counts, x, f, keys, order, table):
         counts[IDLE] = 0
         return True
     counts[IDLE] += 1
     if counts[IDLE] == MOST_IDLE:
         size = counts[POPULATION_SIZE]
-        counts[POPULATION_SIZE] = min(2 * size, max(MOST_PER_VARIABLE * n, size))
+        counts[POPULATION_SIZE] = min(2 * size, max(MOST_PER_VARIABLE * x.shape[1], size))
         counts[IDLE] = 0
         counts[FRESH] = 1
         _shorten(1, counts[SELECTED_POINTS], counts, keys, order, table)
@@ -210,88 +228,66 @@ def _average(counts, ones, best, x, order):
 
 
 @njit(error_model="numpy")
-def _inject(point, value, counts, x, f, keys, order, table, codes):
-    """Add a point of another member, as `Evolution.inject`, but for θ."""
-    place = order[counts[SELECTED_POINTS]]
-    x[place] = point
-    f[place], keys[place] = value, key_of(point, codes)
-    _merge(1, counts, f, keys, order, table)
-
-
-@njit(error_model="numpy")
 def _set_flags(counts, x, keys, order, table, codes):
     """Set the flags of a population that was selected elsewhere; its points are in the cache."""
     for k in range(counts[SELECTED_POINTS]):
-        keys[order[k]] = key_of(x[order[k]], codes)
-        table[find(table, keys[order[k]])].seen |= SELECTED
+        keys[order[k]] = shared.key_of(x[order[k]], codes)
+        table[shared.find(table, keys[order[k]])].seen |= shared.SELECTED
     counts[FLAGGED] = 1
-
-
-def _run(f, ints, reals, progress, cache, p, limits, log):
-    """Run iterations until a limit is reached or another member has the turn; return which.
-
-    All state is in the arrays, so that a run continues where it stopped between two iterations.
-    """
-    spent, shared, turns, lowest, course, _, leader_x = progress
-    counts, stream, first, _, ones, chosen, words, u, x, values, keys, order = p
-    (table, codes), n, told = cache, x.shape[1], 0
-    if not counts[FLAGGED]:
-        _set_flags(counts, x, keys, order, table, codes)
-    why = limit_reached(spent, shared, limits)
-    while why == GOING and spent[NIT] < limits.iterations and told < MAX_TOLD:
-        m, lam = counts[SELECTED_POINTS], counts[POPULATION_SIZE]
-        if 2 * lam > order.size:
-            return GROW_BUFFERS
-        if log is not None and must_pause(spent, log.f, lam, limits.due):
-            return PAUSE
-        why = GROW_CACHE if 2 * (spent[KNOWN] + lam) > table.size else search_ended(spent, n)
-        if why != GOING:
-            return why
-        places = order[m : m + lam]
-        for place in places:
-            _draw(place, counts, stream, first, words, u, x, order)
-        why, complete = evaluate_places(f, ints, reals, progress, cache, limits, log, x, places, keys, values)
-        if not complete:
-            return why
-        best = places[0]
-        for place in places:
-            add_to_record(turns, lowest, course, POPULATION, values[place])
-            if values[place] < values[best]:
-                best = place
-        told += lam
-        improved = update_leader(spent, shared, leader_x, POPULATION, x[best], values[best])
-        changed = _tell(lam, counts, values, keys, order, table, n)
-        if not improved and spent[OWNER] != POPULATION and shared[LEADER_FUN] < math.inf:
-            _inject(leader_x, shared[LEADER_FUN], counts, x, values, keys, order, table, codes)
-            changed = True
-        if changed:
-            _average(counts, ones, chosen, x, order)
-        spent[CURRENT] = following_turn(spent, shared, turns, course)
-        if why == GOING and spent[CURRENT] != POPULATION:
-            return TURN
-    return why
 
 
 _POPULATION = types.NamedTuple(
     (
         *(INTS, LONG_WORDS, WORDS, REALS, INTS, BITS, LONG_WORDS, WORDS),
-        *(types.int8[:, ::1], REALS, LONG_WORDS, INTS),
+        *(types.int8[:, ::1], REALS, LONG_WORDS, types.int8[:, ::1], REALS, LONG_WORDS, INTS),
     ),
     PopulationState,
 )
 
 
-@engine_function(types.void(_POPULATION, CACHE, BITS, types.float64))
-def inject(p, cache, point, value):
-    """Add a point that was found between two turns, as `Evolution.inject`."""
-    counts, _, _, _, ones, chosen, _, _, x, f, keys, order = p
+@shared.member_function(_POPULATION)
+def run_population(f, ints, data, block, cache, p, limits):
+    """Run iterations until a limit is reached; return why the genetic algorithm has returned."""
+    told, every, f_every, evaluated, keys_every, _, _ = block
+    counts, stream, first, _, ones, best, words, u, rival, rival_f, rival_key, x, values, keys, order = p
+    table, codes = cache
     if not counts[FLAGGED]:
-        _set_flags(counts, x, keys, order, cache.table, cache.codes)
-    _inject(point, value, counts, x, f, keys, order, cache.table, cache.codes)
-    _average(counts, ones, chosen, x, order)
+        _set_flags(counts, x, keys, order, table, codes)
+    rival_key[0] = shared.key_of(rival[0], codes)
+    while True:
+        row = told[shared.DONE_ROWS]
+        if not told[shared.LAM]:
+            lam = counts[POPULATION_SIZE]
+            if 2 * lam > order.size:
+                return shared.GROW_BUFFERS
+            why = shared.begin_iteration(told, f_every.size, table.size, lam, True, limits)
+            if why != shared.GOING:
+                return why
+            for child in every[row : row + lam]:
+                _draw(child, counts, stream, first, words, u, x, order)
+            shared.set_keys(told, every, keys_every, codes)
+        if not shared.evaluate_iteration(f, ints, data, told, every, f_every, evaluated, keys_every, table, limits):
+            return shared.LIMIT
+        end = told[shared.DONE_ROWS]
+        for k in range(row, end):
+            if f_every[k] < rival_f[0]:
+                rival_f[0] = math.inf
+        points, point_keys = every[row:end], keys_every[row:end]
+        changed = _tell(points, f_every[row:end], point_keys, counts, x, values, keys, order, table)
+        if rival_f[0] < math.inf:
+            _merge(rival, rival_f, rival_key, counts, x, values, keys, order, table)
+            changed = True
+        if changed:
+            _average(counts, ones, best, x, order)
 
 
-@cache
-def population_runner(logs: bool = False) -> EngineFunction:
-    """Return the genetic algorithm, with a log or without."""
-    return runner(_run, _POPULATION, logs)
+@shared.engine_function(types.void(_POPULATION, CACHE))
+def inject_rival(p, cache):
+    """Add the point of another member, as `Evolution.inject`."""
+    counts, _, _, _, ones, best, _, _, rival, rival_f, rival_key, x, f, keys, order = p
+    table, codes = cache
+    if not counts[FLAGGED]:
+        _set_flags(counts, x, keys, order, table, codes)
+    rival_key[0] = shared.key_of(rival[0], codes)
+    _merge(rival, rival_f, rival_key, counts, x, f, keys, order, table)
+    _average(counts, ones, best, x, order)

@@ -45,22 +45,7 @@ class Structure(NamedTuple):
 
     @classmethod
     def of_products(cls, linear: ArrayLike, i: ArrayLike, j: ArrayLike, weights: ArrayLike) -> Structure:
-        """Return the structure of Σ_k linear_k x_k + Σ_t weights_t x_{i_t} x_{j_t}.
-
-        Parameters
-        ----------
-        linear : array_like
-            One weight per bit.
-        i, j : array_like
-            The two bits of each product, which differ.
-        weights : array_like
-            One weight per product.
-
-        Returns
-        -------
-        Structure
-            The structure, with weights that are rounded as by `exact`.
-        """
+        """Return the structure of Σ_k linear_k x_k + Σ_t weights_t x_{i_t} x_{j_t}."""
         linear, weights = np.asarray(linear, dtype=np.float64), np.asarray(weights, dtype=np.float64)
         n = len(linear)
         rounded = exact(np.concatenate([linear, weights]))
@@ -72,22 +57,7 @@ class Structure(NamedTuple):
 
     @classmethod
     def of_clauses(cls, n: int, clauses: list[list[int]], weights: ArrayLike) -> Structure:
-        """Return the structure of the weight of the clauses that are not satisfied.
-
-        Parameters
-        ----------
-        n : int
-            Number of bits.
-        clauses : list of lists of int
-            The literals of each clause, as in DIMACS, with every variable at most once.
-        weights : array_like
-            One weight per clause.
-
-        Returns
-        -------
-        Structure
-            The structure, with weights that are rounded as by `exact`.
-        """
+        """Return the structure of the weight of the clauses that are not satisfied."""
         literals = np.array([literal for clause in clauses for literal in clause], dtype=np.int64)
         lengths = np.array([len(clause) for clause in clauses], dtype=np.int64)
         members = np.abs(literals) - 1
@@ -121,18 +91,7 @@ class GainState(NamedTuple):
 
     @classmethod
     def of(cls, structure: Structure) -> GainState:
-        """Return a state for a structure; `reset` must follow.
-
-        Parameters
-        ----------
-        structure : Structure
-            The structure.
-
-        Returns
-        -------
-        GainState
-            The arrays.
-        """
+        """Return a state for a structure; `reset` must follow."""
         n, m = len(structure.starts) - 1, max(len(structure.clause_starts) - 1, 0)
         return cls(np.zeros(n, dtype=np.int8), np.zeros(n), *np.zeros((2, m), dtype=np.int64))
 
@@ -143,16 +102,6 @@ GAIN_STATE = types.NamedTuple((BITS, REALS, INTS, INTS), GainState)
 
 def exact(weights: Array) -> Array:
     """Round weights to multiples of a power of two such that all their sums are exact.
-
-    Parameters
-    ----------
-    weights : array
-        Finite numbers.
-
-    Returns
-    -------
-    array
-        The weights. Integers with a sum of magnitudes below 2⁵¹ are unchanged, others change by at most 2⁻⁵¹ of it.
 
     Notes
     -----

@@ -11,59 +11,23 @@ each group is contiguous; for neighboring variables it is the order in which the
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from knobless.core.families import Family, threshold
+from knobless.core.families import Bernoulli, threshold
 from knobless.core.linkage import MAX_OPTIONS, UNIT, entropy_terms
-from knobless.core.p3 import P3, ROUNDS, SKIPPED, coupon_draws
-from knobless.core.types import Array, Words
+from knobless.core.p3 import P3, ROUNDS, SKIPPED, Pyramid, coupon_draws
+from knobless.core.rng import Stream
+from knobless.core.types import Array, Points, Words
 
+from . import shared
 from .kernels import _population
-from .shared import (
-    ASKED,
-    BITS,
-    CURRENT,
-    GOING,
-    GROW_BUFFERS,
-    GROW_CACHE,
-    GROW_TERMS,
-    INTS,
-    KNOWN,
-    LOGGED,
-    LONG_WORDS,
-    MAX_TOLD,
-    MEMBER,
-    NIT,
-    PAUSE,
-    PLANNED,
-    PYRAMID,
-    REALS,
-    STALE,
-    TEST,
-    TURN,
-    WORDS,
-    EngineFunction,
-    add_to_record,
-    call_objective,
-    end_logged_iteration,
-    find,
-    following_turn,
-    keep,
-    key_of,
-    limit_reached,
-    log_evaluation,
-    must_pause,
-    runner,
-    search_ended,
-    test_for_noise,
-    update_leader,
-    word,
-)
+from .shared import BITS, INTS, LONG_WORDS, REALS, WORDS
+
+MOST_ANSWERS = 2**16  # points in one compiled call that were asked for before, so that Ctrl-C is handled in time
 
 # Phases of an individual: it begins, has begun, climbs, combines the better values of its bits, has climbed, enters a
 # level, crosses there.
@@ -100,7 +64,7 @@ class PyramidState(NamedTuple):
     masks: NDArray[np.uint64]  # of members that differ, block by block
 
 
-def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidState:
+def empty_pyramid(algorithm: P3, key: int, x0: Points | None) -> PyramidState:
     """Return an empty pyramid with the key of its random numbers."""
     n = algorithm.family.variables
     none = np.empty(0, dtype=np.int64)
@@ -127,21 +91,48 @@ def pyramid(algorithm: P3, key: int, x0: NDArray[np.int8] | None) -> PyramidStat
     )
 
 
-def grown_pyramid(pyramid: PyramidState) -> PyramidState:
-    """Return the pyramid with room for twice as many levels and blocks."""
+def grown_pyramid(pyramid: PyramidState, why: int = shared.GROW_BUFFERS) -> PyramidState:
+    """Return the pyramid with room for more levels and blocks, or with the table for the tree that it builds next."""
+    if why == shared.GROW_TERMS:
+        return pyramid._replace(terms=entropy_terms(int(pyramid.levels[pyramid.counts[LEVEL], SIZE])))
     growing = ("levels", "leaves", "spans", "columns", "chain", "masks")
     return pyramid._replace(**{name: _longer(getattr(pyramid, name)) for name in growing})
 
 
-def with_terms(pyramid: PyramidState) -> PyramidState:
-    """Return the pyramid with the table for the tree that it builds next."""
-    return pyramid._replace(terms=entropy_terms(int(pyramid.levels[pyramid.counts[LEVEL], SIZE])))
+class CompiledPyramid(shared.CompiledState):
+    """The state of `P3` in arrays, with an empty pyramid: it is built again from the values that P3 was told."""
 
+    arrays: PyramidState
 
-def pyramid_theta(family: Family, pyramid: PyramidState) -> Array:
-    """Return θ as that of the core."""
-    first, members = family.initial(), int(pyramid.counts[MEMBERS])
-    return family.move(first, (first + pyramid.ones) / (1 + members) - first)
+    def __init__(self, algorithm: P3, state: Pyramid, stream: Stream) -> None:
+        key = stream.word() if state.stream is None else state.stream.key
+        super().__init__(empty_pyramid(algorithm, key, state.x0))
+        self._family, self.told = algorithm.family, len(state.told)
+
+    @staticmethod
+    def supports(algorithm: P3, deterministic: bool) -> bool:
+        """Return whether the engine can run the algorithm."""
+        return deterministic and algorithm.climbers == 1 and type(algorithm.family) is Bernoulli
+
+    @staticmethod
+    def functions() -> list[shared.EngineFunction]:
+        """Return P3."""
+        return [run_pyramid]
+
+    def grow(self, why: int) -> None:
+        """Enlarge the arrays that are too small."""
+        self.arrays = grown_pyramid(self.arrays, why)
+
+    @property
+    def theta(self) -> Array:
+        """The mean of the members, as that of the core."""
+        first, members = self._family.initial(), int(self.arrays.counts[MEMBERS])
+        return self._family.move(first, (first + self.arrays.ones) / (1 + members) - first)
+
+    @property
+    def can_yield(self) -> bool:  # type: ignore[override]
+        """Whether an individual has just finished."""
+        return bool(self.arrays.counts[CAN_YIELD])
 
 
 def _longer(array: NDArray[Any]) -> NDArray[Any]:
@@ -154,7 +145,7 @@ def _words(p, size):
     """Return the next words of the stream."""
     words = np.empty(size, dtype=np.uint64)
     for i in range(size):
-        words[i] = word(p.keys[STREAM], p.counts[WORD_COUNT] + 1 + i)
+        words[i] = shared.word(p.keys[STREAM], p.counts[WORD_COUNT] + 1 + i)
     p.counts[WORD_COUNT] += size
     return words
 
@@ -163,7 +154,9 @@ def _words(p, size):
 def below(p, n):
     """Return an integer from 0 to n − 1, from the next word of the stream, as `Stream.below`."""
     p.counts[WORD_COUNT] += 1
-    return np.int64(((word(p.keys[STREAM], p.counts[WORD_COUNT]) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
+    return np.int64(
+        ((shared.word(p.keys[STREAM], p.counts[WORD_COUNT]) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)
+    )
 
 
 @njit(error_model="numpy")
@@ -181,18 +174,18 @@ def _begin(p, codes):
     else:
         for i in range(p.x.size):
             p.x[i] = np.int8(np.uint32(words[i] >> np.uint64(32)) < p.first[i])
-    p.keys[POINT] = key_of(p.x, codes)
+    p.keys[POINT] = shared.key_of(p.x, codes)
     p.counts[INDIVIDUALS] += 1
 
 
 @njit(error_model="numpy")
 def _join(p, level, table):
     """Add x to a level, unless it is a member."""
-    place = find(table, p.keys[POINT])
-    if table[place].seen & MEMBER:
+    place = shared.find(table, p.keys[POINT])
+    if table[place].seen & shared.MEMBER:
         return
     table[place].key = p.keys[POINT]
-    table[place].seen |= MEMBER
+    table[place].seen |= shared.MEMBER
     counts = p.counts
     if level == counts[LEVELS]:
         p.levels[level, SIZE] = 0
@@ -424,7 +417,7 @@ def proceed(p, codes, table):
             if counts[NEXT] == n:
                 if counts[UP] <= counts[PASS] and _combine(p, codes):
                     counts[PHASE] = COMBINE
-                    return GOING
+                    return shared.GOING
                 if not counts[MOVED]:  # all neighbors are worse
                     counts[PHASE] = CLIMBED
                     continue
@@ -437,14 +430,14 @@ def proceed(p, codes, table):
             _turn(p, i, codes)
             p.changed[0] = i
             counts[CHANGED] = 1
-            return GOING
+            return shared.GOING
         if counts[PHASE] == CROSS:
             level = counts[LEVEL]
             while counts[NEXT] < counts[TREE_SIZE]:
                 group = p.order[counts[NEXT]]
                 counts[NEXT] += 1
                 if _take_over(p, level, group, codes):
-                    return GOING
+                    return shared.GOING
             if p.reals[F] < p.reals[BEFORE]:
                 _join(p, level + 1, table)
             counts[LEVEL] += 1
@@ -456,7 +449,7 @@ def proceed(p, codes, table):
             else:
                 if p.levels[level, GROUPS] < 0:
                     if 2 * n <= MAX_OPTIONS and p.terms.size != p.levels[level, SIZE] + 1:
-                        return GROW_TERMS
+                        return shared.GROW_TERMS
                     linkage_tree(p, level)
                 counts[TREE], counts[TREE_SIZE] = level + 1, p.levels[level, GROUPS]
             _smallest_first(p)
@@ -471,7 +464,7 @@ def proceed(p, codes, table):
             counts[CAN_YIELD] = counts[INDIVIDUALS] > 0
             _begin(p, codes)
             counts[PHASE] = BEGUN
-            return GOING
+            return shared.GOING
 
 
 @njit(error_model="numpy")
@@ -510,69 +503,6 @@ def take_value(p, value, codes):
             counts[PHASE] = CLIMBED
 
 
-def _run(f, ints, reals, progress, cache, p, limits, log):
-    """Run iterations of one point each until a limit is reached or the other member has the turn; return which.
-
-    A point that P3 has asked for before is told at once, up to `SKIPPED` times in a row. A point that only the other
-    member has asked for is not evaluated again either, but counts as an iteration, as in `Optimizer`.
-    """
-    counts, (table, codes) = p.counts, cache
-    spent, shared, turns, lowest, course, best_x, leader_x = progress
-    answers = 0
-    while True:
-        if not counts[PENDING_POINT]:
-            if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
-                return GROW_BUFFERS
-            why = proceed(p, codes, table)
-            if why != GOING:
-                return why
-            answers += 1
-            place = find(table, p.keys[POINT])
-            if table[place].seen & ASKED and counts[ANSWERED] < SKIPPED - 1:
-                counts[ANSWERED] += 1
-                take_value(p, table[place].value, codes)
-                continue
-            counts[ANSWERED] = 0
-            counts[PENDING_POINT] = 1
-        if counts[CAN_YIELD]:
-            spent[CURRENT] = following_turn(spent, shared, turns, course)
-            if spent[CURRENT] != PYRAMID:
-                return TURN
-        why = limit_reached(spent, shared, limits)
-        if why != GOING or spent[NIT] >= limits.iterations or answers >= MAX_TOLD:
-            return why
-        if log is not None and must_pause(spent, log.f, 1, limits.due):
-            return PAUSE
-        why = search_ended(spent, p.x.size)
-        if why != GOING:
-            return why
-        if 2 * (spent[KNOWN] + 1) > table.size:
-            return GROW_CACHE
-        place, at = find(table, p.keys[POINT]), spent[LOGGED]
-        if log is not None and spent[TEST] == PLANNED:
-            why = test_for_noise(f, ints, reals, progress, limits, log)
-            at += 1
-            if why != GOING and not table[place].seen:  # if the point is known, the iteration closes
-                return why
-        if table[place].seen:
-            spent[STALE] += 1
-        else:
-            keep(table, place, p.keys[POINT], call_objective(f, ints, reals, p.x, spent, shared, best_x), spent)
-            spent[STALE] = 0
-            if log is not None:
-                log_evaluation(log.x, log.f, at, p.x, table[place].value)
-                at += 1
-        if log is not None:
-            end_logged_iteration(spent, 1, at)
-        table[place].seen |= ASKED
-        value = table[place].value
-        add_to_record(turns, lowest, course, PYRAMID, value)
-        update_leader(spent, shared, leader_x, PYRAMID, p.x, value)
-        spent[NIT] += 1
-        counts[PENDING_POINT] = counts[CAN_YIELD] = 0
-        take_value(p, value, codes)
-
-
 PYRAMID_STATE = types.NamedTuple(
     (
         *(INTS, REALS, LONG_WORDS, WORDS, BITS, BITS, INTS, INTS, INTS, REALS, REALS),
@@ -582,7 +512,41 @@ PYRAMID_STATE = types.NamedTuple(
 )
 
 
-@cache
-def pyramid_runner(logs: bool = False) -> EngineFunction:
-    """Return P3, with a log or without."""
-    return runner(_run, PYRAMID_STATE, logs)
+@shared.member_function(PYRAMID_STATE)
+def run_pyramid(f, ints, data, block, cache, p, limits):
+    """Run iterations of one point each until a limit is reached; return why P3 has returned.
+
+    A point that P3 has asked for before is told at once, up to `SKIPPED` times in a row. A point that only another
+    member has asked for is not evaluated again either, but counts as an iteration, as in `Optimizer`.
+    """
+    counts, (told, x, values, evaluated, keys, _, _), (table, codes) = p.counts, block, cache
+    answers = 0
+    while True:
+        if not counts[PENDING_POINT]:
+            if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
+                return shared.GROW_BUFFERS
+            if answers >= MOST_ANSWERS:
+                return shared.INTERRUPTION
+            why = proceed(p, codes, table)
+            if why != shared.GOING:
+                return why
+            answers += 1
+            place = shared.find(table, p.keys[POINT])
+            if table[place].seen & shared.ASKED and counts[ANSWERED] < SKIPPED - 1:
+                counts[ANSWERED] += 1
+                take_value(p, table[place].value, codes)
+                continue
+            counts[ANSWERED] = 0
+            counts[PENDING_POINT] = 1
+        row = told[shared.DONE_ROWS]
+        if not told[shared.LAM]:
+            why = shared.begin_iteration(told, values.size, table.size, 1, counts[CAN_YIELD], limits)
+            if why != shared.GOING:
+                return why
+            shared.copy_point(x, row, p.x)
+            keys[row] = p.keys[POINT]
+        if not shared.evaluate_iteration(f, ints, data, told, x, values, evaluated, keys, table, limits):
+            return shared.LIMIT
+        table[shared.find(table, p.keys[POINT])].seen |= shared.ASKED
+        counts[PENDING_POINT] = counts[CAN_YIELD] = 0
+        take_value(p, values[row], codes)

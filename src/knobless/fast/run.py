@@ -1,112 +1,113 @@
-"""A compiled run: the loop, P3, or the portfolio of P3 and the genetic algorithm, also with a study of the objective.
+"""A compiled run: the loop, P3, or the search of P3 and the genetic algorithm.
 
-This module grows arrays and exposes results; what is done for every point is in `engine.py`, `pyramid.py`,
-`evolution.py` and `study.py`.
+The members advance in compiled code and return blocks of points and values. Here these are counted, and told to the
+core's `Search`, which gives out the turns; the points of its study are evaluated in compiled code as well.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless.core.bayesian_portfolio import BayesianPortfolio, BayesianState
 from knobless.core.elitism import Elite
 from knobless.core.evolution import Evolution
-from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
 from knobless.core.p3 import P3
-from knobless.core.portfolio import MemberRecord, Portfolio, PortfolioState, next_turn
-from knobless.core.quadratic_portfolio import TESTING, QuadraticPortfolio, QuadraticState, Study
 from knobless.core.rng import Stream
-from knobless.core.types import Array
+from knobless.core.search import WHOLE, Search
+from knobless.core.turns import MemberRecord
+from knobless.core.types import Array, Points
+from knobless.journal.events import TOLD
 from knobless.run.optimizer import Optimizer
 from knobless.run.result import Status
-from knobless.run.run_state import RECENT
+from knobless.run.run_state import MAX_STALE, RECENT
+from knobless.run.stopping import Rules, RunLimits, RunProgress, UserRules
+from knobless.space.variables import Binary
 
-from . import engine, evolution, pyramid, shared, study
+from . import shared
+from .engine import CompiledLoop
+from .evolution import CompiledPopulation
 from .interrupts import deferred_interrupt
-from .shared import EngineFunction
+from .pyramid import CompiledPyramid
 
 if TYPE_CHECKING:
     from . import Objective
 
-ENDS = {
-    shared.BUDGET: Status.BUDGET,
-    shared.TARGET: Status.TARGET,
-    shared.STALL: Status.STALL,
-    shared.EXHAUSTED: Status.EXHAUSTED,
-    shared.CONVERGED: Status.CONVERGED,
-}
-SLICE = 4096  # iterations of one compiled call, so that Ctrl-C is handled in time
+LOG_BYTES = 2**18  # of points that are kept until they are handed over
+MOST_LEFT = 2**62
 
 
-def members_of(algorithm: Any, deterministic: bool) -> tuple[IGO | P3 | Evolution, ...] | None:
+class CompiledP3(P3):
+    """P3 with states that have advanced before they are told."""
+
+    def tell(self, state: Any, x: Points, f: Array) -> Any:
+        """Return the same state."""
+        return state
+
+
+class CompiledEvolution(Evolution):
+    """The genetic algorithm with states that have advanced before they are told."""
+
+    def tell(self, state: Any, x: Points, f: Array) -> Any:
+        """Return the same state."""
+        return state
+
+    def inject(self, state: Any, x: Points, f: float) -> Any:
+        """Return the state with a point of another member in the population."""
+        state.inject(Elite(x[None], np.array([f])))
+        return state
+
+
+COMPILED_STATES: dict[type, Any] = {IGO: CompiledLoop, P3: CompiledPyramid, Evolution: CompiledPopulation}
+
+
+def members_of(algorithm: Any, deterministic: bool) -> tuple[Any, ...] | None:
     """Return the members of an algorithm that can be compiled, of a single one itself; None for any other."""
-    match algorithm:
-        case IGO() if engine.plan_of(algorithm):
-            return (algorithm,)
-        case P3(family=Bernoulli(), climbers=1) if deterministic:
-            return (algorithm,)
-        case Portfolio(members=(P3() as p3, Evolution(batch=1) as other)) if members_of(p3, deterministic):
-            return p3, other
-        case QuadraticPortfolio(rest=rest, batch=1) | BayesianPortfolio(rest=rest, batch=1):
-            return members_of(rest, deterministic)
-    return None
-
-
-def _begun(algorithm: Any) -> Any:
-    """Return the algorithm after Bayesian optimization, which is not compiled; any other as it is."""
-    return algorithm.rest if isinstance(algorithm, BayesianPortfolio) else algorithm
-
-
-class MemberEngine(NamedTuple):
-    """The engine of a member."""
-
-    runner: Callable[[bool], EngineFunction]
-    grown: Callable[[Any], Any]  # the state with larger arrays
-
-
-ENGINES = {
-    IGO: MemberEngine(engine.loop_runner, engine.grown_loop),
-    P3: MemberEngine(pyramid.pyramid_runner, pyramid.grown_pyramid),
-    Evolution: MemberEngine(evolution.population_runner, evolution.grown_population),
-}
+    members = getattr(algorithm, "members", (algorithm,))
+    compiled = [(P3, Evolution)] if hasattr(algorithm, "members") else [(IGO,), (P3,)]
+    if tuple(map(type, members)) not in compiled or getattr(getattr(algorithm, "study", None), "batch", 1) > 1:
+        return None
+    # P3 draws the key of its random numbers at its first turn, here when the run begins: that turn must be the first.
+    if len(members) > 1 and algorithm.rule.next([MemberRecord()] * len(members)):
+        return None
+    return members if all(COMPILED_STATES[type(member)].supports(member, deterministic) for member in members) else None
 
 
 class Successor(NamedTuple):
-    """The compiled run that continues that of an optimizer.
-
-    Attributes
-    ----------
-    objective : Objective
-        The compiled objective.
-    opt : Optimizer
-        The optimizer.
-    sign : {1.0, -1.0}
-        -1.0 to maximize.
-    """
+    """What continues the run of an optimizer in compiled code; `sign` is -1.0 to maximize."""
 
     objective: Objective
     opt: Optimizer
     sign: float
 
+    @classmethod
+    def of(cls, objective: Objective | None, opt: Optimizer, sign: float) -> Self | None:
+        """Return the successor; None if the objective or the algorithm is not compiled."""
+        n = getattr(opt.space.sole, "n", 0)
+        if objective is None or type(opt.space.sole) is not Binary or not cls(objective, opt, sign).members:
+            return None
+        objective.check(n)
+        return cls(objective, opt, sign)
+
     @property
-    def functions(self) -> list[EngineFunction]:
+    def members(self) -> tuple[Any, ...]:
+        """The members of the algorithm; none if it is not compiled."""
+        return members_of(self.opt.algorithm, self.opt.run.pending is not None) or ()
+
+    @property
+    def functions(self) -> list[shared.EngineFunction]:
         """All functions of the engine that the run calls."""
-        run, code = self.opt.run, self.objective.code
-        caches, logs = run.cache is not None, run.log is not None
-        members = members_of(run.algorithm, caches) or ()
-        found = [code] if isinstance(code, EngineFunction) else []
-        found += [ENGINES[type(member)].runner(logs) for member in members]
-        if isinstance(_begun(run.algorithm), QuadraticPortfolio):
-            found += [study.study_runner(logs), evolution.inject]
-        if caches:
-            return [*found, shared.store, shared.move, shared.recall]
-        return [*found, engine.loop_runner(False), engine.recorded()]
+        code = self.objective.code
+        found = [code] if isinstance(code, shared.EngineFunction) else []
+        for member in self.members:
+            found += COMPILED_STATES[type(member)].functions()
+        if getattr(self.opt.algorithm, "study", None) is not None:
+            found.append(shared.evaluate_samples)
+        return found if self.opt.run.pending is None else [*found, shared.store, shared.move, shared.recall]
 
     @property
     def is_ready(self) -> bool:
@@ -114,31 +115,10 @@ class Successor(NamedTuple):
         return all(each.is_ready for each in self.functions)
 
     def start(self, improved_at: int) -> Run:
-        """Compile what is not compiled yet, and return the run.
-
-        Parameters
-        ----------
-        improved_at : int
-            Number of evaluations at the last improvement.
-
-        Returns
-        -------
-        Run
-            The run.
-        """
+        """Compile what is not compiled yet, and return the run after its last improvement at this evaluation."""
         for each in self.functions:
             each.compiled  # noqa: B018
         return Run.resumed(self.objective, self.opt, self.sign, improved_at)
-
-
-class View(NamedTuple):
-    """The visible part of the state of a compiled member, from which only its own run can continue."""
-
-    theta: Array
-    size: int  # points per iteration
-
-    def copy(self) -> View:
-        return self
 
 
 class Run:
@@ -151,8 +131,7 @@ class Run:
     objective : Objective
         The compiled objective.
     algorithm : Algorithm
-        An `IGO` with a ranking preference, `P3`, or the portfolio of `P3` and `Evolution`, also as a
-        `QuadraticPortfolio`.
+        An `IGO` with a ranking preference, `P3`, or a `Search` of `P3` and `Evolution`.
     rng : seed, numpy.random.Generator or Stream, optional
         Source of the random numbers.
     state : optional
@@ -162,11 +141,25 @@ class Run:
     deterministic : bool
         Whether equal points have equal values: each point is then evaluated at most once.
 
+    Attributes
+    ----------
+    nfev, nit, failures : int
+        Evaluations so far, iterations, and evaluations that gave NaN.
+    best : float
+        The lowest objective value so far.
+    best_x : array
+        The point with that value.
+    improved_at : int
+        Evaluations until the last improvement.
+
     Raises
     ------
     TypeError
         If the algorithm cannot be compiled.
     """
+
+    nfev = nit = failures = improved_at = 0
+    best = math.inf
 
     def __init__(
         self,
@@ -180,44 +173,33 @@ class Run:
         members = members_of(algorithm, deterministic)
         if members is None:
             raise TypeError(f"algorithm: expected one over bits, by rank, that is compiled, got {algorithm!r}")
-        self.algorithm = algorithm
-        self._members = members
-        self._family = algorithm.family
-        n = self._family.variables
+        n = algorithm.family.variables
         objective.check(n)
-        self.objective = objective
-        self._progress = shared.progress(n, sign, len(members))
-        self._cache = shared.empty_cache(n) if deterministic else shared.no_cache()
+        self.objective, self.algorithm, self.sign = objective, algorithm, sign
+        self.best_x: Points = np.zeros(n, dtype=np.int8)
+        self._block = shared.empty_block(n, deterministic)
+        self._points = 2.0 ** min(n, 64) if deterministic else math.inf  # that can be evaluated
         state = algorithm.init() if state is None else state
-        self._before: BayesianState | None = None  # the state of Bayesian optimization, which has ended
-        if isinstance(state, BayesianState):
-            if state.rest is None:
-                raise ValueError("state: expected one in which the portfolio has started")
-            self._before, state, algorithm = state, state.rest, algorithm.rest
-        self._study: Study | None = None
-        self._evaluated_before = 0  # number of evaluations that count for the beginning of the study
-        if isinstance(state, QuadraticState):
-            self._progress.counts[shared.STUDY_AT] = 0 if state.ended else max(algorithm.begins_at - state.before, 1)
-            self._evaluated_before = state.before
-            self._study, state, algorithm = state.study, state.rest, algorithm.rest
-        if isinstance(algorithm, Portfolio):
-            self._progress.counts[shared.EQUAL] = algorithm.equal
-        states = state.members if isinstance(state, PortfolioState) else (state,)
+        group = state.groups.get(WHOLE) if hasattr(state, "groups") else None
+        if hasattr(state, "groups") and group is None:
+            raise ValueError("state: expected one in which the stages are over")
         rng = Stream.of(rng)
-        self._states = [self._compiled(*each, rng) for each in zip(members, states, strict=True)]
-        self._log: shared.Log | None = None  # of all evaluations, if an optimizer needs them
-        self._paused = False  # whether they must be handed over now
-
-    def _compiled(self, member: IGO | P3 | Evolution, state: Any, rng: Stream) -> Any:
-        """Return the state of a member in arrays; a pyramid begins again (`_repeat`)."""
-        match member:
-            case P3():
-                key = rng.word() if state.stream is None else state.stream.key
-                return pyramid.pyramid(member, key, state.x0)
-            case Evolution():
-                return evolution.population(self._family, state, rng)
-            case IGO() if plan := engine.plan_of(member):
-                return engine.loop(plan, state, rng)
+        states = (state,) if group is None else group.states
+        self._states = tuple(
+            COMPILED_STATES[type(each)](each, *rest, rng) for each, *rest in zip(members, states, strict=True)
+        )
+        self._keep_cache(shared.empty_cache(n) if deterministic else shared.no_cache())
+        self._search: Search | None = None
+        if group is not None:
+            family = algorithm.family
+            self._search = replace(algorithm, members=(CompiledP3(family), CompiledEvolution(family)))
+            self._state = state._replace(groups={WHOLE: group._replace(states=self._states)})
+        self._drawn = 0  # candidates
+        self._log: list[tuple[Points, Array]] | None = None  # evaluations to be handed over, if they are of interest
+        self._recent: tuple[Points, Array] | None = None  # the last evaluations, if they are of interest
+        self._logged = 0  # bytes of their points
+        self._test: Points | None = None  # point that is tested for noise before the next iteration
+        self._tested: list[tuple[Points, Array]] = []  # its evaluation, until it is handed over
 
     @classmethod
     def resumed(cls, objective: Objective, opt: Optimizer, sign: float, improved_at: int) -> Self:
@@ -239,33 +221,24 @@ class Run:
         Run
             The run.
         """
-        state = opt.run.search
-        run = cls(objective, opt.algorithm, opt.rng, state, sign, deterministic=opt.run.cache is not None)
-        counts, reals, spent, lowest, course, _, leader_x = run._progress
-        if isinstance(state, BayesianState):
-            state = state.rest
-        if isinstance(state, QuadraticState):
-            state = state.rest
-        if opt.run.cache is not None:
-            run._remember(opt.run.cache.values)
-        if isinstance(run._members[0], P3):
-            run._repeat(state.members[0].told if isinstance(state, PortfolioState) else state.told)
-        if opt.run.log is not None:
-            run._log = shared.empty_log(run._lam, len(run.best_x))
-        counts[shared.NFEV], counts[shared.NIT], counts[shared.FAILURES] = opt.nfev, opt.nit, opt.failures
-        counts[shared.STALE], counts[shared.BEST_AT] = opt.run.stale, improved_at
-        counts[shared.DRAWN] = opt.run.drawn
-        reals[shared.BEST] = opt.lowest_fun
-        if isinstance(run._members[0], IGO):
-            run._loop.saved_nfev[:] = opt.nfev
-        if isinstance(state, PortfolioState):
-            counts[shared.CURRENT], counts[shared.OWNER] = state.turn, state.owner
-            if run._study is not None:
-                counts[shared.CURRENT] = shared.STUDY
-            for i, record in enumerate(state.records):
-                spent[i], lowest[i], course[i, : len(record.course)] = record
-            if len(state.best.f):
-                leader_x[:], reals[shared.LEADER_FUN] = state.best.x[0], state.best.f[0]
+        run = cls(objective, opt.algorithm, opt.rng, opt.run.search, sign, deterministic=opt.run.pending is not None)
+        counts = run._block.counts
+        if opt.run.pending is None:
+            run._recent, run._block = (run.best_x[None][:0], np.empty(0)), shared.empty_block(len(run.best_x), True)
+            counts = run._block.counts
+        else:
+            run._remember(*opt.run.archive.points())
+        for state in run._states:
+            while state.told:  # which evaluates nothing
+                counts[shared.DONE_ROWS] = counts[shared.COMPLETED] = counts[shared.STALE] = 0
+                counts[shared.LEFT] = 1
+                run._call(state, shared.Limits(sign, math.nan, state.told, math.inf, math.inf, math.inf, 0.0))
+                state.told -= int(counts[shared.COMPLETED])
+        if opt.run.is_compared:
+            run._log, run._recent = [], None
+        run.nfev, run.nit, run.failures, run._drawn = opt.nfev, opt.nit, opt.failures, opt.run.drawn
+        run.best, run.improved_at = opt.lowest_fun, improved_at
+        counts[shared.STALE] = opt.run.stale
         return run
 
     def update(self, opt: Optimizer) -> None:
@@ -278,22 +251,16 @@ class Run:
         opt : Optimizer
             The optimizer that this run continues.
         """
-        if not isinstance(self._members[-1], P3):  # which has a stream of its own
-            opt.rng.count = int(self._states[-1].stream[engine.COUNT])
-        counts, log = self._progress.counts, self._log
-        hands_over = self._paused or counts[shared.TEST] == shared.MADE  # not always, because that takes time
-        logged = int(counts[shared.LOGGED]) if hands_over else 0
-        best = self.best, self.best_x.copy()
-        evaluations = (self.best_x[None][:0], np.empty(0)) if log is None else (log.x[:logged], log.f[:logged])
-        drawn = int(counts[shared.DRAWN])
-        tests = opt.run.adopt(self.state, self.nit, self.nfev, self.failures, drawn, best, evaluations)
-        if hands_over and log is not None:
-            if len(log.f) <= self._lam:
-                self._log = log = shared.empty_log(self._lam, len(self.best_x))
-            counts[shared.LOGGED] = 0
-            counts[shared.TEST] = shared.PLANNED if len(tests) else shared.NO_TEST
-            if len(tests):
-                log.test_x[:] = tests[0]
+        count = self._states[-1].count
+        if count is not None:
+            opt.rng.count = count
+        evaluations = self.best_x[None][:0], np.empty(0)
+        if self._log:
+            x, f = zip(*self._log, strict=True)
+            evaluations, self._log, self._logged = (np.concatenate(x), np.concatenate(f)), [], 0
+        best = self.best, self.best_x
+        tests = opt.run.adopt(self.state, self.nit, self.nfev, self.failures, self._drawn, best, evaluations)
+        self._test, self._tested = tests[0] if len(tests) else None, []
 
     def finish(self, opt: Optimizer) -> None:
         """Copy the state at the end of the run, with the values that determine `mode_fun`.
@@ -303,155 +270,55 @@ class Run:
         opt : Optimizer
             The optimizer that this run continues.
         """
-        self._paused = True
         self.update(opt)
+        counts = self._block.counts
         if opt.algorithm is not self.algorithm:
             return
-        if opt.run.cache is not None:
-            mode = self._family.mode(self.theta)
-            value = shared.recall(self._cache, mode)
-            known = int(value < math.inf)
-            opt.run.remember(np.tile(mode, (known, 1)), np.full(known, value))
-        else:
-            opt.run.remember(*self.recent())
+        if opt.run.pending is not None:
+            mode = self.algorithm.family.mode(self.theta)[None]
+            f = np.array([shared.recall(self._cache, mode[0])])
+            self._recent = mode[f < math.inf], f[f < math.inf]
+        if self._recent is not None:
+            opt.run.remember(*self._recent)
+        elif counts[shared.LAM] and opt.run.pending is None:  # the iteration that was not completed
+            rows = slice(counts[shared.DONE_ROWS], counts[shared.DONE_ROWS] + counts[shared.VALUED])
+            ids = opt.run.iteration.extend(self._block.x[rows].copy())
+            opt.run.iteration.settle(ids, self._block.f[rows].copy(), TOLD)
 
-    def recent(self) -> tuple[NDArray[np.int8], Array]:
-        """Return points and values of the last evaluations of the loop, by repeating that part of the run.
-
-        Returns
-        -------
-        tuple of two ndarray
-            The points, one row per evaluation, and their values; at most the last 512.
-        """
-        from . import Objective
-
-        loop, n = self._loop, self._family.variables
-        nfev = self.nfev - int(loop.saved_nfev[engine.OLDER])
-        stored = np.zeros(1 + (nfev * n + 7) // 8, dtype=np.int64)
-        values = loop.told[:nfev].copy()
-        stream = Stream(int(loop.stream[engine.KEY]), int(loop.saved_count[engine.OLDER]))
-        run = Run(Objective(engine.recorded(), stored, values), self.algorithm, stream, engine.older_state(loop))
-        run.go(budget=nfev)
-        return stored[1:].view(np.int8)[: nfev * n].reshape(nfev, n)[-RECENT:], values[-RECENT:]
-
-    def _repeat(self, told: list[float]) -> None:
-        """Bring the pyramid to the state of one that was told these values, all of which are in the cache."""
-        progress = self._progress
-        # That of P3 alone, with counts to which none of the conditions applies that end a run.
-        self._progress = shared.progress(self._family.variables, 1.0, 1)
-        self._progress.counts[shared.STALE] = -len(told)
-        while self.nit < len(told):
-            self._step(shared.Limits(math.inf, len(told), math.nan, math.inf, math.inf))
-        self._progress = progress
-
-    def _remember(self, values: Mapping[bytes, float]) -> None:
+    def _remember(self, x: Points, f: Array) -> None:
         """Add evaluations to the cache."""
-        for key, value in values.items():
-            if 2 * (self._progress.counts[shared.KNOWN] + 1) > len(self._cache.table):
-                self._grow()
-            shared.store(self._cache, np.frombuffer(key, dtype=np.int8).copy(), value, self._progress.counts)
+        counts = self._block.counts
+        for point, value in zip(x, f.tolist(), strict=True):
+            if 2 * (counts[shared.KNOWN] + 1) > len(self._cache.table):
+                self._keep_cache(shared.grown_cache(self._cache))
+            shared.store(self._cache, point.copy(), value, counts)
 
-    def _grow(self) -> None:
-        larger = np.zeros(2 * len(self._cache.table), dtype=shared.ENTRY)
-        shared.move(self._cache.table, larger)
-        self._cache = self._cache._replace(table=larger)
-
-    @property
-    def _loop(self) -> engine.LoopState:
-        """The state of the loop."""
-        return self._states[-1]
+    def _keep_cache(self, cache: shared.CacheTable) -> None:
+        self._cache = cache
+        for state in self._states:
+            state.cache = cache
 
     @property
-    def _lam(self) -> int:
-        """Samples of the next iteration, at most."""
-        if self._study is not None:
-            return len(self._study.points)
-        match self._members[-1]:
-            case P3():
-                return 1
-            case Evolution():
-                return int(self._states[-1].counts[evolution.POPULATION_SIZE])
-            case IGO():
-                return max(round(self.lam_r), int(self._loop.plan.lam_min))
-
-    @property
-    def nfev(self) -> int:
-        """Evaluations so far."""
-        return int(self._progress.counts[shared.NFEV])
-
-    @property
-    def nit(self) -> int:
-        """Iterations so far."""
-        return int(self._progress.counts[shared.NIT])
-
-    @property
-    def best(self) -> float:
-        """The lowest objective value so far."""
-        return float(self._progress.reals[shared.BEST])
-
-    @property
-    def best_x(self) -> NDArray[np.int8]:
-        """The point with that value."""
-        return self._progress.best_x
-
-    @property
-    def improved_at(self) -> int:
-        """Evaluations until the last improvement."""
-        return int(self._progress.counts[shared.BEST_AT])
-
-    @property
-    def failures(self) -> int:
-        """Evaluations that gave NaN."""
-        return int(self._progress.counts[shared.FAILURES])
-
-    @property
-    def x(self) -> NDArray[np.int8]:
-        """The samples of the last iteration of the loop, in its first rows."""
-        return self._loop.x
+    def x(self) -> Points:
+        """The samples of the last call of `go`, if it was short, in its first rows."""
+        return self._block.x
 
     @property
     def lam_r(self) -> float:
-        """λ_r, before it is rounded."""
-        return float(self._loop.scalars[engine.LAM_R])
+        """λ_r of the loop, before it is rounded."""
+        lam_r: float = self._states[0].lam_r
+        return lam_r
 
     @property
     def theta(self) -> Array:
-        """θ of the algorithm; of a portfolio that of the last member."""
-        state = self._states[-1]
-        match self._members[-1]:
-            case P3():
-                return pyramid.pyramid_theta(self._family, state)
-            case Evolution():
-                return evolution.population_theta(self._family, state)
-            case IGO():
-                return self._loop.theta
-
-    @property
-    def _records(self) -> tuple[MemberRecord, ...]:
-        """The evaluations of each member."""
-        _, _, spent, lowest, course, _, _ = self._progress
-        each = zip(spent.tolist(), lowest.tolist(), course.tolist(), strict=True)
-        return tuple(MemberRecord(n, f, tuple(values[: n.bit_length()])) for n, f, values in each)
+        """θ of the algorithm; of a search that of the last member."""
+        theta: Array = self._states[-1].theta
+        return theta
 
     @property
     def state(self) -> Any:
-        """The core's state; for P3 and the portfolio only its visible part."""
-        if isinstance(self._members[0], IGO):
-            return engine.loop_state(self._loop)
-        last = View(self.theta, self._lam)
-        if len(self._members) == 1:
-            return last
-        counts, reals, *_, leader_x = self._progress
-        lead = float(reals[shared.LEADER_FUN])
-        m = int(lead < math.inf)
-        best = Elite(np.tile(leader_x, (m, 1)), np.full(m, lead))
-        records = self._records
-        members, turn = (View(self._family.initial(), 1), last), int(counts[shared.CURRENT])
-        turn = next_turn(records, int(counts[shared.EQUAL])) if turn == shared.STUDY else turn
-        state: Any = PortfolioState(members, turn, records, best, int(counts[shared.OWNER]))
-        if isinstance(_begun(self.algorithm), QuadraticPortfolio):
-            state = QuadraticState(state, self._study, not counts[shared.STUDY_AT], self._evaluated_before)
-        return state if self._before is None else self._before._replace(rest=state)
+        """The core's state; of P3 and a search with states of members that have the same attributes."""
+        return self._states[0].core if self._search is None else self._state
 
     def go(
         self,
@@ -481,54 +348,129 @@ class Run:
         Status or None
             Why the run ended; None if it has only done its iterations, or if `update` must precede the next one.
         """
-        until = self.nit + iterations
+        limits = RunLimits(budget, target, math.inf, stall)
+        rules = Rules.of(limits, UserRules())
+        counts, begun = self._block.counts, self.nit
+        until = begun + iterations
         while True:
-            why = self._step(shared.Limits(budget, min(until, self.nit + SLICE), target, stall, due))
-            self._paused = why == shared.PAUSE
-            if why in ENDS or self._paused or (why in (shared.GOING, shared.TURN) and self.nit >= until):
-                return ENDS.get(why)
+            ending = rules.end(self._progress(budget))
+            if ending is not None or self.nit >= until:
+                return ending and ending.status
+            if not counts[shared.LAM]:
+                if counts[shared.KNOWN] >= self._points:
+                    return Status.EXHAUSTED
+                if counts[shared.STALE] >= MAX_STALE:
+                    return Status.CONVERGED
+                if self.nit > begun and (self._tested or self.nfev >= due or self._logged >= LOG_BYTES):
+                    return None
+            forced = self._test is not None
+            if self._test is not None:
+                self._evaluate_test(self._test)
+                ending = rules.end(self._progress(budget))
+            left = 0 if ending is not None else limits.evaluations(self._progress(budget))
+            more = 1 if self._tested else until - self.nit
+            rows = counts[shared.DONE_ROWS] + max(due - self.nfev, 1)
+            self._advance(left, shared.Limits(self.sign, target, more, rows, math.inf, MAX_STALE, forced))
 
-    def _step(self, limits: shared.Limits) -> int:
-        """Call the engine of the member that has the turn; grow arrays that are too small."""
-        limits = shared.Limits(*map(float, limits))
-        counts = self._progress.counts
-        turn = int(counts[shared.CURRENT])
-        if turn == shared.STUDY:
-            return self._step_of_study(limits)
-        member, state = ENGINES[type(self._members[turn])], self._states[turn]
-        why = self._call(member.runner, state, limits)
-        match why:
-            case shared.GROW_TERMS:
-                self._states[turn] = pyramid.with_terms(state)
-            case shared.GROW_BUFFERS:
-                self._states[turn] = member.grown(state)
-        if counts[shared.CURRENT] == shared.STUDY:
-            center = float(self._progress.reals[shared.LEADER_FUN])
-            self._study = Study.of(self._progress.leader_x.copy(), center, TESTING, np.empty(0), 1)
-        return why
+    def _progress(self, budget: float) -> RunProgress:
+        """Return what stopping rules read."""
+        return RunProgress(self.nfev, self.failures, self.best, self.best, self.improved_at, budget - self.nfev)
 
-    def _step_of_study(self, limits: shared.Limits) -> int:
-        """Run an iteration of the study; after the last one a member has the turn."""
-        if self._study is None:
-            raise RuntimeError("study: expected one that has begun, got none")
-        points = study.study_points(self._study)
-        why = self._call(study.study_runner, points, limits)
-        if why != shared.TURN:
-            return why
-        before, self._study = self._study, self._study.after(points.f, 1)
-        best = before.lowest(points.f)
-        if best is not None:
-            evolution.inject(self._states[shared.POPULATION], self._cache, best.x[0].copy(), float(best.f[0]))
-        if self._study is None:
-            self._progress.counts[shared.CURRENT] = next_turn(self._records, int(self._progress.counts[shared.EQUAL]))
-            self._progress.counts[shared.STUDY_AT] = 0
-        return why
+    def _advance(self, left: float, limits: shared.Limits) -> None:
+        """Let the member that has the turn advance, or the study; count the evaluations and tell them."""
+        counts = self._block.counts
+        if not counts[shared.LAM]:
+            counts[shared.DONE_ROWS] = counts[shared.VALUED] = 0
+        told, counted = int(counts[shared.DONE_ROWS]), int(counts[shared.DONE_ROWS] + counts[shared.VALUED])
+        counts[shared.LEFT], counts[shared.COMPLETED] = min(left, self._points - counts[shared.KNOWN], MOST_LEFT), 0
+        self._block.best[0] = self.best
+        group = None if self._search is None else self._state.groups[WHOLE]
+        if self._search is None or group is None:
+            self._call(self._states[0], limits)
+        elif self._state.study is not None:
+            self._evaluate(self._state.study.points, limits)
+        else:
+            state = self._states[group.turn]
+            state.follow(group.best if group.owner != group.turn else None)
+            self._call(state, limits._replace(turn=counts[shared.DONE_ROWS] + self._search.keeps(self._state)))
+        stop = int(counts[shared.DONE_ROWS])
+        self._count(counted, stop + int(counts[shared.VALUED]))
+        if stop > told:
+            self._tell(told, stop)
 
-    def _call(self, runner: Callable[[bool], EngineFunction], state: Any, limits: shared.Limits) -> int:
-        """Call an engine; return why it returned, after the cache has grown if it was too small."""
-        on = self.objective.address, self.objective.ints, self.objective.reals, self._progress, self._cache
+    def _call(self, state: shared.CompiledState, limits: shared.Limits) -> None:
+        """Let a member advance to a limit; enlarge arrays that are too small."""
+        on, runner = (self.objective.address, self.objective.ints, self.objective.reals), state.functions()[0]
+        limits, why = shared.Limits(*map(float, limits)), shared.GOING
+        while why != shared.LIMIT:
+            with deferred_interrupt():
+                why = runner(*on, self._block, self._cache, state.arrays, limits)
+            match why:
+                case shared.GROW_BLOCK:
+                    self._block = shared.grown_block(self._block)
+                case shared.GROW_CACHE:
+                    self._keep_cache(shared.grown_cache(self._cache))
+                case shared.GROW_BUFFERS | shared.GROW_TERMS:
+                    state.grow(why)
+
+    def _evaluate(self, points: Points, limits: shared.Limits) -> None:
+        """Evaluate the points of an iteration of the study."""
+        counts, m = self._block.counts, len(points)
+        while len(self._block.f) < m:
+            self._block = shared.grown_block(self._block)
+        while len(self._cache.table) < 2 * (counts[shared.KNOWN] + m):
+            self._keep_cache(shared.grown_cache(self._cache))
+        if not counts[shared.LAM]:
+            self._block.x[:m], counts[shared.LAM], counts[shared.NEW] = points, m, 0
+        on = self.objective.address, self.objective.ints, self.objective.reals, self._block, self._cache
         with deferred_interrupt():
-            why: int = runner(self._log is not None)(*on, state, limits, self._log)
-        if why == shared.GROW_CACHE:
-            self._grow()
-        return why
+            shared.evaluate_samples(*on, shared.Limits(*map(float, limits)))
+
+    def _evaluated(self, start: int, stop: int) -> slice | NDArray[np.intp]:
+        """Return which of some rows of the block were evaluated rather than known."""
+        if not len(self._cache.table) or (evaluated := self._block.evaluated[start:stop]).all():
+            return slice(start, stop)
+        return start + evaluated.nonzero()[0]
+
+    def _count(self, start: int, stop: int) -> None:
+        """Count evaluations, and keep the best of them."""
+        block, rows = self._block, self._evaluated(start, stop)
+        f = block.f[rows]
+        lowest = f.min(initial=math.inf)
+        if lowest != lowest:  # NaN is among them
+            self.failures += int(np.count_nonzero(f != f))
+            lowest = np.fmin.reduce(f, initial=math.inf)
+        if lowest < self.best:
+            at = int((f == lowest).argmax())
+            row = start + at if isinstance(rows, slice) else rows[at]
+            x = block.x[row] if block.counts[shared.KEEPS_POINTS] else block.best_x
+            self.best, self.best_x, self.improved_at = float(lowest), x.copy(), self.nfev + at + 1
+        self.nfev += len(f)
+        if self._recent is not None:
+            before = self._recent
+            self._recent = (
+                np.concatenate([before[0], block.x[rows]])[-RECENT:],
+                np.concatenate([before[1], f])[-RECENT:],
+            )
+
+    def _tell(self, start: int, stop: int) -> None:
+        """Take the rows of complete iterations into account."""
+        counts = self._block.counts
+        self.nit += int(counts[shared.COMPLETED])
+        self._drawn += stop - start + len(self._tested)
+        if self._log is not None:
+            rows = self._evaluated(start, stop)
+            self._log += [*self._tested, (self._block.x[rows].copy(), self._block.f[rows].copy())]
+            self._logged += self._log[-1][0].nbytes
+        if self._tested:
+            counts[shared.STALE] = 0
+        if self._search is not None:
+            self._state = self._search.learn(self._state, self._block.x[start:stop], self._block.f[start:stop])
+
+    def _evaluate_test(self, x: Points) -> None:
+        """Evaluate the point that is tested for noise, which precedes the samples of its iteration."""
+        counts = self._block.counts
+        counts[shared.DONE_ROWS] = counts[shared.VALUED] = 0
+        self._block.x[0], self._block.f[0], self._block.evaluated[0] = x, self.sign * self.objective(x), True
+        self._count(0, 1)
+        self._tested, self._test = [(self._block.x[:1].copy(), self._block.f[:1].copy())], None

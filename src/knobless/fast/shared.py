@@ -1,7 +1,10 @@
-"""What the compiled engines share: counts and best points of a run, the cache of evaluated points, and compilation.
+"""What compiled members share: blocks of evaluations, the cache of evaluated points, and compilation.
 
-`engine.py` is the loop of `igo.py`, `pyramid.py` is P3 and `evolution.py` the genetic algorithm; the latter two take
-turns in a portfolio, on the same progress and cache. `study.py` interrupts this portfolio once.
+A compiled member is the state of an algorithm in arrays and a function that runs its iterations: `engine.py` is the
+loop of `igo.py`, `pyramid.py` is P3 and `evolution.py` the genetic algorithm. It only advances: it writes points and
+values to a block and returns. Everything that follows from them is decided in Python between two calls (`run.py`), by
+the code of interpreted runs: the best point, turns, studies, tests for noise and the end of a run. `Limits` say how far
+a member may advance without a decision.
 All state is in arrays, and arrays that belong together are a named tuple, because compiled code is typed.
 """
 
@@ -19,13 +22,10 @@ import numpy as np
 from numba import from_dtype, njit, types
 from numpy.typing import NDArray
 
-from knobless.core import evolution, linkage, p3, portfolio, rng, violation
-from knobless.core.portfolio import LEAD, LEAST_COMPARED
+from knobless.core import evolution, linkage, p3, rng
+from knobless.core.elitism import Elite
 from knobless.core.rng import FIRST, GOLDEN, SECOND, LongWords, Stream
 from knobless.core.types import Array
-from knobless.core.violation import FEASIBLE_LIMIT
-from knobless.run import run_state
-from knobless.run.run_state import MAX_STALE
 
 BITS = types.int8[::1]
 READ_ONLY_BITS = types.Array(types.int8, 1, "C", readonly=True)
@@ -35,59 +35,48 @@ WORDS = types.uint32[::1]
 LONG_WORDS = types.uint64[::1]
 OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that belong to it
 
-# Why an engine returned: the run has ended, another member has the turn, an array is too small, or the evaluations are
-# to be handed over (`must_pause`).
-GOING, BUDGET, TARGET, STALL, EXHAUSTED, CONVERGED, TURN, GROW_BUFFERS, GROW_CACHE, GROW_TERMS, PAUSE = range(11)
+# Why a member returned: a limit is reached, an array is too small, or an interrupt from the keyboard must be handled.
+GOING, LIMIT, GROW_BLOCK, GROW_BUFFERS, GROW_CACHE, GROW_TERMS, INTERRUPTION = range(7)
 
-# Members of the portfolio; the only one, if there is no portfolio, is number 0. A `Study` comes between two turns.
-PYRAMID, POPULATION, STUDY = range(3)
-
-# Indices into the arrays of `Progress`.
-# STUDY_AT is the number of evaluations of the members after which a study begins, 0 if none does; EQUAL is that of each
-# member until which turns are equal.
-NFEV, NIT, BEST_AT, FAILURES, KNOWN, STALE, OWNER, CURRENT, DRAWN, LOGGED, TEST, STUDY_AT, EQUAL = range(13)
-BEST, SIGN, LEADER_FUN = range(3)
-
-# Whether a point is tested for noise: in no iteration, in the next one, or in the last one.
-NO_TEST, PLANNED, MADE = range(3)
-LOG_BYTES = 2**18  # of points, at least as many as an iteration has
-MAX_TOLD = 2**16  # evaluations of one compiled call, so that Ctrl-C is handled in time
+# Indices into the counts of a `SampleBlock`: rows of complete iterations; samples of the one under way, 0 if there
+# is none, those of them that have values, and those that were evaluated; evaluations left; iterations completed by this
+# call; samples in a row that were known; points in the cache; whether all points are kept.
+DONE_ROWS, LAM, VALUED, NEW, LEFT, COMPLETED, STALE, KNOWN, KEEPS_POINTS = range(9)
+# Size of a block at first, at most; it grows with λ. That of points that are all kept fits into the fast caches.
+SAMPLE_ROWS, POINT_BYTES, MOST_POINT_BYTES = 2**14, 2**20, 2**23
 
 
-class Progress(NamedTuple):
-    """Counts and best points of a run; the leader's point is the best of the members' own, as in `portfolio.py`."""
+class SampleBlock(NamedTuple):
+    """Candidates in order, one row each, until they are handed over between two iterations.
+
+    A run that needs only the best of its points has those of the last iteration, from the first row on: other memory
+    would take longer to write than it takes to draw the points.
+    """
 
     counts: NDArray[np.int64]
-    reals: Array
-    # The `MemberRecord` of each member.
-    spent: NDArray[np.int64]
-    lowest: Array
-    course: Array  # one row per member
-    best_x: NDArray[np.int8]
-    leader_x: NDArray[np.int8]
-
-
-class Log(NamedTuple):
-    """The evaluations of complete iterations until they are handed over, and the point that is tested for noise."""
-
     x: NDArray[np.int8]
-    f: Array
-    test_x: NDArray[np.int8]
+    f: Array  # to be minimized; NaN for a failed evaluation
+    evaluated: NDArray[np.bool_]  # rather than known; only with a cache
+    keys: NDArray[np.uint64]  # in the cache
+    best: Array  # the lowest value of the run, and its point; only without a cache
+    best_x: NDArray[np.int8]
 
 
 class Limits(NamedTuple):
-    """Limits of a run: evaluations, iterations, target value, evaluations without improvement, and before a test."""
+    """How far a member advances: in evaluations (`LEFT`), and where no further iteration begins."""
 
-    budget: float
+    sign: float  # of the values of the objective, −1 to maximize
+    target: float  # value after which there are no evaluations left; NaN for none
     iterations: float
-    target: float  # NaN for none
-    stall: float
-    due: float
+    rows: float  # candidates
+    turn: float  # candidates after which the member yields as soon as it can
+    stale: float  # known samples in a row
+    forced: float  # iterations that begin even if there are no evaluations left
 
 
 ENTRY = np.dtype([("key", np.uint64), ("value", np.float64), ("seen", np.int64)])
 # Flags of a point: has a value; P3 has asked for it; is a member of the pyramid; is in the population.
-EVALUATED, ASKED, MEMBER, SELECTED = 1, 2, 4, 8
+HAS_VALUE, ASKED, MEMBER, SELECTED = 1, 2, 4, 8
 
 
 class CacheTable(NamedTuple):
@@ -113,23 +102,80 @@ def empty_cache(n: int) -> CacheTable:
     return CacheTable(np.zeros(1024, dtype=ENTRY), codes)
 
 
-def progress(n: int, sign: float, members: int) -> Progress:
-    """Return the progress of a run that has not begun."""
-    counts, spent = np.zeros(13, dtype=np.int64), np.zeros(members, dtype=np.int64)
-    best_x, leader_x = np.zeros((2, n), dtype=np.int8)
-    reals, course = np.array([math.inf, sign, math.inf]), np.full((members, 64), math.inf)
-    return Progress(counts, reals, spent, np.full(members, math.inf), course, best_x, leader_x)
+def grown_cache(cache: CacheTable) -> CacheTable:
+    """Return the cache with room for twice as many points."""
+    larger = np.zeros(2 * len(cache.table), dtype=ENTRY)
+    move(cache.table, larger)
+    return cache._replace(table=larger)
 
 
-def empty_log(lam: int, n: int) -> Log:
-    """Return a log with room for an iteration of λ samples and a test, and for many of fewer samples."""
-    rows = max(2 * (lam + 1), LOG_BYTES // n)
-    return Log(np.empty((rows, n), dtype=np.int8), np.empty(rows), np.zeros(n, dtype=np.int8))
+def empty_block(n: int, keeps_all: bool) -> SampleBlock:
+    """Return an empty block for points of n bits."""
+    rows = max(min((POINT_BYTES if keeps_all else MOST_POINT_BYTES) // n, SAMPLE_ROWS), 1)
+    counts = np.array([0, 0, 0, 0, 0, 0, 0, 0, keeps_all], dtype=np.int64)
+    return SampleBlock(counts, *_rows(rows, n), np.array([math.inf]), np.zeros(n, dtype=np.int8))
 
 
-PROGRESS = types.NamedTuple((INTS, REALS, INTS, REALS, types.float64[:, ::1], BITS, BITS), Progress)
-LOG = types.NamedTuple((types.int8[:, ::1], REALS, BITS), Log)
-LIMITS = types.NamedUniTuple(types.float64, 5, Limits)
+def grown_block(block: SampleBlock) -> SampleBlock:
+    """Return an empty block with twice as many rows."""
+    rows, n = block.x.shape
+    return SampleBlock(block.counts, *_rows(2 * rows, n), block.best, block.best_x)
+
+
+def _rows(rows: int, n: int) -> tuple[NDArray[np.int8], Array, NDArray[np.bool_], NDArray[np.uint64]]:
+    evaluated, keys = np.empty(rows, dtype=np.bool_), np.empty(rows, dtype=np.uint64)
+    return np.empty((rows, n), dtype=np.int8), np.empty(rows), evaluated, keys
+
+
+class CompiledState:
+    """The state of a member in arrays.
+
+    Attributes
+    ----------
+    arrays : NamedTuple
+        The arrays.
+    cache : CacheTable
+        The cache of the run.
+    told : int
+        Iterations that the state of the core has seen and this one has not: their points are in the cache.
+    can_yield : bool
+        Whether the turn may pass to another member.
+    """
+
+    cache: CacheTable
+    told = 0
+    can_yield = True
+
+    def __init__(self, arrays: Any) -> None:
+        self.arrays = arrays
+
+    @staticmethod
+    def functions() -> list[EngineFunction]:
+        """Return the compiled functions of the state; the first one advances it."""
+        raise NotImplementedError
+
+    @property
+    def core(self) -> Any:
+        """The state as that of the core; by default this one, of which the core uses the attributes alone."""
+        return self
+
+    @property
+    def count(self) -> int | None:
+        """The counter of the random numbers of the run; None if the member has random numbers of its own."""
+        return None
+
+    def grow(self, why: int) -> None:
+        """Enlarge the arrays that are too small."""
+        raise NotImplementedError
+
+    def follow(self, best: Elite | None) -> None:
+        """Take the best point for the next iterations if another member has found it."""
+
+
+SAMPLE_BLOCK = types.NamedTuple(
+    (INTS, types.int8[:, ::1], REALS, types.boolean[::1], LONG_WORDS, REALS, BITS), SampleBlock
+)
+LIMITS = types.NamedUniTuple(types.float64, 7, Limits)
 TABLE = from_dtype(ENTRY)[::1]
 CACHE = types.NamedTuple((TABLE, LONG_WORDS), CacheTable)
 
@@ -137,7 +183,7 @@ CACHE = types.NamedTuple((TABLE, LONG_WORDS), CacheTable)
 def sources() -> list[Path]:
     """Return the files that the engine is compiled from: its own, and those that it takes constants from."""
     return sorted(Path(__file__).parent.glob("*.py")) + [
-        Path(str(each.__file__)) for each in (rng, linkage, p3, evolution, portfolio, violation, run_state)
+        Path(str(each.__file__)) for each in (rng, linkage, p3, evolution)
     ]
 
 
@@ -186,11 +232,9 @@ def engine_function(signature: Any) -> Callable[[Callable[..., Any]], EngineFunc
     return partial(EngineFunction, signature)
 
 
-def runner(function: Callable[..., int], state: Any, logs: bool) -> EngineFunction:
-    """Return an engine with this type of state, and with a log or with None for it, which is faster."""
-    log = LOG if logs else types.none
-    signature = types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, PROGRESS, CACHE, state, LIMITS, log)
-    return EngineFunction(signature, function)
+def member_function(state: Any) -> Callable[[Callable[..., Any]], EngineFunction]:
+    """Return a decorator of the function that advances a state of this type."""
+    return engine_function(types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, SAMPLE_BLOCK, CACHE, state, LIMITS))
 
 
 @njit(error_model="numpy")
@@ -248,25 +292,11 @@ def recall(cache, x):
 
 
 @njit(error_model="numpy")
-def call_objective(f, ints, data, x, counts, reals, best_x):
-    """Evaluate a point; NaN is a failure."""
-    value = reals[SIGN] * f(x, ints, data)
-    counts[NFEV] += 1
-    if value != value:
-        counts[FAILURES] += 1
-    if value < reals[BEST]:
-        reals[BEST] = value
-        counts[BEST_AT] = counts[NFEV]
-        best_x[:] = x
-    return value
-
-
-@njit(error_model="numpy")
 def keep(table, place, key, value, counts):
     """Store a value at a place of the table."""
     table[place].key = key
     table[place].value = value
-    table[place].seen = EVALUATED
+    table[place].seen = HAS_VALUE
     counts[KNOWN] += 1
 
 
@@ -278,138 +308,76 @@ def store(cache, x, value, counts):
 
 
 @njit(error_model="numpy")
-def log_evaluation(log_x, log_f, at, x, value):
-    """Store an evaluation in the log."""
-    row = log_x[at]
-    for i in range(x.size):
-        row[i] = x[i]
-    log_f[at] = value
+def begin_iteration(counts, rows, places, lam, can_yield, limits):
+    """Begin an iteration of λ samples, in a block of so many rows, unless a limit is reached; return why not."""
+    done, left = counts[DONE_ROWS], counts[LEFT]
+    if (left <= 0 and counts[COMPLETED] >= limits.forced) or counts[COMPLETED] >= limits.iterations:
+        return LIMIT
+    if done >= limits.rows or counts[STALE] >= limits.stale or (can_yield and done >= limits.turn):
+        return LIMIT
+    if done + lam > rows:
+        return LIMIT if done else GROW_BLOCK
+    if places and 2 * (counts[KNOWN] + lam) > places:
+        return GROW_CACHE
+    counts[LAM] = lam
+    counts[VALUED] = counts[NEW] = 0
+    return GOING
 
 
 @njit(error_model="numpy")
-def test_for_noise(f, ints, data, progress, limits, log):
-    """Evaluate the point to be tested, before the samples of its iteration; return which limit is reached, if any."""
-    counts, reals = progress.counts, progress.reals
-    value = call_objective(f, ints, data, log.test_x, counts, reals, progress.best_x)
-    log_evaluation(log.x, log.f, counts[LOGGED], log.test_x, value)
-    return limit_reached(counts, reals, limits)
+def copy_point(x, row, point):
+    """Copy a point to a row, in less time than by a slice."""
+    for i in range(point.size):
+        x[row, i] = point[i]
 
 
 @njit(error_model="numpy")
-def end_logged_iteration(counts, lam, at):
-    """Count the candidates and the evaluations of a complete iteration, and its test."""
-    counts[DRAWN] += lam
-    counts[LOGGED] = at
-    if counts[TEST] == PLANNED:
-        counts[DRAWN] += 1
-        counts[STALE] = 0
-        counts[TEST] = MADE
+def set_keys(counts, x, keys, codes):
+    """Compute the keys of the samples of the iteration."""
+    for row in range(counts[DONE_ROWS], counts[DONE_ROWS] + counts[LAM]):
+        keys[row] = key_of(x[row], codes)
 
 
 @njit(error_model="numpy")
-def must_pause(counts, log_f, lam, due):
-    """Return whether evaluations must be handed over before an iteration of λ samples begins.
+def evaluate_iteration(f, ints, data, counts, x, values, evaluated, keys, table, limits):
+    """Evaluate the samples of the iteration that are not in the cache; return whether it is complete.
 
-    The log is full with these and a test for noise, or such a test is due, or was made.
+    If there are no evaluations left, samples in the cache have values up to the first that is not.
     """
-    full = counts[LOGGED] + lam >= log_f.size
-    return full or counts[TEST] == MADE or (counts[TEST] == NO_TEST and counts[NFEV] >= due)
+    k, left, new = counts[VALUED], counts[LEFT], counts[NEW]
+    while k < counts[LAM]:
+        row = counts[DONE_ROWS] + k
+        place = find(table, keys[row])
+        evaluated[row] = not table[place].seen
+        if evaluated[row]:
+            if left <= 0:
+                break
+            value = limits.sign * f(x[row], ints, data)
+            keep(table, place, keys[row], value, counts)
+            left = 0 if value <= limits.target else left - 1
+            new += 1
+        values[row] = table[place].value
+        k += 1
+    return end_iteration(counts, k, left, new)
 
 
 @njit(error_model="numpy")
-def limit_reached(counts, reals, limits):
-    """Return which limit is reached, if any."""
-    if reals[BEST] <= limits.target:  # with NaN for no target, never
-        return TARGET
-    if counts[NFEV] - counts[BEST_AT] >= limits.stall:
-        return STALL
-    return BUDGET if counts[NFEV] >= limits.budget else GOING
+def end_iteration(counts, k, left, new):
+    """Count the samples of the iteration that have values, and the new ones; return whether it is complete."""
+    counts[VALUED], counts[LEFT], counts[NEW] = k, left, new
+    if k < counts[LAM]:
+        return False
+    counts[STALE] = 0 if new else counts[STALE] + k
+    counts[DONE_ROWS] += k
+    counts[LAM] = counts[VALUED] = 0
+    counts[COMPLETED] += 1
+    return True
 
 
-@njit(error_model="numpy")
-def search_ended(counts, n):
-    """Return whether all points are evaluated, or sampling yields no new ones."""
-    if n < 62 and counts[KNOWN] >> n:
-        return EXHAUSTED
-    return CONVERGED if counts[STALE] >= MAX_STALE else GOING
-
-
-@njit(error_model="numpy")
-def evaluate_places(f, ints, data, progress, cache, limits, log, x, places, keys, values):
-    """Evaluate the points of an iteration at these places that are not in the cache, after the test for noise, if any.
-
-    Return which limit is reached, if any, and whether the iteration is complete. It is if all points have values: those
-    in the cache are taken even if a limit is reached.
-    """
-    counts, reals, best_x, (table, codes) = progress.counts, progress.reals, progress.best_x, cache
-    before, at, why = counts[NFEV], counts[LOGGED], GOING
-    if log is not None and counts[TEST] == PLANNED:
-        why = test_for_noise(f, ints, data, progress, limits, log)
-        at += 1
-    for place in places:
-        point = x[place]
-        keys[place] = key_of(point, codes)
-        entry = find(table, keys[place])
-        if not table[entry].seen:
-            if why != GOING:
-                return why, False
-            value = call_objective(f, ints, data, point, counts, reals, best_x)
-            keep(table, entry, keys[place], value, counts)
-            why = limit_reached(counts, reals, limits)
-            if log is not None:
-                log_evaluation(log.x, log.f, at, point, value)
-                at += 1
-        value = table[entry].value
-        values[place] = value if value == value else math.inf
-    counts[NIT] += 1
-    counts[STALE] = 0 if counts[NFEV] > before else counts[STALE] + places.size
-    if log is not None:
-        end_logged_iteration(counts, places.size, at)
-    return why, True
-
-
-@njit(error_model="numpy")
-def update_leader(counts, reals, leader_x, member, x, value):
-    """Keep a member's point if it improves the best value; return whether it does."""
-    if value < reals[LEADER_FUN]:
-        reals[LEADER_FUN] = value
-        leader_x[:] = x
-        counts[OWNER] = member
-        return True
-    return False
-
-
-@njit(error_model="numpy")
-def _powers(count):
-    """Return how many powers of two a number has reached: its bit length."""
-    powers = 0
-    while count >> powers:
-        powers += 1
-    return powers
-
-
-@njit(error_model="numpy")
-def add_to_record(spent, lowest, course, member, value):
-    """Add an evaluation to the record of a member, as `MemberRecord.after`."""
-    if value < lowest[member]:
-        lowest[member] = value
-    spent[member] += 1
-    if spent[member] & (spent[member] - 1) == 0:
-        course[member, _powers(spent[member]) - 1] = lowest[member]
-
-
-@njit(error_model="numpy")
-def following_turn(counts, reals, spent, course):
-    """Return the member that has the next turn, as `portfolio.next_turn`, or that a study begins."""
-    if 0 < counts[STUDY_AT] <= spent.sum() and -math.inf < reals[LEADER_FUN] < FEASIBLE_LIMIT:
-        return STUDY
-    fewest = spent.min()
-    if fewest < counts[EQUAL]:
-        return spent.argmin()
-    leading = course[:, _powers(fewest) - 1].argmin() if fewest >= LEAST_COMPARED else 0
-    turn, least = 0, 0
-    for i in range(spent.size):
-        cost = spent[i] * (1 if i == leading else LEAD)
-        if i == 0 or cost < least:
-            turn, least = i, cost
-    return turn
+@engine_function(types.void(types.FunctionType(OBJECTIVE), INTS, REALS, SAMPLE_BLOCK, CACHE, LIMITS))
+def evaluate_samples(f, ints, data, block, cache, limits):
+    """Evaluate samples that Python has written to the block."""
+    counts, x, values, evaluated, keys, _, _ = block
+    table, codes = cache
+    set_keys(counts, x, keys, codes)
+    evaluate_iteration(f, ints, data, counts, x, values, evaluated, keys, table, limits)

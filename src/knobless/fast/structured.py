@@ -49,32 +49,19 @@ from .pyramid import (
     UP,
     F,
     below,
+    empty_pyramid,
     grown_pyramid,
     proceed,
-    pyramid,
     take_value,
-    with_terms,
 )
-from .shared import (
-    BEST,
-    BUDGET,
-    CACHE,
-    GOING,
-    GROW_BUFFERS,
-    GROW_CACHE,
-    INTS,
-    REALS,
-    TARGET,
-    EngineFunction,
-    key_of,
-)
+from .shared import BITS, CACHE, INTS, REALS
 
 GAINS_AT_ONCE = 2**24  # gains compared in one compiled call, so that Ctrl-C is handled in time
 TENURE, TENURE_SHARE = 3, 10  # steps for which a flipped bit is tabu, and the share of n that is added at random
 
 # Indices into the counts and reals of a `TabuState`.
 EVALUATIONS, FULL, FLIPS = range(3)
-VALUE = 1  # after BEST
+LOWEST_COST, VALUE = range(2)
 
 
 class TabuState(NamedTuple):
@@ -87,7 +74,7 @@ class TabuState(NamedTuple):
     ties: NDArray[np.int64]  # bits with the same gain
 
 
-_TABU = types.NamedTuple((INTS, REALS, shared.BITS, INTS, INTS), TabuState)
+_TABU = types.NamedTuple((INTS, REALS, BITS, INTS, INTS), TabuState)
 
 
 class StructuredRun:
@@ -107,7 +94,7 @@ class StructuredRun:
         n = len(structure.starts) - 1
         self.structure = structure
         self._gains = GainState.of(structure)
-        self._pyramid = pyramid(P3(Bernoulli(n)), Stream.of(seed).word(), x0)
+        self._pyramid = empty_pyramid(P3(Bernoulli(n)), Stream.of(seed).word(), x0)
         self._members = shared.empty_cache(n)
         counts, reals = np.zeros(3, dtype=np.int64), np.array([math.inf, math.inf])
         self._tabu = TabuState(counts, reals, np.zeros(n, dtype=np.int8), *np.zeros((2, n), dtype=np.int64))
@@ -130,7 +117,7 @@ class StructuredRun:
     @property
     def best(self) -> float:
         """The lowest cost so far."""
-        return float(self._tabu.reals[BEST])
+        return float(self._tabu.reals[LOWEST_COST])
 
     @property
     def best_x(self) -> NDArray[np.int8]:
@@ -138,36 +125,18 @@ class StructuredRun:
         return self._tabu.best_x
 
     def go(self, budget: float = math.inf, target: float = math.nan) -> Status | None:
-        """Continue the run for a fraction of a second.
-
-        Parameters
-        ----------
-        budget : float
-            Evaluations of the whole run.
-        target : float
-            Cost that ends the run; NaN for none.
-
-        Returns
-        -------
-        Status or None
-            Why the run ended; None if it has not.
-        """
+        """Continue the run for a fraction of a second."""
         pause = self.nfev + max(1, GAINS_AT_ONCE // len(self.best_x))
         with deferred_interrupt():
             why = structured_runner()(
                 self.structure, self._gains, self._pyramid, self._members, self._tabu, min(budget, pause), target
             )
-        match why:
-            case shared.GROW_CACHE:
-                larger = np.zeros(2 * len(self._members.table), dtype=shared.ENTRY)
-                shared.move(self._members.table, larger)
-                self._members = self._members._replace(table=larger)
-            case shared.GROW_TERMS:
-                self._pyramid = with_terms(self._pyramid)
-            case shared.GROW_BUFFERS:
-                self._pyramid = grown_pyramid(self._pyramid)
-            case shared.TARGET:
-                return Status.TARGET
+        if why == shared.GROW_CACHE:
+            self._members = shared.grown_cache(self._members)
+        elif why != shared.LIMIT:
+            self._pyramid = grown_pyramid(self._pyramid, why)
+        if self.best <= target:
+            return Status.TARGET
         return Status.BUDGET if self.nfev >= budget else None
 
 
@@ -230,7 +199,7 @@ def _end(structure, state, p, tabu, codes):
         if p.x[i] != state.x[i]:
             flip(structure, state, i)
             tabu.counts[FLIPS] += 1
-    p.keys[POINT] = key_of(p.x, codes)
+    p.keys[POINT] = shared.key_of(p.x, codes)
     p.counts[PHASE] = CLIMBED
 
 
@@ -253,23 +222,21 @@ def _run(structure, state, p, members, tabu, budget, target):
     """Run until a number of evaluations or the target is reached, or an array is too small; return which."""
     counts, (table, codes) = p.counts, members
     while True:
-        if p.reals[F] < tabu.reals[BEST]:
-            tabu.reals[BEST] = p.reals[F]
+        if p.reals[F] < tabu.reals[LOWEST_COST]:
+            tabu.reals[LOWEST_COST] = p.reals[F]
             tabu.best_x[:] = p.x
-        if tabu.reals[BEST] <= target:  # with NaN for no target, never
-            return TARGET
-        if tabu.counts[EVALUATIONS] >= budget:
-            return BUDGET
+        if tabu.counts[EVALUATIONS] >= budget or tabu.reals[LOWEST_COST] <= target:  # with NaN for no target, never
+            return shared.LIMIT
         if counts[PHASE] == CLIMB:
             if _climb(structure, state, p, tabu, budget, target):
                 _end(structure, state, p, tabu, codes)
             continue
         if max(counts[LEVELS], counts[BLOCKS]) == p.chain.size:
-            return GROW_BUFFERS
+            return shared.GROW_BUFFERS
         if 2 * (counts[MEMBERS] + 1) > table.size:
-            return GROW_CACHE
+            return shared.GROW_CACHE
         why = proceed(p, codes, table)
-        if why != GOING:
+        if why != shared.GOING:
             return why
         if counts[PHASE] == BEGUN:
             _begin(structure, state, p, tabu)
@@ -278,7 +245,7 @@ def _run(structure, state, p, members, tabu, budget, target):
 
 
 @cache
-def structured_runner() -> EngineFunction:
+def structured_runner() -> shared.EngineFunction:
     """Return the compiled run."""
     number = types.float64
-    return EngineFunction(types.int64(STRUCTURE, GAIN_STATE, PYRAMID_STATE, CACHE, _TABU, number, number), _run)
+    return shared.EngineFunction(types.int64(STRUCTURE, GAIN_STATE, PYRAMID_STATE, CACHE, _TABU, number, number), _run)

@@ -1,0 +1,275 @@
+"""Dominance, hypervolume and the ranking of points with several objectives, all of which are minimized.
+
+A row dominates another one if it is at least as good in every objective and better in one. The rows that none
+dominates are the front. Hypervolumes are exact; they take O(n log n) operations for two objectives, and more for each
+further one, so a front of many points in five objectives takes seconds.
+
+There is no reference point to choose. What is compared is scaled by the ranges of the front, from its ideal point to
+its nadir, and the extreme points of the front, whose contribution would depend on a reference point, come first.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .types import Array
+
+MOST_OBJECTIVES = 5
+LARGEST = 4e307  # of a value that is scaled, so that differences are finite
+BLOCK = 256  # rows that are compared with all others at once
+
+Mask = NDArray[np.bool_]
+
+
+def usable(values: Array) -> Array:
+    """Return values in which each row with a NaN, a failed evaluation, is worse than all others."""
+    failed: Mask = np.logical_or.reduce(np.isnan(values), axis=1)
+    return np.where(failed[:, None], math.inf, values) if failed.any() else values
+
+
+def dominates(values: Array, others: Array) -> bool:
+    """Return whether one row, or a single value, dominates another one."""
+    return bool(np.all(values <= others) and np.any(values < others))
+
+
+def is_front(values: Array) -> Mask:
+    """Return which rows no other one dominates; of equal rows all or none, and no failed one."""
+    values = usable(values)
+    finite = (values < math.inf).all(axis=1)
+    mask = np.zeros(len(values), dtype=bool)
+    rows = np.flatnonzero(finite)
+    if values.shape[1] == 2:
+        mask[rows] = _is_front_of_two(values[rows])
+    else:
+        mask[rows] = _is_front_of_many(values[rows])
+    return mask
+
+
+def _is_front_of_two(values: Array) -> Mask:
+    """Return which rows of two objectives no other one dominates, by one pass in order."""
+    mask = np.empty(len(values), dtype=bool)
+    if not len(values):
+        return mask
+    order = np.lexsort((values[:, 1], values[:, 0]))
+    first, second = values[order].T
+    # Better in the second objective than all that are at least as good in the first.
+    fresh = second < np.concatenate([[math.inf], np.minimum.accumulate(second)[:-1]])
+    # A row equal to the one before it in both objectives shares its fate.
+    start = np.concatenate([[True], (first[1:] != first[:-1]) | (second[1:] != second[:-1])])
+    mask[order] = fresh[start][np.cumsum(start) - 1]
+    return mask
+
+
+def _is_front_of_many(values: Array) -> Mask:
+    """Return which rows no other one dominates: a row can only be dominated by one before it in lexicographic order."""
+    mask = np.zeros(len(values), dtype=bool)
+    kept = values[:0]
+    order = np.lexsort(values.T[::-1])
+    for i in range(0, len(order), BLOCK):
+        rows = order[i : i + BLOCK]
+        block = values[rows]
+        left = ~_are_dominated(block, kept)
+        rows, block = rows[left], block[left]
+        own = ~_are_dominated(block, block)
+        mask[rows[own]] = True
+        kept = np.concatenate([kept, block[own]])
+    return mask
+
+
+def _are_dominated(values: Array, by: Array) -> Mask:
+    """Return which rows one of others dominates."""
+    if not len(values) or not len(by):
+        return np.zeros(len(values), dtype=bool)
+    most = np.ones((len(values), len(by)), dtype=bool)
+    better = np.zeros((len(values), len(by)), dtype=bool)
+    for own, other in zip(values.T, by.T, strict=True):
+        most &= other <= own[:, None]
+        better |= other < own[:, None]
+    most &= better
+    dominated: Mask = np.logical_or.reduce(most, axis=1)
+    return dominated
+
+
+def levels(values: Array) -> NDArray[np.intp]:
+    """Return 0 for the front, 1 for the front of the others, and so on; the number of rows for failed ones."""
+    found = np.full(len(values), len(values), dtype=np.intp)
+    rows, level = np.arange(len(values)), 0
+    while len(rows):
+        mask = is_front(values[rows])
+        if not mask.any():
+            break
+        found[rows[mask]] = level
+        rows, level = rows[~mask], level + 1
+    return found
+
+
+def hypervolume(values: Array, reference: Array) -> float:
+    """Return the volume of what rows dominate within the box up to a reference point."""
+    inside = values[(values < reference).all(axis=1)]
+    return _volume(np.unique(inside[is_front(inside)], axis=0), reference) if len(inside) else 0.0
+
+
+def _volume(front: Array, reference: Array) -> float:
+    """Return the volume of different rows in lexicographic order that do not dominate each other."""
+    m = len(reference)
+    if m == 1 or len(front) == 1:
+        return float(np.prod(reference - front[0]))
+    if m == 2:
+        above = np.concatenate([[reference[1]], front[:-1, 1]])
+        return float((reference[0] - front[:, 0]) @ (above - front[:, 1]))
+    if m == 3:
+        return _volume_of_three(front, reference)
+    # Each row adds what it dominates and later ones do not (While, Bradstreet and Barone, 2012).
+    total = 0.0
+    order = np.argsort(-front[:, -1], kind="stable")  # the rows before dominate little of what the others do
+    front = front[order]
+    for i, row in enumerate(front):
+        total += _exclusive(row, front[i + 1 :], reference)
+    return total
+
+
+def _volume_of_three(front: Array, reference: Array) -> float:
+    """Return the volume of rows with three objectives, by slices along the last one."""
+    front = front[np.argsort(front[:, 2], kind="stable")]
+    heights = np.append(front[1:, 2], reference[2]) - front[:, 2]
+    # The staircase of the slice: increasing in the first objective, decreasing in the second.
+    xs, ys = [-math.inf, float(reference[0])], [float(reference[1]), -math.inf]
+    area = total = 0.0
+    for (x, y, _), height in zip(front.tolist(), heights.tolist(), strict=True):
+        lo = bisect_right(xs, x) - 1
+        if ys[lo] > y:
+            first = lo if xs[lo] == x else lo + 1
+            last = first
+            while ys[last] >= y:
+                last += 1
+            # Between x and the first step that is lower than y, what was above y is gained.
+            at, level = x, ys[lo]
+            for k in range(lo + 1, last):
+                area += (xs[k] - at) * (level - y)
+                at, level = xs[k], ys[k]
+            area += (xs[last] - at) * (level - y)
+            xs[first:last], ys[first:last] = [x], [y]
+        total += area * height
+    return total
+
+
+def _exclusive(row: Array, others: Array, reference: Array) -> float:
+    """Return the volume of what one row dominates and others do not."""
+    own = float(np.prod(reference - row))
+    if not len(others):
+        return own
+    limited = np.maximum(others, row)
+    limited = limited[(limited < reference).all(axis=1)]
+    return own - (_volume(np.unique(limited[is_front(limited)], axis=0), reference) if len(limited) else 0.0)
+
+
+def contributions(front: Array, reference: Array) -> Array:
+    """Return for each row of a front the volume that it alone dominates; 0 for equal rows."""
+    if front.shape[1] == 2:
+        order = np.lexsort((front[:, 1], front[:, 0]))
+        x, y = np.minimum(front[order], reference).T
+        right, above = np.append(x[1:], reference[0]), np.concatenate([[reference[1]], y[:-1]])
+        found = np.empty(len(front))
+        found[order] = (right - x) * (above - y)
+        return found
+    return np.array(
+        [_exclusive(row, np.delete(front, i, axis=0), reference) if (row < reference).all() else 0.0
+         for i, row in enumerate(front)]
+    )  # fmt: skip
+
+
+def ranking(values: Array) -> NDArray[np.intp]:
+    """Return ranks from 0, the best, with ties: by the front to which a row belongs, then by its contribution.
+
+    The contribution is the hypervolume that a row adds to the others of its front, scaled by the ranges of that front.
+    The extreme rows of a front, which are the best in an objective, come first: their contribution would depend on a
+    reference point. Equal rows are tied, and so are failed ones, which come last.
+    """
+    ranks, level = np.full(len(values), 0, dtype=np.intp), levels(values)
+    begin = 0
+    for each in np.unique(level):
+        rows = np.flatnonzero(level == each)
+        if each < len(values):
+            own, inverse = np.unique(values[rows], axis=0, return_inverse=True)
+            unit = scaled(own, own)
+            added = np.round(contributions(unit, np.ones(values.shape[1])), 12)  # sums differ by rounding
+            added[(unit <= 0.0).any(axis=1)] = math.inf
+            ranks[rows] = begin + np.unique(-added, return_inverse=True)[1][inverse.ravel()]
+        else:
+            ranks[rows] = begin
+        begin = int(ranks[rows].max()) + 1 if len(rows) else begin
+    return ranks
+
+
+class Front:
+    """The front of the rows of a table, which may grow; in the order of its values.
+
+    Parameters
+    ----------
+    objectives : int
+        Number of objectives.
+
+    Attributes
+    ----------
+    values : array of shape (k, objectives)
+        Values of the rows of the front, in lexicographic order; of equal rows the first one alone.
+    rows : array of shape (k,)
+        Their indices in the table.
+    last : int
+        The last row that was added; −1 if there is none.
+    """
+
+    def __init__(self, objectives: int) -> None:
+        self.last = -1
+        self.values: Array = np.empty((0, objectives))
+        self.rows: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+
+    @classmethod
+    def of(cls, values: Array, usable: Mask) -> Self:
+        """Return the front of those rows that are usable."""
+        front = cls(values.shape[1])
+        rows = np.flatnonzero(usable)
+        rows = rows[is_front(values[rows])]
+        front.values, first = np.unique(values[rows], axis=0, return_index=True)
+        front.rows = rows[first]
+        return front
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, row: int, value: Array) -> bool:
+        """Add a row unless another one is as good in every objective; return whether it is in the front."""
+        if not (value < math.inf).all() or (self.values <= value).all(axis=1).any():
+            return False
+        kept = ~(value <= self.values).all(axis=1)
+        values, rows = self.values[kept], self.rows[kept]
+        at = int((values[:, 0] < value[0]).sum())
+        while at < len(values) and tuple(values[at]) < tuple(value):
+            at += 1
+        self.values = np.insert(values, at, value, axis=0)
+        self.rows = np.insert(rows, at, row)
+        self.last = row
+        return True
+
+    @property
+    def scaled(self) -> Array:
+        """The values from 0, the ideal point, to 1, the nadir; 0 in an objective in which all are equal."""
+        return scaled(self.values, self.values)
+
+
+def scaled(values: Array, front: Array) -> Array:
+    """Return values relative to the ranges of a front, from its ideal point at 0 to its nadir at 1."""
+    values, front = np.clip(values, -LARGEST, LARGEST), np.clip(front, -LARGEST, LARGEST)
+    low, high = front.min(axis=0), front.max(axis=0)
+    unit: Array = (values - low) / np.where(high > low, high - low, 1.0)
+    return unit
+
+
+def knee(front: Array) -> int:
+    """Return the row of a front that is closest to the ideal point, scaled by the ranges; of equal rows the first."""
+    return int((scaled(front, front) ** 2).sum(axis=1).argmin())

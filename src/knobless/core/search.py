@@ -1,0 +1,614 @@
+"""A search: members that read one archive of evaluations and propose points, and one rule that gives out the turns.
+
+An iteration of a search is one of a member. Who has the next one is decided after each, in this order:
+
+1. A stage: the first evaluations belong to one member after the other, each until the run has a number of evaluations
+   or the member has ended.
+2. A study, which interrupts the members once.
+3. A member, by the rule of turns (`turns.py`). In a conditional space, the turn goes to a combination of branches first
+   (`branching.py`), whose part of the space has members of its own.
+
+All evaluations are in the archive, those of every member. The members begin where the stages have ended: at the best
+point, or under noise at θ.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knobless._checks import positive_int
+
+from .algorithm import AlgorithmInfo, is_exact
+from .archive import COPIED, Archive
+from .branches import Combination, Part
+from .branching import Branching, BranchTurns
+from .conditional import Conditional
+from .data import listed, octets, whole_at
+from .families import Family
+from .member import Member
+from .rng import RNG, Stream
+from .study import QuadraticStudy, Study
+from .turns import Group, Lead, Shares
+from .types import Array, Points
+
+LEAD_AT_ONCE = Lead()
+WHOLE: Combination = ()  # the combination of a space without branches
+
+Members = tuple[Member[Any], ...]
+
+
+class MembersOfPart(Protocol):
+    """Protocol of functions that return the members for a part of a conditional space."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether a part all of whose points were evaluated gets no more turns, and one without new points restarts."""
+
+    def __call__(self, family: Family) -> Members:
+        """Return the members for the family of a part."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The first evaluations of a search.
+
+    Parameters
+    ----------
+    member : Member
+        The member that asks for them.
+    until : float
+        Number of evaluations of the search after which the stage ends; it also ends if the state of the member has an
+        attribute `ended` that is True.
+    """
+
+    member: Member[Any]
+    until: float = math.inf
+
+    def __post_init__(self) -> None:
+        if isinstance(self.until, bool) or not isinstance(self.until, int | float):
+            raise TypeError(f"until: expected a number of evaluations, got {self.until!r:.100}")
+        if not self.until >= 0:
+            raise ValueError(f"until: expected a number of evaluations, got {self.until}")
+
+
+class SearchState(NamedTuple):
+    """State of a search.
+
+    Attributes
+    ----------
+    archive : Archive
+        All evaluations.
+    first : array
+        Initial parameters.
+    x0 : array or None
+        The point from which the search starts, and later the one from which the members have started.
+    n : int
+        Number of evaluations told, and of those in the archive before.
+    stages : tuple
+        States of the members of the stages; None before the first turn.
+    stage : int
+        Index of the current stage; the number of stages if they are over.
+    study : Study or None
+        The study, while it interrupts the members.
+    studied : bool
+        Whether it has ended.
+    before : int
+        Number of different points that were evaluated before the members began.
+    groups : mapping
+        For each combination of branches that had a turn, its members; `WHOLE` is the one of a space without branches.
+    turns : BranchTurns or None
+        The turns among branches.
+    """
+
+    archive: Archive
+    first: Array
+    x0: Points | None
+    n: int
+    stages: tuple[Any, ...]
+    stage: int = 0
+    study: Study | None = None
+    studied: bool = False
+    before: int = 0
+    groups: Mapping[Combination, Group] = {}
+    turns: BranchTurns | None = None
+
+    @property
+    def theta(self) -> Array:
+        """Parameters of the last member, in a space with branches of all of them; before, those of the first stage."""
+        if self.turns is not None:
+            return self.turns.theta
+        shown: Any = self.groups[WHOLE].states[-1] if self.groups else self.stages[0]
+        theta: Array = shown.theta
+        return theta
+
+    @property
+    def begun(self) -> bool:
+        """Whether the stages are over and the members share the turns."""
+        return bool(self.groups) or self.turns is not None
+
+    def copy(self) -> SearchState:
+        """Return a copy that does not change with this state."""
+        archive = self.archive.copy()
+
+        def copied(state: Any) -> Any:
+            return None if state is None else state.copy(archive) if hasattr(state, "archive") else state.copy()
+
+        groups = {
+            key: group._replace(states=tuple(map(copied, group.states)), best=group.best.copy())
+            for key, group in self.groups.items()
+        }
+        return self._replace(archive=archive, stages=tuple(map(copied, self.stages)), groups=groups)
+
+
+@dataclass(frozen=True)
+class Search:
+    """Members that share the evaluations of a run.
+
+    Parameters
+    ----------
+    members : tuple of Member
+        Algorithms for one family that share the turns; ties in the order of turns are broken by their order here.
+    rule : Lead or Shares
+        Which of them has the next turn.
+    stages : tuple of Stage
+        Members that have the first evaluations.
+    study : QuadraticStudy, optional
+        Evaluations that interrupt the members once.
+    parts : MembersOfPart, optional
+        The members for the family of each part of a conditional space; `members` is then empty.
+    deterministic : bool
+        Whether equal points have equal values, so that the archive has each point once.
+    batch : int
+        Least number of points per iteration.
+
+    Raises
+    ------
+    TypeError
+        If a member lacks a method, or another argument is not of its type.
+    ValueError
+        If there are no members, or members, shares or a study for others.
+
+    Notes
+    -----
+    What can be observed, such as θ and ε, is that of the last member, and of the first stage before; λ is that of the
+    current iteration.
+    """
+
+    members: Members = ()
+    rule: Lead | Shares = LEAD_AT_ONCE
+    stages: tuple[Stage, ...] = ()
+    study: QuadraticStudy | None = None
+    parts: MembersOfPart | None = None
+    deterministic: bool = True
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        every = self._every if isinstance(self.members, tuple) else (None,)
+        if not all(isinstance(member, Member) for member in every):
+            expected = "a tuple of algorithms that have the methods of a member, such as inject and can_yield"
+            raise TypeError(f"members: expected {expected}, got {self.members!r:.200}")
+        has_branches = bool(every) and self.branching is not None and bool(self.branching.branches.each)
+        if not (self.members or has_branches):
+            raise ValueError("members: expected at least one algorithm, got none")
+        if any(member.family != self.family for member in every):
+            raise ValueError("members: expected algorithms for one family")
+        if has_branches and (self.members or not self.stages):
+            raise ValueError("parts: expected a search with stages and without members of the whole space")
+        if self.study is not None and self.study.family != self.family:
+            raise ValueError("study: expected one for the family of the members")
+        if isinstance(self.rule, Shares) and len(self.rule.shares) != len(self.members):
+            raise ValueError(f"rule: expected {len(self.members)} shares, got {len(self.rule.shares)}")
+        positive_int("batch", self.batch)
+
+    def _check_types(self) -> None:
+        """TypeError if an argument other than the members is not of its type."""
+        stages = self.stages if isinstance(self.stages, tuple) else (None,)
+        if not all(isinstance(stage, Stage) for stage in stages):
+            raise TypeError(f"stages: expected a tuple of Stage, got {self.stages!r:.200}")
+        if not isinstance(self.rule, Lead | Shares):
+            raise TypeError(f"rule: expected Lead or Shares, got {self.rule!r:.200}")
+        if not isinstance(self.study, QuadraticStudy | None):
+            raise TypeError(f"study: expected a QuadraticStudy, got {self.study!r:.200}")
+        if self.parts is not None and not (callable(self.parts) and hasattr(self.parts, "deterministic")):
+            raise TypeError(f"parts: expected a function of a family with `deterministic`, got {self.parts!r:.200}")
+
+    @property
+    def _every(self) -> Members:
+        return (*(stage.member for stage in self.stages), *self.members)
+
+    @property
+    def family(self) -> Family:
+        """Family of the points."""
+        return self._every[0].family
+
+    @property
+    def exact(self) -> bool:
+        """Whether the points are the same on every machine."""
+        return all(map(is_exact, self._every))
+
+    @cached_property
+    def _reads_outcomes(self) -> bool:
+        """Whether no member needs a rank of points with several objectives."""
+        return all(getattr(member, "reads_outcomes", False) for member in self._every)
+
+    @cached_property
+    def branching(self) -> Branching | None:
+        """The turns among the branches of a conditional space; None without them."""
+        if self.parts is None or not isinstance(self.family, Conditional):
+            return None
+        return Branching(self.family, counts=self.parts.deterministic)
+
+    @cached_property
+    def _parts(self) -> dict[Combination, tuple[Part, Members]]:
+        return {}
+
+    def part(self, key: Combination) -> tuple[Part | None, Members]:
+        """Return the part of the space that a combination has, None for the whole space, and its members.
+
+        There are none if the part is one point.
+        """
+        if self.parts is None or self.branching is None:
+            return None, self.members
+        if key not in self._parts:
+            part = self.branching.branches.part(key)
+            members = () if part.family is None else self.parts(part.family)
+            self._parts[key] = part, tuple(member.at_least(self.batch) for member in members)
+        return self._parts[key]
+
+    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> SearchState:
+        """Return the state before the first iteration.
+
+        The evaluations of the search are added to `archive`, which may have earlier ones.
+        """
+        archive = Archive(self.family, deterministic=self.deterministic) if archive is None else archive
+        first = self.family.initial() if theta is None else theta
+        return self._next(SearchState(archive, first, x0, archive.n, (None,) * len(self.stages)))
+
+    def _current(self, state: SearchState) -> tuple[Member[Any] | None, Any]:
+        """Return the member that has the turn, and its state; None for a part that is one point."""
+        if state.stage < len(self.stages):
+            return self.stages[state.stage].member, state.stages[state.stage]
+        key = self._key(state)
+        members = self.part(key)[1]
+        if not members:
+            return None, None
+        group = state.groups[key]
+        return members[group.turn], group.states[group.turn]
+
+    @staticmethod
+    def _key(state: SearchState) -> Combination:
+        return WHOLE if state.turns is None else state.turns.combination
+
+    def lam(self, state: SearchState) -> int:
+        """Return the number of points of the current iteration."""
+        if state.study is not None and self.study is not None:
+            return self.study.lam(state.study)
+        member, current = self._current(state)
+        return self.batch if member is None else member.lam(current)
+
+    def ask(
+        self,
+        state: SearchState,
+        rng: RNG,
+        size: int | None = None,
+        start: int = 0,
+        fixed: NDArray[np.bool_] | None = None,
+    ) -> Points:
+        """Return points of the current iteration."""
+        size = self.lam(state) if size is None else size
+        if state.study is not None and self.study is not None:
+            return self.study.ask(state.study, rng, size, start)
+        member, current = self._current(state)
+        part = None if state.stage < len(self.stages) else self.part(self._key(state))[0]
+        if member is None:
+            return np.tile(part.template, (size, 1)) if part is not None else state.archive.x(0, 0)
+        if fixed is not None and getattr(member, "takes_fixed", False):
+            return member.ask(current, rng, size, start, fixed)  # type: ignore[call-arg]
+        points = member.ask(current, rng, size, start)
+        return points if part is None else part.embed(points)
+
+    def skip(
+        self, state: SearchState, rng: Stream, size: int, start: int = 0, fixed: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Advance the stream as `ask` does: points that are known need not be asked for again."""
+        if state.study is not None and self.study is not None:
+            self.study.skip(state.study, rng, size, start)
+            return
+        member, current = self._current(state)
+        if member is None:
+            return
+        # Not isinstance(member, SkippingMember), which takes as long as many points. Those of `ask` are dropped.
+        skip: Any = getattr(member, "skip", member.ask)
+        if fixed is not None and getattr(member, "takes_fixed", False):
+            skip(current, rng, size, start, fixed)
+        else:
+            skip(current, rng, size, start)
+
+    def tell(self, state: SearchState, x: Points, f: Array, kinds: Iterable[int] | None = None) -> SearchState:
+        """Return the state after an iteration; cancelled points are left out.
+
+        `kinds` are those of the rows of the archive (see `Archive.add`).
+        """
+        state.archive.add(x, f, kinds)
+        return self.learn(state, x, f)
+
+    def learn(self, state: SearchState, x: Points, f: Array) -> SearchState:
+        """Return the state after one or more iterations of a turn, without adding the evaluations to the archive."""
+        if state.archive.objectives > 1 and not self._reads_outcomes:
+            f = state.archive.ranked(x, f)
+        state = state._replace(n=state.n + len(f))
+        if state.stage < len(self.stages):
+            member, current = self._current(state)
+            states = [*state.stages]
+            states[state.stage] = current if member is None else member.tell(current, x, f)
+            return self._next(state._replace(stages=tuple(states)))
+        if state.study is not None and self.study is not None:
+            study, best = self.study.tell(state.study, x, f)
+            groups = dict(state.groups)
+            if best is not None:
+                groups[WHOLE] = groups[WHOLE].inject(self.members, best.x[0], float(best.f[0]))
+            return state._replace(study=study, studied=study is None, groups=groups)
+        if self.branching is not None and state.turns is not None:
+            return self._tell_branches(state, self.branching, state.turns, x, f)
+        group = state.groups[WHOLE].tell(self.members, self.rule, x, f)
+        return self._next(state._replace(groups={WHOLE: group}))
+
+    def observe(self, state: SearchState, x: Points, f: Array, kinds: Iterable[int] | None = None) -> SearchState:
+        """Return the state after evaluations that the search has not asked for, which its archive then has.
+
+        These are initial points, known ones, or the best one that was evaluated again.
+        """
+        state.archive.add(x, f, kinds)
+        if self.branching is not None and state.turns is not None and len(f):
+            return state._replace(turns=self.branching.count(state.turns, x, f))
+        return state
+
+    def add(self, state: SearchState, x: Points, f: Array, begun: bool) -> SearchState:
+        """Return the state after evaluations made elsewhere.
+
+        Every member reads them in the archive. Before the first iteration, the search begins with them as it would have
+        after making them; later, the best of them is injected into the members after their next iterations.
+        """
+        state = self.observe(state, x, f, bytes([COPIED]) * len(f))
+        archive, branching = state.archive, self.branching
+        if not begun:
+            # Under noise, a single value does not make a point the best one.
+            starts = state.x0 is None and not self.stages and self.deterministic and len(archive.best.f) > 0
+            return self.init(state.first, archive.best.x[0].copy() if starts else state.x0, archive)
+        groups = dict(state.groups)
+        for row in np.argsort(f)[: len(f) if groups and self.deterministic else 0]:
+            key = WHOLE if branching is None else branching.branches.combination_of(x[row])
+            part = self.part(key)[0]
+            if key in groups:
+                columns = slice(None) if part is None else part.columns
+                groups[key] = groups[key].led_by(x[row, columns], float(f[row]))
+        return state._replace(groups=groups)
+
+    def _next(self, state: SearchState) -> SearchState:
+        """Return the state with the next turn."""
+        for i in range(state.stage, len(self.stages)):
+            member, until = self.stages[i].member, self.stages[i].until
+            if state.stages[i] is None:
+                current = member.init(state.first, state.x0, state.archive)
+                state = state._replace(stages=(*state.stages[:i], current, *state.stages[i + 1 :]), stage=i)
+            if state.n < until and not getattr(state.stages[i], "ended", False):
+                return state._replace(stage=i)
+        if not state.begun:
+            state = self._begin(state._replace(stage=len(self.stages)))
+        if self.study is None or state.studied or not self._can_yield(state):
+            return state
+        if self._spent(state) < self.study.begins_at:
+            return state
+        return state._replace(study=self.study.begin(state.groups[WHOLE].best))
+
+    def _begin(self, state: SearchState) -> SearchState:
+        """Return the state with the members started where the stages have arrived."""
+        archive, best = state.archive, state.archive.best
+        if self.branching is not None:
+            turns = self.branching.begin(state.stages[0].theta, archive)
+            return self._turn_of_branch(state._replace(turns=turns), self.branching)
+        if self.stages and isinstance(self.rule, Shares):
+            theta = state.stages[-1].theta
+            states = [
+                member.continued(theta) if hasattr(member, "continued") else member.init(state.first, None, archive)
+                for member in self.members
+            ]
+        else:
+            if self.stages and len(best.f):
+                state = state._replace(x0=best.x[0].copy())
+            states = [member.init(state.first, state.x0, archive) for member in self.members]
+        group = Group.begin(tuple(states), self.family, self.rule)
+        if self.deterministic and len(best.f):  # under noise, a single value does not make a point the best one
+            group = group.inject(self.members, best.x[0], float(best.f[0]))
+        return state._replace(before=len(archive), groups={WHOLE: group})
+
+    def keeps(self, state: SearchState) -> float:
+        """Return a number of evaluations, at least 1, before which a member keeps the turn.
+
+        The space has no branches, the stages are over, and there is no study.
+        """
+        group = state.groups[WHOLE]
+        least = self.rule.keeps(group.records, group.turn)
+        if self.study is not None and not state.studied:
+            least = max(min(least, self.study.begins_at - self._spent(state)), 1)
+        return least
+
+    @staticmethod
+    def _spent(state: SearchState) -> int:
+        """Return the number of points evaluated before the members began, and of their evaluations."""
+        return state.before + sum([record.spent for record in state.groups[WHOLE].records])
+
+    def can_yield(self, state: SearchState) -> bool:
+        """Return whether the member that has the turn can yield; False during a study."""
+        return state.study is None and self._can_yield(state)
+
+    def _can_yield(self, state: SearchState) -> bool:
+        member, current = self._current(state)
+        return member is None or member.can_yield(current)
+
+    # Branches.
+
+    def _tell_branches(
+        self, state: SearchState, branching: Branching, turns: BranchTurns, x: Points, f: Array
+    ) -> SearchState:
+        """Return the state after an iteration of the members of one combination of branches."""
+        if not len(f):
+            return state
+        turns = branching.count(turns, x, f)
+        state = state._replace(turns=turns)
+        rows: dict[Combination, list[int]] = {turns.combination: []}  # told in any case, also if points were replaced
+        for i, row in enumerate(x):
+            rows.setdefault(branching.branches.combination_of(row), []).append(i)
+        for key, which in rows.items():
+            state = self._tell_part(state, branching, key, x[which], f[which])
+        return self._turn_of_branch(state, branching)
+
+    def _tell_part(
+        self, state: SearchState, branching: Branching, key: Combination, x: Points, f: Array
+    ) -> SearchState:
+        """Return the state after evaluations of one combination: the one whose turn it is, or of replaced points."""
+        if state.turns is not None and key != state.turns.combination:
+            state = self._with_group(state, branching, key)
+        turns: BranchTurns = branching.spend(state.turns, key, len(f))  # type: ignore[arg-type]
+        part, members = self.part(key)
+        if part is None or not members:
+            return state._replace(turns=turns)
+        group = state.groups[key].tell(members, self.rule, x[:, part.columns], f)
+        if not turns.restarts(key):
+            theta = turns.theta.copy()
+            theta[part.parameters] = group.states[-1].theta
+            turns = turns._replace(theta=theta)
+        return state._replace(turns=turns, groups={**state.groups, key: group})
+
+    def _turn_of_branch(self, state: SearchState, branching: Branching) -> SearchState:
+        """Return the state with the turn of the next branch."""
+        turns = branching.next(state.turns, state.n)  # type: ignore[arg-type]
+        return self._with_group(state._replace(turns=turns), branching, turns.combination)
+
+    def _with_group(self, state: SearchState, branching: Branching, key: Combination) -> SearchState:
+        """Return the state with the members of a combination, which continue with the θ of the whole space."""
+        part, members = self.part(key)
+        turns = state.turns
+        if part is None or turns is None or not members:
+            return state
+        theta, best = turns.theta[part.parameters], state.archive.best
+        restarted = branching.restarted(turns, key)
+        if restarted is not None:
+            # From here on with a θ of its own: the other combinations are not at their end.
+            state = state._replace(turns=restarted)
+            group = Group.begin(tuple(member.init() for member in members), members[0].family, self.rule)
+        elif turns.restarts(key):
+            return state
+        elif key in state.groups:
+            group = state.groups[key]
+            last = members[-1]
+            if hasattr(last, "at_theta"):
+                group = group._replace(states=(*group.states[:-1], last.at_theta(group.states[-1], theta)))
+        else:
+            group = Group.begin(tuple(member.init(theta) for member in members), members[0].family, self.rule)
+            if len(best.f) and branching.branches.combination_of(best.x[0]) == key:
+                group = group.inject(members, best.x[0, part.columns], float(best.f[0]))
+        return state._replace(groups={**state.groups, key: group})
+
+    # What can be observed, and plain data.
+
+    def info(self, state: SearchState) -> AlgorithmInfo:
+        """Return what can be observed of the last member, or of the first stage before, with λ of this iteration."""
+        lam = self.lam(state)
+        if not state.begun:
+            return self.stages[0].member.info(state.stages[0])._replace(lam=lam)
+        key = self._key(state)
+        members = self.part(key)[1]
+        if not members:
+            return AlgorithmInfo(state.theta, lam, math.nan, math.nan, math.nan)
+        return members[-1].info(state.groups[key].states[-1])._replace(theta=state.theta, lam=lam)
+
+    def at_least(self, lam: int) -> Self:
+        """Return the same search with at least `lam` points per iteration."""
+        return replace(
+            self,
+            members=tuple(member.at_least(lam) for member in self.members),
+            stages=tuple(replace(stage, member=stage.member.at_least(lam)) for stage in self.stages),
+            study=None if self.study is None else self.study.at_least(lam),
+            batch=max(self.batch, lam),
+        )
+
+    def data(self, state: SearchState) -> dict[str, Any]:
+        """Return the state as plain data, for `restore`."""
+        stages = zip(self.stages, state.stages, strict=True)
+        family = self.family
+        groups = []
+        for key, group in state.groups.items():
+            members = self.part(key)[1]
+            groups.append([list(key), group.data(members, members[0].family)])
+        return {
+            "archive": state.archive.data(),
+            "x0": None if state.x0 is None else b64encode(family.pack(state.x0[None])).decode(),
+            "n": state.n,
+            "stages": [None if current is None else stage.member.data(current) for stage, current in stages],
+            "stage": state.stage,
+            "study": None if state.study is None or self.study is None else self.study.data(state.study),
+            "studied": state.studied,
+            "before": state.before,
+            "groups": groups,
+            "turns": None if state.turns is None or self.branching is None else self.branching.data(state.turns),
+        }
+
+    def restore(self, state: SearchState, data: Any) -> SearchState:
+        """Return the state that `data` described, from a state before the first iteration.
+
+        `data` may be from an untrusted file; ValueError, TypeError or LookupError if it does not describe a state.
+        """
+        archive, family = state.archive, self.family
+        archive.restore(data["archive"])
+        x0 = None if data["x0"] is None else family.unpack(octets(data, "x0"))[0]
+        stage, stored = whole_at(data, "stage"), listed(data, "stages")
+        if len(stored) != len(self.stages) or stage > len(stored):
+            raise ValueError(f"stages: expected the states of {len(self.stages)} members")
+        stages = tuple(
+            None if values is None else each.member.restore(each.member.init(state.first, state.x0, archive), values)
+            for each, values in zip(self.stages, stored, strict=True)
+        )
+        if stage < len(stages) and stages[stage] is None:
+            raise ValueError("stages: expected the state of the member that has the turn")
+        turns = None if data["turns"] is None or self.branching is None else self.branching.turns_of(data["turns"])
+        groups = {}
+        for key, values in listed(data, "groups"):
+            combination = WHOLE if self.branching is None else self.branching.combination(key)
+            members = self.part(combination)[1]
+            if not members:
+                raise ValueError("groups: expected combinations with variables")
+            whole_space = self.branching is None
+            fresh = (m.init(state.first, x0, archive) if whole_space else m.init() for m in members)
+            group = Group.begin(tuple(fresh), members[0].family, self.rule)
+            groups[combination] = group.restore(members, members[0].family, values)
+        study = None if data["study"] is None or self.study is None else self.study.state_of(data["study"])
+        restored = SearchState(
+            archive,
+            state.first,
+            x0,
+            whole_at(data, "n"),
+            stages,
+            stage,
+            study,
+            data["studied"] is True,
+            whole_at(data, "before"),
+            groups,
+            turns,
+        )
+        if stage == len(stages) and not self._has_turn(restored):
+            raise ValueError("groups: expected the state of the member that has the turn")
+        return restored
+
+    def _has_turn(self, state: SearchState) -> bool:
+        key = self._key(state)
+        return state.begun and (key in state.groups or not self.part(key)[1])
