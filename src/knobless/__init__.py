@@ -3,138 +3,101 @@
     import knobless as kl
     result = kl.minimize(fun, kl.Binary(100), budget=2000)
 
-`minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. They are built on the loop of the paper
-as a value, `IGO`, made of a family, a preference and an adaptation; recipes such as `pbil_lambda` and `cga` are its
-known forms. `P3`, `Evolution`, `CoordinateSearch`, `LinearThompson`, `BranchSearch`, `Portfolio`, `NoisyPortfolio`,
-`BayesianPortfolio`, `GuidedPortfolio` and `QuadraticPortfolio` are further algorithms with the same protocol.
+The search depends on the space and on the objective. PBIL-λ, which adapts its number of samples to the signal-to-noise
+ratio, runs by default where values are noisy, and in an elitist form for numbers, subsets and conditional variables.
+Deterministic objectives of bits or choices alone are left to a Gaussian process and two genetic algorithms.
+
+`minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. `knobless.algorithms` has the searches
+and the parts of which they are made, and `knobless.families` the distributions that these sample.
+
+A name is imported when it is first used, so that the import of the package takes no time.
 """
 
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-
-from knobless.core.adaptation import SNR, Adaptation, Fixed, samples, steps
-from knobless.core.algorithm import Algorithm, AlgorithmInfo, Member
-from knobless.core.bayesian_portfolio import BayesianPortfolio
-from knobless.core.branch_search import BranchSearch
-from knobless.core.conditional import Condition, Conditional
-from knobless.core.coordinate_search import CoordinateSearch
-from knobless.core.elitism import BestSoFar, Elite, Elitism, LastBest, NoElitism
-from knobless.core.evolution import Evolution
-from knobless.core.families import Bernoulli, Categorical, Family, Product
-from knobless.core.gaussian import Axis, Gaussian
-from knobless.core.guided_portfolio import GuidedPortfolio
-from knobless.core.igo import IGO, State
-from knobless.core.linear import LinearThompson
-from knobless.core.noisy_portfolio import NoisyPortfolio
-from knobless.core.p3 import P3
-from knobless.core.portfolio import Portfolio
-from knobless.core.preferences import Preference, Quartiles, Truncation, Values
-from knobless.core.quadratic_portfolio import QuadraticPortfolio
-from knobless.core.subset import ConditionalBernoulli
-from knobless.journal.evaluations import EvaluationRecord, Evaluations
-from knobless.journal.records import Journal, JournalError
-from knobless.recipes import (
-    branch_search,
-    cga,
-    linear_thompson,
-    noisy_portfolio,
-    p3,
-    pbil,
-    pbil_elitist,
-    pbil_epsilon,
-    pbil_lambda,
-    portfolio,
-    umda,
-)
-from knobless.run.arguments import PACKAGE_NAMES as _NAMES
-from knobless.run.candidates import Batch, Candidate
-from knobless.run.iteration import Info
-from knobless.run.minimize import maximize, minimize
-from knobless.run.optimizer import Evaluation, Optimizer
-from knobless.run.result import History, Result, Status
-from knobless.run.snapshot import SnapshotError
-from knobless.space.space import Space
-from knobless.space.subset import Subset
-from knobless.space.variables import Binary, Choice, Float, Integer
+from typing import Any as _Any
 
 __version__ = "0.1.0"
 
+if _TYPE_CHECKING:
+    from knobless import algorithms as algorithms
+    from knobless import families as families
+    from knobless import journal as journal
+    from knobless.journal.evaluations import EvaluationRecord, Evaluations
+    from knobless.journal.records import Journal, JournalError
+    from knobless.parallel.returned import Constrained
+    from knobless.recipes import pbil_epsilon, pbil_lambda, search
+    from knobless.run.candidates import Batch, Candidate
+    from knobless.run.iteration import Info
+    from knobless.run.minimize import maximize, minimize
+    from knobless.run.optimizer import Evaluation, Optimizer
+    from knobless.run.result import History, Result, Status
+    from knobless.run.snapshot import SnapshotError
+    from knobless.space.numbers import Float, Integer
+    from knobless.space.space import Space
+    from knobless.space.subset import Subset
+    from knobless.space.variables import Binary, Choice
+
 __all__ = [
-    "IGO",
-    "P3",
-    "SNR",
-    "Adaptation",
-    "Algorithm",
-    "AlgorithmInfo",
-    "Axis",
     "Batch",
-    "BayesianPortfolio",
-    "Bernoulli",
-    "BestSoFar",
     "Binary",
-    "BranchSearch",
     "Candidate",
-    "Categorical",
     "Choice",
-    "Condition",
-    "Conditional",
-    "ConditionalBernoulli",
-    "CoordinateSearch",
-    "Elite",
-    "Elitism",
+    "Constrained",
     "Evaluation",
     "EvaluationRecord",
     "Evaluations",
-    "Evolution",
-    "Family",
-    "Fixed",
     "Float",
-    "Gaussian",
-    "GuidedPortfolio",
     "History",
     "Info",
     "Integer",
     "Journal",
     "JournalError",
-    "LastBest",
-    "LinearThompson",
-    "Member",
-    "NoElitism",
-    "NoisyPortfolio",
     "Optimizer",
-    "Portfolio",
-    "Preference",
-    "Product",
-    "QuadraticPortfolio",
-    "Quartiles",
     "Result",
     "SnapshotError",
     "Space",
-    "State",
     "Status",
     "Subset",
-    "Truncation",
-    "Values",
-    "branch_search",
-    "cga",
-    "linear_thompson",
     "maximize",
     "minimize",
-    "noisy_portfolio",
-    "p3",
-    "pbil",
-    "pbil_elitist",
     "pbil_epsilon",
     "pbil_lambda",
-    "portfolio",
-    "samples",
-    "steps",
-    "umda",
+    "search",
 ]
 
+_MODULES = ("algorithms", "families", "fast", "journal", "optuna", "plots", "problems", "report", "sklearn", "torch")
+_HOMES = {
+    "journal.evaluations": ("EvaluationRecord", "Evaluations"),
+    "journal.records": ("Journal", "JournalError"),
+    "parallel.returned": ("Constrained",),
+    "recipes": ("pbil_epsilon", "pbil_lambda", "search"),
+    "run.candidates": ("Batch", "Candidate"),
+    "run.iteration": ("Info",),
+    "run.minimize": ("maximize", "minimize"),
+    "run.optimizer": ("Evaluation", "Optimizer"),
+    "run.result": ("History", "Result", "Status"),
+    "run.snapshot": ("SnapshotError",),
+    "space.numbers": ("Float", "Integer"),
+    "space.space": ("Space",),
+    "space.subset": ("Subset",),
+    "space.variables": ("Binary", "Choice"),
+}
 
 if not _TYPE_CHECKING:  # a type checker would accept any name
 
-    def __getattr__(name: str) -> None:
-        """Raise the AttributeError of a missing name, with the name to use for one of another library."""
-        hint = f": {_NAMES[name]}" if name in _NAMES else ""
+    def __getattr__(name: str) -> _Any:
+        """Import a name; raise an AttributeError for a missing one, with the name to use for one of another library."""
+        if name in _MODULES:
+            return _import_module(f"knobless.{name}")
+        for module, names in _HOMES.items():
+            if name in names:
+                found = globals()[name] = getattr(_import_module(f"knobless.{module}"), name)
+                return found
+        homes = [home for home in ("algorithms", "families") if name in _import_module(f"knobless.{home}").__all__]
+        hints = _import_module("knobless.run.arguments").PACKAGE_NAMES
+        hint = f": use kl.{homes[0]}.{name}" if homes else f": {hints[name]}" if name in hints else ""
         raise AttributeError(f"module 'knobless' has no attribute {name!r}{hint}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, *_MODULES})

@@ -1,10 +1,11 @@
-"""Checks of arguments: each raises an error with the name, what was expected and what was given."""
+"""Checks of arguments, whose errors state the name, the expected and the given value, and of installed libraries."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
 from types import MappingProxyType
@@ -77,6 +78,19 @@ def probabilities(name: str, values: Any) -> NDArray[np.float64]:
         return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: expected probabilities, got {values!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name}: expected probabilities, got an integer that is too large") from None
+
+
+def elements(name: str, values: Any, expected: str) -> tuple[Any, ...]:
+    """Return the elements of what a user gave; raise TypeError for text, mappings and what has none."""
+    try:
+        iterator = None if isinstance(values, (str, bytes, Mapping)) else iter(values)
+    except TypeError:  # also of an array without dimensions, which has `__iter__`
+        iterator = None
+    if iterator is None:
+        raise TypeError(f"{name}: expected {expected}, got {values!r:.200}")
+    return tuple(iterator)
 
 
 def suggests(
@@ -116,3 +130,15 @@ def constructed_as(call: str) -> Callable[[type[T]], type[T]]:
         return cls
 
     return decorated
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Let the error of a missing library name the extra `name`, which installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "knobless"):
+            raise
+        raise ModuleNotFoundError(f"{package} is not installed: pip install 'knobless[{name}]'", name=package) from None

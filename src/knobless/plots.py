@@ -3,6 +3,7 @@
     ax = plots.best("run.sqlite")                      # a journal, by its path or as knobless.journal.read returns it
     ax = plots.best(result)                            # the result of minimize, or its history
     plots.best(trace, ax=plots.values(trace))          # two plots in one; a Trace is a journal read once
+    plots.front(result)                                # several objectives
     plots.importance(result)                           # which variables matter
     plots.slice_plots("run.sqlite")                    # a figure with one plot per variable
     plots.panel("run.sqlite").savefig("run.png")       # all plots of a run in one figure
@@ -18,27 +19,35 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
+from knobless._checks import extra
+from knobless.core.pareto import scaled
 from knobless.core.types import Array
 from knobless.journal.evaluations import Evaluations
 from knobless.report.importance import ranks, variable_importance
 from knobless.report.marginals import Marginal, evenly
 from knobless.report.observed import Observed, ObservedColumn
+from knobless.report.outcomes import Outcomes, attained, signs_of
 from knobless.report.trace import Trace, drawable, extent, improvements
 from knobless.run.iteration import Info
 from knobless.run.result import History, Result
 
+with extra("plots"):
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
 __all__ = [
+    "attainment",
     "best",
     "entropy",
     "eps",
+    "front",
     "history",
     "hitting_times",
+    "hypervolume",
     "importance",
     "lam",
     "marginals",
@@ -142,6 +151,134 @@ def history(run: Any, ax: Axes | None = None) -> Axes:
         return _with_legend(ax)
     trace = Trace.of(run)
     return best(trace, values(trace, ax))
+
+
+def front(run: Any, ax: Axes | None = None) -> Axes:
+    """Plot the front of a run with several objectives.
+
+    Two objectives are drawn with all evaluations, the front as a step line, and its knee; under noise, the points of
+    the front are means, with their standard errors. More are drawn as one line
+    per point of the front over the objectives, each scaled by its range on the front, with the better values above.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record or Result
+        Journal, by its path or as `knobless.journal.read` returns it; or a result.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    ValueError
+        If the run has a single objective.
+    """
+    outcomes = Outcomes.of(run)
+    names, rows, each = [*outcomes.directions], outcomes.front, outcomes.values
+    if len(names) > 2:
+        ax = _axes(ax, "", "better →")
+        unit = 1.0 - scaled(outcomes.minimized[rows], outcomes.minimized[rows]) if len(rows) else each[rows]
+        for row, line in zip(rows, unit, strict=True):
+            knee = int(row) == outcomes.knee
+            ax.plot(line, color=ORANGE if knee else BLUE, alpha=1.0 if knee else 0.35, linewidth=2.0 if knee else 1.0)
+        ax.set_xticks(range(len(names)), [f"{name} ({way})" for name, way in outcomes.directions.items()])
+        return ax
+    ax = _axes(ax, names[0], names[1])
+    observed = outcomes.observed_values
+    ax.scatter(observed[:, 0], observed[:, 1], s=6, color=GREY, alpha=0.4, linewidths=0, label="evaluations")
+    own = each[rows]
+    # The region that is attained is bounded by the worse of two neighbors in the second objective.
+    order = np.argsort(own[:, 0])
+    _step_line(ax, own[order, 0], own[order, 1], outcomes.directions[names[0]] == "min", color=BLUE, linewidth=1.2)
+    ax.scatter(own[:, 0], own[:, 1], s=18, color=BLUE, label="front", zorder=3)
+    if outcomes.std is not None:
+        errors = outcomes.std[rows]
+        ax.errorbar(own[:, 0], own[:, 1], errors[:, 1], errors[:, 0], "none", ecolor=BLUE, elinewidth=0.8, alpha=0.5)
+    if outcomes.knee >= 0:
+        ax.scatter(
+            each[outcomes.knee, :1],
+            each[outcomes.knee, 1:],
+            s=70,
+            facecolors="none",
+            edgecolors=ORANGE,
+            linewidths=1.8,
+            label="knee",
+            zorder=4,
+        )
+    return _with_legend(ax)
+
+
+def hypervolume(run: Any, ax: Axes | None = None) -> Axes:
+    """Plot the hypervolume of the front over evaluations, relative to the last one.
+
+    Values are scaled by the ranges of the last front; the reference point is a tenth beyond its worst values.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record or Result
+        Journal, by its path or as `knobless.journal.read` returns it; or a result.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    ValueError
+        If the run has a single objective.
+    """
+    calls, volumes = Outcomes.of(run).hypervolumes
+    ax = _axes(ax, "evaluations", "hypervolume")
+    ax.step(calls, volumes, where="post", color=BLUE, linewidth=1.6)
+    ax.set_ylim(0.0, 1.05)
+    _thousands(ax)
+    return ax
+
+
+def attainment(runs: Sequence[Any], ax: Axes | None = None) -> Axes:
+    """Plot what runs with the same two objectives attain: the best, the median and the worst of them.
+
+    Every point on or beyond the median line is dominated by, or equal to, a point of at least half of the runs.
+
+    Parameters
+    ----------
+    runs : sequence of str, os.PathLike, Record or Result
+        Journals or results.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    ValueError
+        If the runs do not have the same two objectives.
+    """
+    each = [Outcomes.of(run) for run in runs]
+    ways = each[0].directions if each else {}
+    if len(ways) != 2 or any(one.directions != ways for one in each):
+        raise ValueError("runs: expected at least one, and all with the same two objectives")
+    at = np.unique(np.concatenate([one.minimized[one.front, 0] for one in each]))
+    levels = np.sort(attained(each, at), axis=0)
+    names, signs = [*ways], signs_of(ways)
+    ax = _axes(ax, names[0], names[1])
+    places = {"worst": len(each) - 1, "median": (len(each) - 1) // 2, "best": 0}
+    for (label, place), color in zip(places.items(), (GREY, BLUE, ORANGE), strict=True):
+        shown = np.isfinite(levels[place])
+        x, y = signs[0] * at[shown], signs[1] * levels[place, shown]
+        order = np.argsort(x)
+        _step_line(ax, x[order], y[order], signs[0] > 0, color=color, linewidth=1.5, label=label)
+    return _with_legend(ax)
 
 
 def importance(run: Any, ax: Axes | None = None) -> Axes:
@@ -470,6 +607,8 @@ def panel(run: Any) -> Figure:
     matplotlib.figure.Figure
         The figure.
     """
+    if isinstance(run, Result) and run.front is not None:
+        return _front_panel(run)
     if isinstance(run, (Result, History)):
         drawn = _adapted(run)
         figure = _figure(10, 4 + len(drawn))
@@ -477,6 +616,11 @@ def panel(run: Any) -> Figure:
         best(run, above)
         return _below_each_other(figure, run, drawn, below)
     trace = Trace.of(run)
+    calls = int(trace.calls[-1]) if len(trace) else 0
+    if trace.outcomes is not None:
+        figure, found = _front_panel(trace), f": front of {len(trace.outcomes.front)} points"
+        figure.suptitle(f"{_plain(trace.name)}{found} after {calls:,} evaluations", color=INK, fontweight="bold")
+        return figure
     if trace.theta is None or not trace.steps:
         figure = _figure(10, 5)
         best(trace, values(trace, figure.subplots()))
@@ -499,8 +643,16 @@ def panel(run: Any) -> Figure:
         found = f": recommended point {chosen.fun:.6g}{error}"
     elif trace.best is not None:
         found = f": {'lowest' if trace.sign > 0 else 'highest'} value {trace.best[0]:.6g}"
-    calls = int(trace.calls[-1]) if len(trace) else 0
     figure.suptitle(f"{_plain(trace.name)}{found} after {calls:,} evaluations", color=INK, fontweight="bold")
+    return figure
+
+
+def _front_panel(run: Any) -> Figure:
+    """Plot the front of several objectives and its hypervolume."""
+    figure = _figure(10, 4.5)
+    left, right = figure.subplots(1, 2)
+    front(run, left)
+    hypervolume(run, right)
     return figure
 
 
@@ -512,7 +664,8 @@ def _observed(run: Any) -> Observed:
     if isinstance(run, Result):
         run = run.evaluations
     if isinstance(run, Evaluations):
-        observed = Observed(run.space, 1.0 if run.direction == "minimize" else -1.0, *run.arrays())
+        direction = next(iter(run.objectives.values()), run.direction)
+        observed = Observed(run.space, 1.0 if direction.startswith("min") else -1.0, *run.arrays())
     else:
         observed = Trace.of(run).observed
     if not len(observed.values):
@@ -546,6 +699,8 @@ def _best_of(run: Any) -> tuple[NDArray[np.int64], Array, float]:
     if not isinstance(run, (Result, History)):
         trace = Trace.of(run)
         return (*trace.improvements, trace.sign)
+    if isinstance(run, Result) and run.front is not None:
+        raise ValueError("run: expected one with a single objective; for several there are front and hypervolume")
     rows = _rows(run)
     found = np.array([value for _, value in rows])
     sign = 0.0 if len(found) < 2 else float(found[0] > found[-1]) - float(found[0] < found[-1])
@@ -702,6 +857,11 @@ def _plain(text: str, most: int = 32) -> str:
 def _thousands(ax: Axes) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def _step_line(ax: Axes, x: Any, y: Any, minimized: bool, **style: Any) -> None:
+    """Draw the edge of what points with increasing x attain."""
+    ax.step(x, y, where="post" if minimized else "pre", **style)
 
 
 def _best_line(ax: Axes, calls: Any, values: Any) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from knobless import __version__
 
-from . import ask, pictures, reproduce, run, solve
+from . import ask, pictures, run, solve
 
 
 def _print_version(asked: bool) -> None:
@@ -30,5 +30,5 @@ def _callback(
     """Black-box optimization over discrete and mixed search spaces, without strategy parameters."""
 
 
-for module in (run, ask, solve, pictures, reproduce):
+for module in (run, ask, solve, pictures):
     module.register(app)

@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import math
 import sys
+from typing import Any
 
 import typer
 
-from knobless.core.violation import ranked
 from knobless.journal.events import Journal
+from knobless.parallel.returned import Constrained
 from knobless.run.candidates import Failure
 from knobless.run.shared import SharedRun, Start
 
 from . import options, tables
 from .errors import reported_errors
-from .plan import fixed_values, read_space
+from .plan import direction_of, fixed_values, objectives_of, read_space
 from .run import RECIPES
 from .terminal import Messages
 
@@ -41,6 +42,7 @@ def ask_command(
     budget: options.AskBudgetOption = None,
     batch: options.AskBatchOption = None,
     maximize: options.MaximizeOption = False,
+    objectives: options.ObjectivesOption = None,
     deterministic: options.DeterministicOption = None,
     seed: options.SeedOption = None,
     algorithm: options.AlgorithmOption = None,
@@ -59,11 +61,13 @@ def ask_command(
         if space is not None:
             domain = read_space(space)
             recipe = None if algorithm is None else RECIPES[algorithm](domain)
-            direction = "maximize" if maximize else "minimize"
-            start = Start(domain, direction, recipe, None, seed, batch, deterministic, fixed_values(fix or ()))
-        elif maximize or any(each is not None for each in (batch, deterministic, seed, algorithm, fix)):
+            ways = objectives_of(objectives or (), maximize)
+            fixed = fixed_values(fix or ())
+            start = Start(domain, direction_of(maximize, ways), recipe, None, seed, batch, deterministic, fixed, ways)
+        elif maximize or any(given is not None for given in (objectives, batch, deterministic, seed, algorithm, fix)):
             raise ValueError(
-                "--space: expected with --batch, --maximize, --deterministic, --noisy, --seed, --algorithm and --fix"
+                "--space: expected with --batch, --maximize, --objective, --deterministic, --noisy, --seed, "
+                "--algorithm and --fix"
             )
         meta = {} if budget is None else {"budget": budget}
         with SharedRun(Journal(journal, meta, wait), start) as run:
@@ -84,13 +88,13 @@ def tell_command(
     """Record values of candidates, from JSON on the standard input, one object per line.
 
     {"id": 3, "value": 1.5}, also with "violation": 0.5 for an infeasible point, or {"id": 3, "failed": "message"} for a
-    failed evaluation, or {"id": 3, "cancelled": true} for a candidate that will not be evaluated. If a line is wrong,
-    none is recorded.
+    failed evaluation, or {"id": 3, "cancelled": true} for a candidate that will not be evaluated. The value of several
+    objectives is a list of numbers, or an object with their names. If a line is wrong, none is recorded.
 
     Exit codes: 0 recorded; 2 wrong usage, line or file, or the journal is in use.
     """
     with reported_errors():
-        values: dict[int, float | Failure] = {}
+        values: dict[int, Any] = {}
         cancelled = []
         text = sys.stdin.read()  # all of it, before others have to wait
         for number, line in enumerate(text.splitlines(), 1):
@@ -107,20 +111,18 @@ def tell_command(
             run.tell(values, cancelled, skip_told)
 
 
-def _parsed(line: str, name: str) -> tuple[int, float | Failure | None]:
+def _parsed(line: str, name: str) -> tuple[int, Any]:
     """Return the candidate of a line and its value; None for a cancelled one."""
     try:
         match json.loads(line):
             case {"id": int(id), **rest} if type(id) is int:
                 match list(rest.items()):
-                    case [("value", None)]:  # how JSON writes NaN
-                        return id, math.nan
-                    case [("value", int() | float() as value)] if type(value) is not bool:
-                        return id, float(value)
-                    case [("value", int() | float() as value), ("violation", int() | float() as violation)] if (
-                        bool not in (type(value), type(violation))
+                    case [("value", value)] if _is_value(value):
+                        return id, _told(value)
+                    case [("value", value), ("violation", int() | float() as violation)] if (
+                        _is_value(value) and type(violation) is not bool
                     ):
-                        return id, ranked(float(value), float(violation))
+                        return id, Constrained(_told(value), float(violation))
                     case [("failed", str(message))]:
                         return id, Failure(message)
                     case [("cancelled", True)]:
@@ -128,3 +130,19 @@ def _parsed(line: str, name: str) -> tuple[int, float | Failure | None]:
     except (ValueError, OverflowError):
         pass
     raise ValueError(f"{name}: expected {EXPECTED}, got {line!r:.100}")
+
+
+def _is_value(value: Any) -> bool:
+    """Return whether this is a number, or the values of several objectives, of which null is how JSON writes NaN."""
+    numbers = [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    return all(number is None or type(number) in (int, float) for number in numbers)
+
+
+def _told(value: Any) -> Any:
+    """Return a number or the numbers of several objectives as floats."""
+    match value:
+        case dict():
+            return {name: _told(number) for name, number in value.items()}
+        case list():
+            return [_told(number) for number in value]
+    return math.nan if value is None else float(value)

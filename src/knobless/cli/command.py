@@ -17,17 +17,16 @@ from collections.abc import Sequence
 from tempfile import TemporaryFile
 from typing import IO, Any
 
+from knobless.parallel.returned import Constrained
 from knobless.report.summary import jsonable
 from knobless.run.candidates import Failure
 from knobless.space.space import Space
-from knobless.space.subset import Subset
 from knobless.space.when import INACTIVE
 
 LAST_BYTES = 2**16  # bytes of the output that are read, the last ones
 SHOWN = 200  # characters of a command in a message
 TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 SEPARATORS = re.compile(r"[\s=:,;|()\[\]{}\"']+")
-VIOLATION = re.compile(r"\bviolation[\"']?\s*[=:]\s*([^\s,;|()\[\]{}\"']+)")
 WHOLE_POINT = ""  # the placeholder {} of the whole point
 
 Argument = Sequence[tuple[str, str | None]]  # each piece of text with the placeholder that follows it
@@ -42,6 +41,8 @@ class Command:
         The command, with the names of variables in braces.
     space : Space
         The search space.
+    objectives : tuple of str
+        Names of objectives, whose values are printed as ``name=0.5`` or ``name: 0.5``; the last ones count.
 
     Raises
     ------
@@ -49,7 +50,8 @@ class Command:
         If a placeholder names no variable, a variable has no placeholder, or the program is not found.
     """
 
-    def __init__(self, template: str, space: Space) -> None:
+    def __init__(self, template: str, space: Space, objectives: tuple[str, ...] = ()) -> None:
+        self.objectives = objectives
         try:
             words = shlex.split(template)
         except ValueError as error:
@@ -77,7 +79,7 @@ class Command:
         if missing and WHOLE_POINT not in used:
             raise ValueError(f"command: expected a placeholder for each variable, got none for {_shown(missing)}")
 
-    def __call__(self, x: Any) -> float | tuple[float, float]:
+    def __call__(self, x: Any) -> Any:
         words = self.words(x)
         with TemporaryFile() as out, TemporaryFile() as err:
             # Files instead of pipes: a process that the program leaves behind does not keep the evaluation waiting.
@@ -93,15 +95,23 @@ class Command:
                 raise
             printed, complaint = _tail(out), _tail(err)
         if not code:
-            violation = last_violation(printed)
-            value = last_number(VIOLATION.sub(" ", printed))
+            violation = last_named(printed, "violation")
+            value = self._value(printed)
             if value is not None:
-                return value if violation is None else (value, violation)
+                return value if violation is None else Constrained(value, violation)
             shown = repr(printed.strip()[-SHOWN:]) if printed.strip() else "nothing"
-            reason = f"expected a number on the standard output, got {shown}"
+            expected = ", ".join(f"{name}=NUMBER" for name in self.objectives) or "a number"
+            reason = f"expected {expected} on the standard output, got {shown}"
         else:
             reason = f"exit code {code}" if code > 0 else f"ended by signal {-code}, {signal.strsignal(-code)}"
         raise Failure(f"{complaint.strip()}\n{_command_line(words)}: {reason}".lstrip())
+
+    def _value(self, printed: str) -> Any:
+        """Return the value that is printed, or those of objectives by their names; None if one is missing."""
+        if not self.objectives:
+            return last_number(named_number("violation").sub(" ", printed))
+        values = {name: last_named(printed, name) for name in self.objectives}
+        return None if None in values.values() else values
 
     def words(self, x: Any) -> list[str]:
         """Return the program and its arguments for a point; without those that contain an inactive variable."""
@@ -117,9 +127,14 @@ class Command:
         return [_joined(each, values) for each in active]
 
 
-def last_violation(text: str) -> float | None:
-    """Return the last number that is printed as ``violation=0.5`` or ``violation: 0.5``; None if there is none."""
-    found = VIOLATION.findall(text)
+def named_number(name: str) -> re.Pattern[str]:
+    """Return the pattern of what is printed as ``name=0.5`` or ``name: 0.5``; its group is the number."""
+    return re.compile(rf"(?<!\w){re.escape(name)}[\"']?\s*[=:]\s*([^\s,;|()\[\]{{}}\"']+)")
+
+
+def last_named(text: str, name: str) -> float | None:
+    """Return the last number that is printed as ``name=0.5`` or ``name: 0.5``; None if there is none."""
+    found = named_number(name).findall(text)
     return last_number(found[-1]) if found else None
 
 
@@ -164,9 +179,7 @@ def _name(name: str) -> str:
 
 def _elements(column: Any) -> list[str]:
     """Return the names of the elements of an array; none for a subset of options, whose number of members may vary."""
-    if isinstance(column.variable, Subset) and column.variable.options is not None:
-        return []
-    return [f"{_name(column.name)}[{i}]" for i in range(column.variable.n or 0)]
+    return [f"{_name(column.name)}[{i}]" for i in range(column.variable.array_length or 0)]
 
 
 def _spelled(value: Any) -> str:

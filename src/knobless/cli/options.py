@@ -19,9 +19,9 @@ class AlgorithmName(StrEnum):
     PBIL_ELITIST = "pbil-elitist"
     CGA = "cga"
     P3 = "p3"
-    PORTFOLIO = "portfolio"
+    SEARCH = "search"
     LINEAR_THOMPSON = "linear-thompson"
-    NOISY_PORTFOLIO = "noisy-portfolio"
+    NOISY_SEARCH = "noisy-search"
 
 
 class PlotKind(StrEnum):
@@ -32,6 +32,8 @@ class PlotKind(StrEnum):
     ENTROPY = "entropy"
     SLICES = "slices"
     PARALLEL = "parallel"
+    FRONT = "front"
+    HYPERVOLUME = "hypervolume"
 
 
 def evaluation_count(text: str) -> int:
@@ -79,7 +81,8 @@ CommandOption = Annotated[
     typer.Option(
         metavar="TEMPLATE",
         help="Evaluate by a program instead: './sim {x} --heat={heat}', with a placeholder for each variable. "
-        "The value is the last number printed, apart from a violation, printed as violation=NUMBER.",
+        "The value is the last number printed, apart from a violation, printed as violation=NUMBER; "
+        "several objectives are printed as NAME=NUMBER.",
     ),
 ]
 SpaceOption = Annotated[
@@ -131,6 +134,15 @@ ConstraintOption = Annotated[
         "--constraint",
         metavar="MODULE:FUNCTION",
         help="A function of a point that returns a number, feasible if at most 0, or a bool; may be repeated.",
+    ),
+]
+ObjectivesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--objective",
+        metavar="NAME[=min|max]",
+        help="Name of one of several objectives, in the order of the values that the function returns; "
+        "minimized unless stated otherwise. May be repeated.",
     ),
 ]
 FixOption = Annotated[
@@ -229,27 +241,3 @@ FormatOption = Annotated[
     Format | None,
     typer.Option("--format", help="Format of the file.", show_default="from the file name or the contents"),
 ]
-
-# `reproduce`.
-FolderOption = Annotated[
-    Path, typer.Option(help="Folder for tables and figures; trials recorded there are not run again.")
-]
-TrialsOption = Annotated[int, typer.Option(min=1, help="Independent trials of each setting.")]
-MaxNOption = Annotated[int, typer.Option(min=10, help="Largest number of bits.")]
-JobsOption = Annotated[int, typer.Option(min=0, help="Number of threads; 0 for all cores.")]
-CapOption = Annotated[float, typer.Option(min=1, help="Evaluations after which a trial is cut off.")]
-SatlibOption = Annotated[
-    Path | None, typer.Option(help="Folder with SATLIB's uf*.cnf.", show_default="random instances by seed")
-]
-CapPerNOption = Annotated[float, typer.Option(min=1, help="Evaluations per variable after which a trial is cut off.")]
-TrialBudgetOption = Annotated[float, typer.Option(min=1, help="Evaluations of each trial.")]
-SkipOption = Annotated[bool, typer.Option(help="Skip larger n where no trial reached the optimum.")]
-IterationsOption = Annotated[int, typer.Option(min=1, help="Updates of the weights.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cuda or cpu.", show_default="cuda if there is a GPU")]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--algorithms", help="Settings to train, separated by commas or repeated.", show_default="those of the figure"
-    ),
-]
-MnistOption = Annotated[Path | None, typer.Option(help="Folder with the four files of MNIST.")]

@@ -27,7 +27,10 @@ def plot_command(
     target: options.HittingTargetOption = None,
     kind: options.PlotKindOption = None,
 ) -> None:
-    """Plot a run: values, λ_r, ε, signal-to-noise ratio, θ over time and at the end; or one plot with --kind."""
+    """Plot a run: values, λ_r, ε, signal-to-noise ratio, θ over time and at the end; or one plot with --kind.
+
+    Of several objectives, plot the front and its hypervolume.
+    """
     with reported_errors():
         from knobless import plots
 
@@ -75,6 +78,8 @@ def _drawn(kind: options.PlotKind, journal: Path) -> Figure | None:
         options.PlotKind.IMPORTANCE: plots.importance,
         options.PlotKind.ENTROPY: plots.entropy,
         options.PlotKind.PARALLEL: plots.parallel_coordinates,
+        options.PlotKind.FRONT: plots.front,
+        options.PlotKind.HYPERVOLUME: plots.hypervolume,
     }[kind]
     return draw(journal).get_figure(root=True)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from knobless._checks import positive_int, positive_real, real
 from knobless.journal.records import JournalError, Record
+from knobless.run.objectives import Objectives
 from knobless.run.sources import workers_of
 from knobless.space import toml as spacefile
 from knobless.space.space import Space
@@ -34,9 +35,10 @@ class RunPlan:
     evaluation_timeout: float | None
     constraints: Sequence[str] = ()  # module:function of each
     fixed: Sequence[str] = ()  # name=value
+    objectives: Sequence[str] = ()  # name=min or name=max
 
     def __post_init__(self) -> None:
-        for name in ("constraints", "fixed"):
+        for name in ("constraints", "fixed", "objectives"):
             given = getattr(self, name)
             if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
                 raise TypeError(f"{name}: expected a list of text, got {given!r}")
@@ -81,7 +83,13 @@ class RunPlan:
 
     def read_objective(self, space: Space) -> NamedFunction | Command:
         """Import the objective, or check the command."""
-        return NamedFunction(self.objective or "") if self.command is None else Command(self.command, space)
+        if self.command is None:
+            return NamedFunction(self.objective or "")
+        return Command(self.command, space, tuple(self.read_objectives() or ()))
+
+    def read_objectives(self) -> dict[str, str] | None:
+        """Return the directions of objectives by their names; None without any."""
+        return objectives_of(self.objectives, maximize=False)
 
     def read_constraints(self) -> list[NamedFunction]:
         """Import the constraints."""
@@ -99,6 +107,29 @@ class RunPlan:
 def fixed_values(given: Sequence[str]) -> dict[str, Any]:
     """Return the values of fixed variables by name, each given as NAME=VALUE."""
     return dict(map(_assignment, given))
+
+
+def objectives_of(given: Sequence[str], maximize: bool) -> dict[str, str] | None:
+    """Return the directions of objectives, each given as NAME, NAME=min or NAME=max; None without any."""
+    if not given:
+        return None
+    usual = "max" if maximize else "min"
+    pairs = [(name, direction if equals else usual) for name, equals, direction in (e.partition("=") for e in given)]
+    names = [name for name, _ in pairs]
+    if len({*names}) < len(names):
+        raise ValueError(f"--objective: expected different names, got {', '.join(names)}")
+    try:
+        Objectives.of(dict(pairs))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"--objective: {error}") from None
+    return dict(pairs)
+
+
+def direction_of(maximize: bool, objectives: dict[str, str] | None) -> str:
+    """Return the direction of a run; several objectives have directions of their own."""
+    if objectives is not None:
+        return "maximize" if [*objectives.values()] == ["max"] else "minimize"
+    return "maximize" if maximize else "minimize"
 
 
 def _assignment(text: str) -> tuple[str, Any]:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,12 +25,11 @@ from knobless.journal.records import Journal, JournalError, Record, read
 from knobless.recipes import (
     cga,
     linear_thompson,
-    noisy_portfolio,
     p3,
     pbil_elitist,
     pbil_epsilon,
     pbil_lambda,
-    portfolio,
+    search,
 )
 from knobless.report.summary import summary
 from knobless.run.candidates import Failure
@@ -46,7 +46,7 @@ from .command import Command
 from .errors import reported_errors
 from .objects import NamedFunction, UserCodeError, is_local
 from .options import AlgorithmName
-from .plan import RunPlan, toml_text
+from .plan import RunPlan, direction_of, objectives_of, toml_text
 from .terminal import Messages, plain
 
 REPORTED = [each.name for each in fields(Result) if each.name not in ("history", "evaluations")]
@@ -56,9 +56,9 @@ RECIPES: dict[AlgorithmName, Callable[[Any], Algorithm]] = {
     AlgorithmName.PBIL_ELITIST: pbil_elitist,
     AlgorithmName.CGA: cga,
     AlgorithmName.P3: p3,
-    AlgorithmName.PORTFOLIO: portfolio,
+    AlgorithmName.SEARCH: search,
     AlgorithmName.LINEAR_THOMPSON: linear_thompson,
-    AlgorithmName.NOISY_PORTFOLIO: noisy_portfolio,
+    AlgorithmName.NOISY_SEARCH: partial(search, deterministic=False),
 }
 
 
@@ -89,6 +89,7 @@ def run_command(
     workers: options.WorkersOption = 1,
     batch: options.BatchOption = None,
     maximize: options.MaximizeOption = False,
+    objectives: options.ObjectivesOption = None,
     deterministic: options.DeterministicOption = None,
     target: options.TargetOption = None,
     timeout: options.TimeoutOption = None,
@@ -110,10 +111,12 @@ def run_command(
     with reported_errors(_how_to_resume(journal, command is not None)):
         toml = toml_text(space)
         stopping = budget, workers, target, timeout, stall, evaluation_timeout
-        plan = RunPlan(objective, command, space, toml, *stopping, constraint or [], fix or [])
+        ways = objectives_of(objectives or (), maximize)
+        named = [f"{name}={way}" for name, way in (ways or {}).items()]
+        plan = RunPlan(objective, command, space, toml, *stopping, constraint or [], fix or [], named)
         domain = plan.read_space()
         fun = plan.read_objective(domain)
-        direction = "maximize" if maximize else "minimize"
+        direction = direction_of(maximize, ways)
         recipe = None if algorithm is None else RECIPES[algorithm](domain)
         facts = Facts(direction, recipe, batch, deterministic, seed)
         before = 0 if journal is None else count_recorded(journal)
@@ -191,10 +194,10 @@ def _optimize(
     """Run the optimization, print the result and exit."""
     workers = workers_of(plan.workers)
     least = max(facts.batch or workers, 2)
-    if workers > least and not before:
+    if workers > least:
+        advice = "begin a new run" if before else "leave out --batch"
         messages.write(
-            f"{workers} workers, but an iteration may have only {least} evaluations:"
-            " leave out --batch to keep all workers busy."
+            f"{workers} workers, but an iteration may have only {least} evaluations: {advice} to keep all workers busy."
         )
     constraints, fixed = plan.read_constraints(), plan.read_fixed()
     FixedVariables.of(space, fixed)  # what is wrong with it is reported as wrong usage
@@ -216,6 +219,7 @@ def _optimize(
                 workers=workers,
                 deterministic=facts.deterministic,
                 evaluation_timeout=plan.evaluation_timeout,
+                objectives=plan.read_objectives(),
                 journal=None if journal is None else Journal(journal, {"command": asdict(plan)}),
                 progress=messages.progress,
             )
@@ -228,7 +232,12 @@ def _optimize(
         if before and journal is not None and before == count_recorded(journal):
             messages.write(f"Nothing left to do: {before} evaluations are recorded.")
         if out is not None:
-            about = {"objective": plan.name, "direction": facts.direction, "journal": journal and str(journal)}
+            about = {
+                "objective": plan.name,
+                "direction": facts.direction,
+                "objectives": plan.read_objectives() or {},
+                "journal": journal and str(journal),
+            }
             out.write(tables.as_json(about | {each: getattr(result, each) for each in REPORTED}) + "\n")
         else:
             tables.print_result(result, space)
@@ -293,6 +302,7 @@ def _check_same_run(journal: Path, plan: RunPlan, space: Space, facts: Facts) ->
             facts.deterministic,
             constraints=constraints,
             fixed=plan.read_fixed(),
+            objectives=plan.read_objectives(),
         )
         identity = here.identity(facts.direction)
         if facts.rng is None:

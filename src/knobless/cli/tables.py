@@ -18,8 +18,10 @@ from rich.text import Text
 from knobless.journal.evaluations import Evaluations, TableColumn
 from knobless.report.marginals import VariableSummary
 from knobless.report.summary import Summary, jsonable, objective_kind
+from knobless.run.front import Front
 from knobless.run.result import Result
 from knobless.space.space import Space
+from knobless.space.when import INACTIVE
 
 from .terminal import plain
 
@@ -75,13 +77,16 @@ def print_result(result: Result, space: Space) -> None:
         "iterations": str(result.nit),
     }
     console.print(_grid(facts))
+    _print_front(console, result.front)
     console.print(_points(space, result))
 
 
 def print_summary(found: Summary, space: Space) -> None:
     """Print the summary of a journal."""
     facts = {
-        "run": f"{found.direction} {found.objective or 'an unnamed objective'}",
+        "run": f"{found.direction} {found.objective or 'an unnamed objective'}"
+        if found.front is None
+        else f"{found.objective or 'an unnamed objective'}: {_directions(found.front)}",
         **_values(found, found.fun),
         "evaluations": f"{found.nfev}" + (f" of {found.budget}" if found.budget else ""),
         "failures": _failures(found.failures, found.failure),
@@ -99,16 +104,48 @@ def print_summary(found: Summary, space: Space) -> None:
     }
     console = Console(highlight=False)
     console.print(_grid(facts))
+    _print_front(console, found.front)
     console.print(_points(space, found, [_sure(each) for each in found.marginals]))
 
 
 def _values(found: Result | Summary, fun: float | None) -> dict[str, str]:
-    """Return the value of the point to use; of a noisy objective its estimate, and the best single observation."""
+    """Return the value of the point to use; of a noisy objective its estimate, and the best single observation.
+
+    For several objectives, it is that of the knee of the front.
+    """
+    if found.front is not None:
+        values = zip(found.front.names, found.fun if isinstance(found.fun, tuple) else (), strict=False)
+        knee = ", ".join(f"{name} {_number(value)}" for name, value in values)
+        return {"front": f"{len(found.front)} points", "knee": knee or "–"} | _violation(found)
     if found.deterministic is not False or found.x is None:
         return {"best": _number(fun)} | _violation(found)
     error = f" ± {found.fun_std:.2g}" if found.fun_std else ""
     facts = {"recommended": _number(fun) + error, "best observation": _number(found.lowest_fun)}
     return facts | _violation(found)
+
+
+def _directions(front: Front) -> str:
+    return ", ".join(f"{name} ({direction})" for name, direction in front.directions.items())
+
+
+def _print_front(console: Console, front: Front | None) -> None:
+    """Print the front of several objectives as a table; of many points some, evenly spaced."""
+    if not front:
+        return
+    shown = front.shown
+    table = Table(title=f"front of {len(front)} points" + ("" if len(shown) == len(front) else f", {len(shown)} shown"))
+    for name, direction in front.directions.items():
+        table.add_column(Text(plain(f"{name} ({direction})")), justify="right")
+    table.add_column("point", overflow="fold")
+    for i in shown:
+        table.add_row(*(Text(plain(cell)) for cell in (*front.cells(i), _one_line(front.space, front[i].x))))
+    console.print(table)
+
+
+def _one_line(space: Space, x: Any) -> str:
+    """Return a point as names and values, without inactive variables."""
+    values = zip(space.columns(), space.flatten(x), strict=True)
+    return " ".join(f"{column.name or 'x'}={_shown(value)}" for column, value in values if value is not INACTIVE)
 
 
 def _violation(found: Result | Summary) -> dict[str, str]:
@@ -130,8 +167,9 @@ def _points(space: Space, found: Result | Summary, certainty: Sequence[str] = ()
     columns: dict[str, Iterable[str]] = {"variable": [each.name or "x" for each in space.columns()]}
     noisy = found.deterministic is False
     if found.x is not None:
-        columns["recommended" if noisy else "best"] = map(_shown, space.flatten(found.x))
-    if noisy and found.lowest_x is not None:
+        chosen = "knee of the front" if found.front is not None else "recommended" if noisy else "best"
+        columns[chosen] = map(_shown, space.flatten(found.x))
+    if noisy and found.front is None and found.lowest_x is not None:
         columns["best observation"] = map(_shown, space.flatten(found.lowest_x))
     if found.mode is not None:
         columns["most probable"] = map(_shown, space.flatten(found.mode))

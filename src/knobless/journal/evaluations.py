@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from knobless._checks import extra
+from knobless.core.several import Several
 from knobless.core.types import Array, Points
+from knobless.space.options import object_array
 from knobless.space.space import Column, Space, shown_name
-from knobless.space.subset import entry_names
-from knobless.space.variables import Choice
 
 from .events import ADDED, CANCELLED, CHECKED, RETURNED_NAN, Event, unpacked
 
 ROWS_AT_ONCE = 512  # rows decoded at once
 # Columns after the variables.
-FACTS = ("value", "violation", "status", "kind", "iteration", "worker", "start", "seconds", "message")
+FACTS = ("value", "violation", "status", "kind", "iteration", "worker", "start", "seconds", "message", "steps")
 
 
 class EvaluationRecord(NamedTuple):
@@ -28,12 +29,13 @@ class EvaluationRecord(NamedTuple):
     ----------
     x : object
         The point, as the objective received it.
-    value : float
-        The objective value with the user's sign; NaN if there is none.
+    value : float or tuple of float
+        The objective value with the user's sign, or a tuple of several; NaN if there is none.
     violation : float
         How much the point violates the constraints; 0 if it is feasible, NaN if there is no value.
     status : str
-        "ok", "failed" (the evaluation raised an exception or returned NaN) or "cancelled" (without a value).
+        "ok", "failed" (the evaluation raised an exception or returned NaN), "stopped" (early, without a value) or
+        "cancelled" (without a value).
     kind : str
         "search"; "initial point" (`x0`); "noise test", a second evaluation of the best point; "confirmation" of a value
         that reached the target; "finalist", a comparison of the points to recommend; "known" for a point that was
@@ -48,10 +50,12 @@ class EvaluationRecord(NamedTuple):
         How long it took; None if that is not known.
     message : str or None
         Why it failed: the traceback, or that the objective returned NaN.
+    steps : tuple of float or None
+        The values that the objective has yielded, one per step; None if it does not yield.
     """
 
     x: Any
-    value: float
+    value: Any
     violation: float
     status: str
     kind: str
@@ -60,6 +64,7 @@ class EvaluationRecord(NamedTuple):
     start: float | None
     seconds: float | None
     message: str | None
+    steps: tuple[float, ...] | None = None
 
 
 class StoredRows(Protocol):
@@ -70,6 +75,20 @@ class StoredRows(Protocol):
 
     def chunks(self, start: int, stop: int) -> Iterator[Sequence[Event]]:
         """Yield those from `start` to before `stop`, a few at a time."""
+
+
+class NoRows:
+    """Of no evaluations."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def chunks(self, start: int, stop: int) -> Iterator[Sequence[Event]]:
+        """Yield nothing."""
+        yield from ()
+
+
+NO_ROWS = NoRows()
 
 
 class TableColumn(NamedTuple):
@@ -97,6 +116,8 @@ class Evaluations(Sequence[EvaluationRecord]):
         Where the evaluations are stored.
     dropped : int
         The number of earlier evaluations that are not kept.
+    objectives : mapping, optional
+        "min" or "max" by the names of several objectives; none for a single one.
 
     Examples
     --------
@@ -106,7 +127,15 @@ class Evaluations(Sequence[EvaluationRecord]):
     (16, 'ok')
     """
 
-    def __init__(self, space: Space, direction: str, rows: StoredRows, dropped: int = 0) -> None:
+    def __init__(
+        self,
+        space: Space,
+        direction: str,
+        rows: StoredRows,
+        dropped: int = 0,
+        objectives: Mapping[str, str] | None = None,
+    ) -> None:
+        self.objectives = {} if objectives is None else dict(objectives)
         self.space = space
         self.direction = direction
         self.dropped = dropped
@@ -146,7 +175,12 @@ class Evaluations(Sequence[EvaluationRecord]):
         for events in self._rows.chunks(start, stop):
             points = self.space.decode_each(unpacked(events, self.space.family))
             for x, event in zip(points, events, strict=True):
-                yield EvaluationRecord(x, *_facts(event))
+                record = EvaluationRecord(x, *_facts(event))
+                yield record._replace(value=self._values_of(record.value)) if self.objectives else record
+
+    def _values_of(self, value: float | None) -> tuple[float, ...]:
+        """Return the values of several objectives, NaN if there are none."""
+        return value.values if isinstance(value, Several) else (math.nan,) * len(self.objectives)
 
     def arrays(self) -> tuple[Points, Array]:
         """Return the points as codes, and their values.
@@ -156,11 +190,35 @@ class Evaluations(Sequence[EvaluationRecord]):
         codes : array of shape (m, columns)
             One code per evaluation that has a value.
         values : array of shape (m,)
-            Their values, with the user's sign.
+            Their values, with the user's sign; of several objectives those of the first one.
         """
         chunks = self._rows.chunks(0, len(self))
         events = [event for events in chunks for event in events if event.value is not None]
-        return unpacked(events, self.space.family), np.array([event.value for event in events], dtype=float)
+        values = [event.value.values[0] if isinstance(event.value, Several) else event.value for event in events]
+        return unpacked(events, self.space.family), np.array(values, dtype=float)
+
+    def outcomes(self) -> tuple[Points, Array, NDArray[np.bool_]]:
+        """Return the points and values of the evaluations with several objectives, cancelled ones left out.
+
+        Returns
+        -------
+        codes : array of shape (m, columns)
+            One code per evaluation.
+        values : array of shape (m, objectives)
+            Their values, with the user's signs; NaN for those that failed.
+        infeasible : array of bool of shape (m,)
+            Which of them were infeasible.
+        """
+        chunks = self._rows.chunks(0, len(self))
+        events = [event for events in chunks for event in events if event.fate != CANCELLED]
+        values = [self._values_of(event.value) for event in events]
+        infeasible = [bool(event.violation) for event in events]
+        shape = len(events), len(self.objectives)
+        return (
+            unpacked(events, self.space.family),
+            np.array(values, dtype=float).reshape(shape),
+            np.array(infeasible, dtype=bool),
+        )
 
     def tables(self) -> Iterator[list[TableColumn]]:
         """Iterate over parts of the table of all evaluations.
@@ -176,16 +234,16 @@ class Evaluations(Sequence[EvaluationRecord]):
 
     def _table(self, events: Sequence[Event]) -> list[TableColumn]:
         codes = unpacked(events, self.space.family)
-        active = self.space.active(codes)
-        found = [
-            each
-            for i, column in enumerate(self.space.columns())
-            for each in _variable_columns(column, codes[:, column.where], active[:, i])
-        ]
-        facts = zip(*map(_facts, events), strict=True) if events else [()] * len(FACTS)
-        for name, values in zip(FACTS, facts, strict=True):
-            cells = _objects(values)
-            found.append(TableColumn(name, cells, np.array([value is not None for value in values], dtype=bool)))
+        facts = dict(zip(FACTS, zip(*map(_facts, events), strict=True) if events else [()] * len(FACTS), strict=True))
+        if self.objectives:
+            rows = map(self._values_of, facts.pop("value"))
+            values = zip(*rows, strict=True) if events else [()] * len(self.objectives)
+            names = (f"f.{name}" if name in facts else name for name in self.objectives)
+            facts = dict(zip(names, values, strict=True)) | facts
+        found = _columns(self.space, codes, [*facts])
+        for name, each in facts.items():
+            present = np.array([value is not None for value in each], dtype=bool)
+            found.append(TableColumn(name, object_array(each), present))
         return found
 
     def to_pandas(self) -> Any:
@@ -195,19 +253,18 @@ class Evaluations(Sequence[EvaluationRecord]):
         -------
         pandas.DataFrame
             One row per evaluation. One column per variable, called as in ``space.columns()``, and one per entry of an
-            array of variables, such as ``layers[0]``; inactive variables are missing. Then `value`, `violation`,
-            `status`, `kind`, `iteration`, `worker`, `start` (a time in UTC), `seconds` and `message`. A variable that
-            is called like one of these is called ``x.value``.
+            array of variables, such as ``layers[0]``; inactive variables are missing. Then `value`, or a column per
+            objective called by its name if there are several, `violation`, `status`, `kind`, `iteration`, `worker`,
+            `start` (a time in UTC), `seconds`, `message` and `steps`. A variable that is called like one of these is
+            called ``x.value``, an objective ``f.status``.
 
         Raises
         ------
         ImportError
             If pandas is not installed.
         """
-        try:
+        with extra("pandas"):
             import pandas
-        except ImportError:
-            raise ImportError("evaluations.to_pandas() needs pandas: pip install pandas") from None
         parts = list(self.tables())
         columns = [_joined([part[i] for part in parts]) for i in range(len(parts[0]))]
         series = [_series(pandas, column) for column in columns]
@@ -216,9 +273,10 @@ class Evaluations(Sequence[EvaluationRecord]):
         return frame
 
 
-def _facts(event: Event) -> tuple[float, float, str, str, int, str | None, float | None, float | None, str | None]:
+def _facts(event: Event) -> tuple[Any, ...]:
     """Return the fields of an evaluation other than its point."""
-    status = "cancelled" if event.fate == CANCELLED else "failed" if event.failed else "ok"
+    status = "stopped" if event.stopped else "failed" if event.failed else "ok"
+    status = "cancelled" if event.fate == CANCELLED else status
     timed = event.started is not None and event.ended is not None
     return (
         math.nan if event.value is None else event.value,
@@ -230,6 +288,7 @@ def _facts(event: Event) -> tuple[float, float, str, str, int, str | None, float
         event.started,
         event.ended - event.started if timed else None,  # type: ignore[operator]
         (event.failure or RETURNED_NAN) if event.failed else None,
+        None if event.steps is None else tuple(event.curve),
     )
 
 
@@ -244,25 +303,34 @@ def kind_of(event: Event) -> str:
     return "search"
 
 
-def _variable_columns(column: Column, codes: Points, active: NDArray[np.bool_]) -> Iterator[TableColumn]:
+def variables_frame(pandas: Any, space: Space, codes: Points, others: Sequence[str]) -> Any:
+    """Return a data frame of points, with one column per variable; those called like other columns begin with ``x.``"""
+    columns = _columns(space, codes, others)
+    frame = pandas.concat([_series(pandas, column) for column in columns], axis=1)
+    frame.columns = [column.name for column in columns]
+    return frame
+
+
+def _columns(space: Space, codes: Points, others: Sequence[str]) -> list[TableColumn]:
+    """Return the columns of all variables."""
+    active = space.active(codes)
+    return [
+        each
+        for i, column in enumerate(space.columns())
+        for each in _variable_columns(column, codes[:, column.where], active[:, i], others)
+    ]
+
+
+def _variable_columns(
+    column: Column, codes: Points, active: NDArray[np.bool_], others: Sequence[str]
+) -> Iterator[TableColumn]:
     """Yield the columns of a variable: one, or one per entry of an array."""
     variable, name = column.variable, shown_name(column.name)
-    name = f"x.{name}" if name in FACTS else name
-    if isinstance(variable, Choice):  # the options themselves, of any type
-        values = _objects(variable.options)[codes.astype(np.intp)]
-    else:
-        values = variable.values(codes)
-    names = [name] if variable.n is None else [f"{name}[{entry}]" for entry in entry_names(variable)]
+    name = f"x.{name}" if name in others else name
+    values = variable.cells(codes)
+    names = [name] if variable.n is None else [f"{name}[{entry}]" for entry in variable.entries]
     for i, each in enumerate(names):
         yield TableColumn(each, values[:, i], active)
-
-
-def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    """Return an array of these objects; NumPy would make several columns of tuples."""
-    array = np.empty(len(values), dtype=object)
-    for i, value in enumerate(values):
-        array[i] = value
-    return array
 
 
 def _joined(parts: list[TableColumn]) -> TableColumn:
@@ -276,7 +344,7 @@ def _series(pandas: Any, column: TableColumn) -> Any:
     if name == "start":
         seconds = pandas.to_numeric(pandas.Series(values), errors="coerce")
         return pandas.to_datetime(seconds, unit="s", utc=True, errors="coerce")
-    if name in ("value", "violation", "seconds"):
+    if name in ("value", "violation", "seconds") or {*map(type, values)} == {float}:
         return pandas.Series(np.array([math.nan if each is None else each for each in values], dtype=float))
     if name == "iteration":
         return pandas.Series(values.astype(np.int64))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from knobless._checks import real
+from knobless.core.early_stopping import Curve
 from knobless.core.families import Family
+from knobless.core.several import Several
 from knobless.core.types import Points
 from knobless.core.violation import ranked
 
@@ -100,7 +104,7 @@ class Event(NamedTuple):
     code : bytes
         The packed point; `Record.point` decodes it.
     value : float or None
-        The objective value with the user's sign; None if the evaluation failed.
+        The objective value with the user's sign, a `Several` for several objectives; None if the evaluation failed.
     failure : str or None
         The traceback, if the evaluation raised.
     iteration : int
@@ -117,6 +121,11 @@ class Event(NamedTuple):
         Where the objective was evaluated.
     violation : float or None
         How much the point violates the constraints, above 0; None for a feasible point.
+    steps : bytes or None
+        The values of an objective that yields, with the user's sign, as float64 of little-endian byte order; of several
+        objectives those of a step are adjacent. Violations are not stored.
+    stopped : int
+        1 for an evaluation that was stopped after these steps and has no value, else 0.
     """
 
     drawn: int
@@ -131,6 +140,8 @@ class Event(NamedTuple):
     ended: float | None
     worker: str | None
     violation: float | None = None
+    steps: bytes | None = None
+    stopped: int = 0
 
     def rank(self, sign: float) -> float:
         """Return the value to be minimized as it ranks; NaN if there is none.
@@ -143,16 +154,64 @@ class Event(NamedTuple):
         Returns
         -------
         float
-            The value times `sign`; an `Infeasible` if there is a violation.
+            The value times `sign`; an `Infeasible` if there is a violation, a `Curve` if there are steps.
         """
-        if self.value is None:
-            return math.nan
-        return sign * self.value if self.violation is None else ranked(sign * self.value, self.violation)
+        value = self.value
+        if value is not None and not isinstance(value, Several):
+            value *= sign
+        rank = math.nan if value is None else value if self.violation is None else ranked(value, self.violation)
+        if self.steps is None:
+            return rank
+        if isinstance(value, Several):
+            steps: list[float] = [Several(values, value.signs) for values in self.curve]
+        else:
+            steps = (sign * np.array(self.curve)).tolist()
+        return Curve(steps if self.stopped else [*steps[:-1], rank], bool(self.stopped))
+
+    @classmethod
+    def read(cls, row: Iterable[Any]) -> Self:
+        """Return a row of the file, in which the values of several objectives are text.
+
+        Parameters
+        ----------
+        row : iterable
+            The fields.
+
+        Returns
+        -------
+        Event
+            The row.
+        """
+        event = cls._make(row)
+        return event._replace(value=Several.of(event.value)) if isinstance(event.value, str) else event
+
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        """The fields as they are stored in the file."""
+        return self._replace(value=self.value.text) if isinstance(self.value, Several) else self  # type: ignore[arg-type]
 
     @property
     def failed(self) -> bool:
         """Whether this is an evaluation that raised or returned NaN."""
-        return self.fate in (TOLD, CHECKED) and self.value is None
+        return self.fate in (TOLD, CHECKED) and self.value is None and not self.stopped
+
+    @property
+    def curve(self) -> list[Any]:
+        """The values of an objective that yields, with the user's sign; a ValueError if they cannot be read."""
+        if not self.steps:
+            raise ValueError("expected the values of steps, got none")
+        values = np.frombuffer(self.steps, dtype="<f8")
+        if not isinstance(self.value, Several):
+            return values.tolist()
+        return list(map(tuple, values.reshape(-1, len(self.value.values)).tolist()))
+
+
+def steps_of(curve: Curve, sign: float) -> tuple[bytes, int]:
+    """Return the fields `steps` and `stopped` of an evaluation with steps, of a run with this sign."""
+    values = curve.values
+    width = max(len(value.values) if isinstance(value, Several) else 1 for value in values)
+    rows = [value.values if isinstance(value, Several) else (sign * value,) * width for value in values]
+    return np.array(rows, dtype="<f8").tobytes(), int(curve.stopped)
 
 
 def unpacked(events: Sequence[Event], family: Family) -> Points:

@@ -15,6 +15,7 @@ KINDS: dict[str, Any] = {
     "constraints": list,
     "fixed": dict,
     "rng": dict,
+    "objectives": list | None,
 }
 
 
@@ -31,12 +32,14 @@ class Identity(NamedTuple):
         Likewise, the algorithm to change to if many evaluations have a violation.
     direction : str
         "minimize" or "maximize".
+    objectives : list or None
+        For several objectives, pairs of a name and "min" or "max", in the order of the values.
     batch : int
         Evaluations that run at once.
     deterministic : bool or None
         Whether the objective is deterministic; None if that was not stated.
     x0 : str or None
-        The packed initial point, in hexadecimal.
+        The packed initial points, in hexadecimal.
     constraints : list of str
         Names of the constraints.
     fixed : dict
@@ -47,6 +50,7 @@ class Identity(NamedTuple):
 
     space: Any
     direction: str
+    objectives: list[list[str]] | None
     batch: int
     deterministic: bool | None
     x0: str | None
@@ -68,6 +72,8 @@ class Identity(NamedTuple):
             raise ValueError(f"direction: expected minimize or maximize, got {data['direction']!r:.100}")
         if data["batch"] < 1:
             raise ValueError(f"batch: expected an integer of at least 1, got {data['batch']!r:.100}")
+        if not _are_objectives(data["objectives"]):
+            raise ValueError(f"objectives: expected pairs of a name and min or max, got {data['objectives']!r:.100}")
         return cls(**{name: data.get(name) for name in cls._fields})  # type: ignore[arg-type]
 
     def data(self) -> dict[str, Any]:
@@ -85,6 +91,11 @@ class Identity(NamedTuple):
         return -1.0 if self.direction == "maximize" else 1.0
 
     @property
+    def directions(self) -> dict[str, str]:
+        """For several objectives, "min" or "max" by their names, in the order of the values; empty for a single one."""
+        return dict(self.objectives or ())
+
+    @property
     def seed(self) -> Any:
         """The seed of the run; None if it was started from a generator."""
         return self.rng.get("seed")
@@ -96,6 +107,14 @@ class Identity(NamedTuple):
             if differs:
                 return differs
         return None
+
+
+def _are_objectives(data: Any) -> bool:
+    """Return whether data describe objectives with different names; None describes a single one."""
+    if data is None:
+        return True
+    pairs = all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in data)
+    return pairs and all(pair[1] in ("min", "max") for pair in data) and len({pair[0] for pair in data}) == len(data)
 
 
 def _rng_difference(there: dict[str, Any], here: dict[str, Any], source: str) -> str | None:

@@ -26,6 +26,9 @@ from .sqlite import COLUMNS, connect, explained, inspect, is_new, read_header, s
 __all__ = ["Counts", "Event", "Journal", "JournalError", "Record", "read"]
 
 
+FAILED = f"fate IN ({TOLD}, {CHECKED}) AND value IS NULL AND NOT stopped"
+
+
 class Record:
     """A journal opened for reading; iterate over it for its events, in the order in which they were recorded.
 
@@ -50,8 +53,8 @@ class Record:
         The parameter of the run.
     deterministic : bool or None
         The parameter of the run, as it was given.
-    x0 : point or None
-        The initial point of the run.
+    x0 : point, list of points or None
+        The initial points of the run.
     seed : object
         The seed of the run; None if it was started from a generator.
     meta : dict
@@ -96,7 +99,8 @@ class Record:
         algorithm = algorithm_of(identity.algorithm, self.space.family)
         self.algorithm: Algorithm | None = None if identity.constraints else algorithm
         x0 = identity.x0
-        self.x0 = None if x0 is None else self.space.decode(self.space.family.unpack(bytes.fromhex(x0))[0])
+        points = [] if x0 is None else self.space.decode_each(self.space.family.unpack(bytes.fromhex(x0)))
+        self.x0 = points if len(points) > 1 else points[0] if points else None
 
     def __iter__(self) -> Iterator[Event]:
         return select(self._connection, self.path)
@@ -119,7 +123,7 @@ class Record:
         query = f"SELECT number, {COLUMNS} FROM events WHERE number >= ? ORDER BY number LIMIT ?"
         with explained(self.path):
             rows = self._connection.execute(query, (number, limit)).fetchall()
-        return [(number, Event._make(rest)) for number, *rest in rows]
+        return [(number, Event.read(rest)) for number, *rest in rows]
 
     def failures(self) -> Iterator[Event]:
         """Iterate over the failed evaluations.
@@ -129,7 +133,7 @@ class Record:
         iterator of Event
             The failed evaluations in the order in which they were recorded.
         """
-        return select(self._connection, self.path, f"WHERE fate IN ({TOLD}, {CHECKED}) AND value IS NULL")
+        return select(self._connection, self.path, f"WHERE {FAILED}")
 
     def counts(self) -> Counts:
         """Return the number of rows of each kind, and the times of the first start and the last end.
@@ -143,7 +147,7 @@ class Record:
             return Counts(
                 *self._connection.execute(
                     "SELECT count(*) FILTER (WHERE fate IN (1, 4)), "
-                    "count(*) FILTER (WHERE fate IN (1, 4) AND value IS NULL), count(*) FILTER (WHERE fate = 2), "
+                    f"count(*) FILTER (WHERE {FAILED}), count(*) FILTER (WHERE fate = 2), "
                     "count(*) FILTER (WHERE fate = 3), min(started), max(ended) FROM events"
                 ).fetchone()
             )
@@ -154,7 +158,7 @@ class Record:
 
         They are read again from the file when they are accessed, also after this record is closed.
         """
-        return Evaluations(self.space, self.direction, JournalRows(self.path))
+        return Evaluations(self.space, self.direction, JournalRows(self.path), 0, self.identity.directions)
 
     def to_pandas(self) -> Any:
         """Convert all rows to a pandas data frame.
@@ -213,7 +217,7 @@ class Record:
         """
         query = f"SELECT number, {COLUMNS} FROM events WHERE number IN ({', '.join('?' * len(numbers))})"
         with explained(self.path):
-            found = {number: Event._make(rest) for number, *rest in self._connection.execute(query, list(numbers))}
+            found = {number: Event.read(rest) for number, *rest in self._connection.execute(query, list(numbers))}
             return [found[number] for number in numbers]
 
     def point(self, event: Event) -> Any:

@@ -23,7 +23,7 @@ from knobless.core.data import parsed
 from .events import TOLD, Event, Journal, JournalError
 
 APPLICATION = 0x6B6E6F62  # "knob", in the field where SQLite stores which application a file belongs to
-_VERSION = 4
+_VERSION = 6
 _LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it takes memory
 _SECOND = 1.0  # between two syncs, at most, while rows are written
 _LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
@@ -47,16 +47,22 @@ EVENTS = """CREATE TABLE events (
     started REAL,
     ended REAL,
     worker TEXT,
-    violation REAL
+    violation REAL,
+    steps BLOB,
+    stopped INTEGER NOT NULL
 )"""
+# Two writers, whatever let them in, cannot record a candidate twice, which no run could resume.
+CANDIDATES = "CREATE UNIQUE INDEX candidates ON events (id) WHERE fate IN (1, 2)"
 COLUMNS = ", ".join(Event._fields)
-INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SELECT = f"SELECT {COLUMNS} FROM events"
 SOUND = """typeof(drawn) = 'integer' AND drawn >= 0 AND fate IN (1, 2, 3, 4) AND typeof(fate) = 'integer'
     AND typeof(id) = 'integer' AND typeof(iteration) = 'integer' AND typeof(position) = 'integer'
-    AND typeof(code) = 'blob' AND typeof(value) IN ('real', 'null') AND typeof(failure) IN ('text', 'null')
+    AND typeof(code) = 'blob' AND typeof(failure) IN ('text', 'null')
+    AND (typeof(value) IN ('real', 'null') OR typeof(value) = 'text' AND value GLOB '[[][[]*')
     AND typeof(started) IN ('real', 'null') AND typeof(ended) IN ('real', 'null')
-    AND typeof(worker) IN ('text', 'null') AND typeof(violation) IN ('real', 'null')"""
+    AND typeof(worker) IN ('text', 'null') AND typeof(violation) IN ('real', 'null')
+    AND typeof(steps) IN ('blob', 'null') AND stopped IN (0, 1) AND typeof(stopped) = 'integer'"""
 
 
 class Writer:
@@ -81,6 +87,7 @@ class Writer:
             lock.release()
             raise
         self._close = weakref.finalize(self, _close, self._connection, lock, self._pid)
+        self._lock, self._real = lock, str(real)
         self.header: dict[str, Any] = {}
         self._synced = self._appended = -math.inf
         try:
@@ -94,6 +101,9 @@ class Writer:
                 # A commit then hands its row to the operating system; `append` syncs where that is worth it.
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_SIZE // PAGE}")
+                self._file = os.stat(real)
+                logs = (f"{real}-wal", f"{real}-shm")
+                self._logs = {path: os.stat(path) for path in logs if os.path.exists(path)}
         except BaseException:
             self.close()
             raise
@@ -104,12 +114,13 @@ class Writer:
         with transaction(self._connection):
             self._connection.execute(HEADER)
             self._connection.execute(EVENTS)
+            self._connection.execute(CANDIDATES)
             self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
             self._connection.execute(f"PRAGMA user_version = {_VERSION}")
 
     def put(self, name: str, data: Any) -> None:
         """Store plain data in the header."""
-        self._check_process()
+        self._check_writable()
         with explained(self.path):
             self._connection.execute("INSERT OR REPLACE INTO header VALUES (?, ?)", (name, json.dumps(data)))
         self.header[name] = data
@@ -142,7 +153,7 @@ class Writer:
         """Commit these rows, all of them or none."""
         if not rows:
             return
-        self._check_process()
+        self._check_writable()
         connection, now = self._connection, time.monotonic()
         started, ended = rows[-1][8:10]
         spent = now - self._appended  # of a serial evaluation, whatever happens to the system's clock meanwhile
@@ -154,10 +165,10 @@ class Writer:
                 connection.execute("PRAGMA synchronous = FULL")
                 self._synced = now
             if len(rows) == 1:
-                connection.execute(INSERT, rows[0])
+                connection.execute(INSERT, rows[0].stored)
             else:
                 with transaction(connection):
-                    connection.executemany(INSERT, rows)
+                    connection.executemany(INSERT, [row.stored for row in rows])
             if wait:
                 connection.execute("PRAGMA synchronous = NORMAL")
             self._appended = now
@@ -168,13 +179,13 @@ class Writer:
 
     def clear(self) -> None:
         """Delete all evaluations, if every one of them failed."""
-        self._check_process()
+        self._check_writable()
         with explained(self.path), transaction(self._connection):
             if self._connection.execute(f"SELECT max(value) FROM events WHERE fate = {TOLD}").fetchone()[0] is None:
                 self._connection.execute(f"DELETE FROM events WHERE fate = {TOLD}")
 
-    def _check_process(self) -> None:
-        """JournalError if the journal is closed, or in a process forked from the one that opened it."""
+    def _check_writable(self) -> None:
+        """JournalError if the journal is closed, belongs to the parent process, or is no longer at its path."""
         if not self._close.alive:
             raise JournalError(
                 f"{self.path}: cannot write: the journal was closed. To continue the run, open it again: "
@@ -184,6 +195,31 @@ class Writer:
             raise JournalError(
                 f"{self.path}: cannot write: it is open in process {self._pid}, from which this one was forked"
             )
+        if not _is_at(self._file, self._real):
+            copied = self._copied()
+            self.close()
+            raise JournalError(f"{self.path}: cannot write: the file was deleted, renamed or replaced. {copied}")
+        if not self._lock.is_in_place():
+            self.close()
+            raise JournalError(
+                f"{self.path}: cannot write: the lock file {self._lock.path} was deleted or replaced, so another run "
+                "may be writing to it. To continue the run, open it again"
+            )
+
+    def _copied(self) -> str:
+        """Copy all rows, which may have no name any more, to a new file; return a sentence that names it."""
+        target = f"{self._real}.saved"
+        try:
+            self._connection.execute("VACUUM INTO ?", (target,))
+        except sqlite3.Error as error:
+            return f"What was recorded could not be copied to {target}: {error}"
+        with suppress(sqlite3.Error):
+            self._connection.close()  # which moves the log into the file, wherever that is now
+        # SQLite would read what is left of the log as that of another file at the path.
+        for path, opened in self._logs.items():
+            if _is_at(opened, path):
+                os.unlink(path)
+        return f"What was recorded is in {target}, a journal from which the run can be resumed"
 
     def close(self) -> None:
         """Close the file, so that another process can write to it."""
@@ -213,15 +249,15 @@ class Lock:
     _held: set[Lock] = set()  # noqa: RUF012
 
     def __init__(self, path: Path, wait: float = 0.0) -> None:
-        self._path = path.with_name(path.name + ".lock")
+        self.path = f"{path}.lock"
         end = time.monotonic() + wait
         if path.is_file() and path.stat().st_nlink > 1:  # each name would have a lock of its own
             raise JournalError(f"{path}: cannot open for writing: expected a file with one name, got hard links to it")
         while True:
             try:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+                self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:
-                raise JournalError(f"{path}: cannot open for writing: {error.strerror}: {self._path}") from error
+                raise JournalError(f"{path}: cannot open for writing: {error.strerror}: {self.path}") from error
             if not _locked(self._file):
                 os.close(self._file)
                 if time.monotonic() >= end:
@@ -231,17 +267,22 @@ class Lock:
                     )
                 time.sleep(_POLL)
                 continue
-            if _same_file(self._file, self._path):  # else the last holder has just removed it
+            self._opened = os.fstat(self._file)
+            if self.is_in_place():  # else the last holder has just removed it
                 Lock._held.add(self)
                 return
             os.close(self._file)
+
+    def is_in_place(self) -> bool:
+        """Return whether the file that is locked is the one at the path; if not, another process may lock that one."""
+        return _is_at(self._opened, self.path)
 
     def release(self) -> None:
         """Remove the file and release the lock."""
         Lock._held.discard(self)
         with suppress(OSError):  # where an open file cannot be removed it stays
-            if _same_file(self._file, self._path):
-                os.unlink(self._path)
+            if self.is_in_place():
+                os.unlink(self.path)
         os.close(self._file)
 
     @classmethod
@@ -257,9 +298,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=Lock.drop_inherited)
 
 
-def _same_file(file: int, path: Path) -> bool:
+def _is_at(file: os.stat_result, path: str) -> bool:
+    """Return whether a file, which is open, is still at a path."""
     try:
-        return os.path.samestat(os.fstat(file), os.stat(path))
+        return os.path.samestat(file, os.stat(path))
     except OSError:
         return False
 
@@ -294,9 +336,12 @@ def connect(path: Path, writable: bool) -> sqlite3.Connection:
     """Open a connection that runs nothing that is stored in the file."""
     with explained(path):
         where = f"file:{quote(os.fsencode(path.absolute()))}?mode="
-        if not writable and not path.is_file():
-            raise JournalError(f"{path}: cannot open: no such file")
-        for options in ("rwc",) if writable else ("ro", "ro&immutable=1"):
+        if not path.is_file() and (path.exists() or not writable):  # opening a named pipe would wait for its writer
+            expected = "expected a file" if path.exists() else "no such file"
+            raise JournalError(f"{path}: cannot open: {expected}")
+        # A reader may write no rows, but as the last to close the file it removes the log, as a writer does. Where it
+        # may not write to the folder, a journal that is not in use can still be read.
+        for options in ("rwc",) if writable else ("rw", "ro&immutable=1"):
             connection = sqlite3.connect(where + options, uri=True, isolation_level=None, check_same_thread=False)
             try:
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST)
@@ -306,8 +351,7 @@ def connect(path: Path, writable: bool) -> sqlite3.Connection:
                 connection.execute("PRAGMA user_version").fetchone()
             except sqlite3.OperationalError:
                 connection.close()
-                # In a read-only folder, a journal that is not in use can still be read.
-                if options != "ro" or Path(f"{path}-wal").exists():
+                if options != "rw" or Path(f"{path}-wal").exists():
                     raise
             except BaseException:
                 connection.close()
@@ -362,7 +406,7 @@ def inspect(connection: sqlite3.Connection, path: Path) -> None:
             "knobless that wrote it, or another file for a new run"
         )
     # Exactly these tables: a view, a trigger or a generated column could run code of its own.
-    if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema LIMIT 9")} != {HEADER, EVENTS}:
+    if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema LIMIT 9")} != {HEADER, EVENTS, CANDIDATES}:
         raise ValueError("it has other tables")
     (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if answer != "ok":
@@ -391,4 +435,4 @@ def read_header(connection: sqlite3.Connection) -> dict[str, Any]:
 def select(connection: sqlite3.Connection, path: Path, where: str = "") -> Iterator[Event]:
     """Iterate over rows in the order in which they were written."""
     with explained(path):
-        yield from map(Event._make, connection.execute(f"{SELECT} {where} ORDER BY number"))
+        yield from map(Event.read, connection.execute(f"{SELECT} {where} ORDER BY number"))

@@ -16,6 +16,9 @@ iteration is opened with a record of the new space. Its state is computed anew, 
 trials are encoded in the new space by their parameters.
 """
 
-from .sampler import KnoblessSampler
+from knobless._checks import extra
+
+with extra("optuna"):
+    from .sampler import KnoblessSampler
 
 __all__ = ["KnoblessSampler"]

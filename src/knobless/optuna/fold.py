@@ -185,7 +185,7 @@ class Fold:
             codes = {n: code for n in each.learned if (code := self._code(joint, trials, n)) is not None}
             if codes:
                 values = trial_values([trials[n] for n in codes], self._sign)
-                state = joint.algorithm.tell(state, np.array(list(codes.values())), values)
+                state = joint.algorithm.tell(state.copy(), np.array(list(codes.values())), values)
             self._keep(each, state)
         return state
 

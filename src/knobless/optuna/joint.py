@@ -11,15 +11,16 @@ import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial
 
-from knobless.core.algorithm import Algorithm
-from knobless.core.branch_search import BranchSearch
+from knobless.core.algorithm import Algorithm, checked_algorithm
+from knobless.core.catalog import PartMembers, in_branches
 from knobless.core.conditional import Conditional
 from knobless.core.description import algorithm_data
-from knobless.core.igo import IGO
 from knobless.core.types import Points
-from knobless.recipes import pbil_elitist, pbil_lambda
+from knobless.recipes import pbil_lambda
+from knobless.space.numbers import Float, Integer
 from knobless.space.space import Space
-from knobless.space.variables import Choice, Float, Integer
+from knobless.space.variable import Domain, Variable
+from knobless.space.variables import Choice
 
 from .conditions import Needs, variable_value
 from .tags import TAG
@@ -27,7 +28,10 @@ from .tags import TAG
 
 def pbil_in_branches(space: Space) -> Algorithm:
     """Return PBIL-λ; with conditional parameters elitist PBIL-λ, later in turns among the branches."""
-    return BranchSearch(pbil_elitist(space)) if isinstance(space.family, Conditional) else pbil_lambda(space)
+    family = space.family
+    if isinstance(family, Conditional):
+        return in_branches(family, PartMembers(deterministic=False), deterministic=False)
+    return pbil_lambda(family)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +57,7 @@ class Joint:
         conditions = {name: needs for name, needs in kept.items() if needs}
         tree = {name: each.when(**conditions[name]) if name in conditions else each for name, each in variables.items()}
         space = Space.of(tree or Choice(0, 1))  # never sampled if there are no variables
-        algorithm = recipe(space)
-        # The state must be a value: two ends of a run share the states before them.
-        if not (isinstance(algorithm, IGO) or (isinstance(algorithm, BranchSearch) and algorithm.has_pure_states)):
-            expected = "a recipe that returns an IGO, or a BranchSearch for noisy objectives"
-            raise TypeError(f"algorithm: expected {expected}, got {algorithm!r:.200}")
+        algorithm = checked_algorithm(recipe(space), "a recipe that returns an algorithm")
         return cls({name: distributions[name] for name in variables}, conditions, space, algorithm)
 
     @cached_property
@@ -102,7 +102,7 @@ class Joint:
         return point if all(same) else None
 
 
-def variable_of(distribution: BaseDistribution) -> Choice | Integer | Float | None:
+def variable_of(distribution: BaseDistribution) -> Variable | None:
     """Return the variable of a distribution; None if it has a single value, or more integers than floats represent."""
     if distribution.single():
         return None
@@ -132,13 +132,14 @@ def declared(space: Space) -> tuple[dict[str, BaseDistribution], Needs]:
     return found, needs
 
 
-def _distribution_of(name: str, variable: Any) -> BaseDistribution:
-    match variable:
-        case Choice(options=options, p=p, n=None) if len(set(p)) == 1:
+def _distribution_of(name: str, variable: Variable) -> BaseDistribution:
+    domain = variable.domain if variable.n is None else None
+    match domain:
+        case Domain("options", options=options, p=p) if len(set(p)) == 1:
             return CategoricalDistribution(options)
-        case Integer(low=low, high=high, step=step, log=log, n=None):
-            return IntDistribution(low, high, log=log, step=step)
-        case Float(low=low, high=high, step=step, log=log, n=None):
+        case Domain("integer", low, high, step, log):
+            return IntDistribution(int(low), int(high), log=log, step=int(step or 1))
+        case Domain("float", low, high, step, log):
             return FloatDistribution(low, high, log=log, step=step)
     expected = "one Choice, Integer or Float, without a prior"
     raise TypeError(f"search_space[{name!r}]: expected {expected}, got {variable!r}")

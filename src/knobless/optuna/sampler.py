@@ -15,13 +15,25 @@ from optuna.trial import FrozenTrial, TrialState
 from knobless._checks import suggests
 from knobless.core.algorithm import Algorithm
 from knobless.core.rng import keys
-from knobless.run.arguments import OPTUNA_SAMPLER
+from knobless.run.arguments import suggestions
 from knobless.space.space import Space
 
 from .conditions import Needs, Presence, variable_value
 from .fold import Fold
 from .joint import Joint, declared, pbil_in_branches, variable_of
 from .tags import TAG
+
+# Names of arguments in other libraries, and what to use here instead, for error messages.
+OPTUNA_SAMPLER = suggestions(
+    {
+        "search_space": ("space", "distributions", "param_distributions"),
+        "seed": ("rng", "random_state"),
+        "algorithm, a recipe such as kl.pbil_lambda": ("method", "optimizer"),
+    }
+) | dict.fromkeys(
+    ("n_startup_trials", "n_ei_candidates", "multivariate", "group", "popsize", "population_size", "sigma0"),
+    "the sampler has no strategy parameters, so leave it out",
+)
 
 MANY_TRIALS = 10  # after which a declared parameter that no trial has suggested is reported
 UNEXPLAINED = (
@@ -43,8 +55,8 @@ class KnoblessSampler(BaseSampler):
         By default, those that all completed trials have, and those whose condition is inferred from the completed
         trials.
     algorithm : Callable[[Space], Algorithm], optional
-        Recipe, such as `pbil_epsilon`, of an `IGO`, or of a `BranchSearch` for noisy objectives. By default
-        `pbil_lambda`; with conditional parameters a `BranchSearch` with `pbil_elitist`.
+        Recipe, such as `pbil_epsilon`. By default `pbil_lambda`; with conditional parameters a `Search` with
+        `pbil_elitist`, in turns among the branches.
     seed : int, optional
         Seed of the random numbers.
     independent_sampler : optuna.samplers.BaseSampler, optional

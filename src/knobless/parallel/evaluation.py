@@ -16,31 +16,47 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from traceback import format_exception
+from types import GeneratorType
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
+from .returned import last_value, objective_value
 
-from knobless.core.violation import ranked
+LOST = "Pending evaluations are lost, not failed. Those that came back before were told."
 
 _T = TypeVar("_T")
 
 
 class Outcome(NamedTuple):
-    """The result of one evaluation: a number or an exception, when it ran (`time.time()`) and where."""
+    """The result of one evaluation: a number or an exception, when it ran (`time.time()`) and where.
+
+    `tries` counts how often it was begun: more than once if a worker was lost.
+    """
 
     id: int
     value: float | Exception
     started: float
     ended: float
     worker: str
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A point, with what a worker needs to know when its evaluation is hopeless: the limits of `last_value`."""
+
+    x: Any
+    limits: tuple[float, ...]
+    sign: float
 
 
 class WorkerLostError(RuntimeError):
-    """An evaluation failed because its worker process ended each time it was tried.
+    """An evaluation failed because its worker was lost each time it was tried.
 
-    The message has the signal or the exit code of the last process. A crash of the interpreter (a segmentation
-    fault, the out-of-memory killer, `os._exit`) is such a failure; an exception of the objective is not.
+    The message has the signal or the exit code of the last process, or what the executor reported. A crash of the
+    interpreter (a segmentation fault, the out-of-memory killer, `os._exit`) is such a failure; an exception of the
+    objective is not.
     """
 
 
@@ -67,69 +83,33 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
 
 
-def evaluate(fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], _T]) -> _T | Exception:
-    """Evaluate `fun` at `x` and return its checked value, or the exception that was raised."""
+def evaluate(
+    fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], _T], load: Callable[[Any], Any] | None = None
+) -> _T | Exception:
+    """Evaluate `fun` at `x` and return its checked value, or the exception that was raised.
+
+    An objective that yields is run to its end, or until it is hopeless if `x` is `Watched`. With `load`, the point is
+    `load(x)`.
+    """
     forks = _forks
-    result: _T | Exception
+    limits: tuple[float, ...] = ()
+    sign = 1.0
+    result: Any
     try:
-        result = checked(fun(x))
+        x = x if load is None else load(x)
+        if isinstance(x, Watched):
+            x, limits, sign = x.x, x.limits, x.sign
+        returned = fun(x)
+        steps = isinstance(returned, GeneratorType) and checked is objective_value
+        result = last_value(returned, limits, sign) if steps else checked(returned)
     except (SystemExit, StopIteration) as error:  # either would end more than this evaluation
         result = RuntimeError(f"objective: raised {error!r}").with_traceback(error.__traceback__)
     except Exception as error:
         result = error
     if _forks != forks:  # a child process that the objective has forked must not continue the run
         os._exit(1)
-    return result
-
-
-def objective_value(value: Any, name: str = "objective") -> float:
-    """Return an objective value as a float; NaN and inf are allowed, they rank worst.
-
-    A pair of value and violation becomes one number, by which it ranks (`knobless.core.violation`).
-    """
-    if type(value) is float:  # the usual case
-        return value
-    if type(value) is tuple and len(value) == 2:
-        if isinstance(value[1], (bool, np.bool_)):  # True could mean either
-            raise TypeError(f"{name}: violation: expected a number, at most 0 if feasible, got {value[1]!r}")
-        return ranked(_number(value[0], f"{name}: value"), _number(value[1], f"{name}: violation"))
-    return _number(value, name)
-
-
-def _number(value: Any, name: str) -> float:
-    """Return any scalar as a float."""
-    if isinstance(value, (float, int, np.integer, np.floating)):
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError(f"{name}: expected a finite number, got an integer that is too large") from None
-    # Array libraries other than NumPy have dtypes without a kind; their scalars are converted by `float` as well.
-    kind = getattr(getattr(value, "dtype", None), "kind", "f")
-    if not getattr(value, "ndim", 0) and kind in "fiubO" and not isinstance(value, (str, bytes, bytearray, memoryview)):
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            pass
-    shown = (
-        f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r} of type {type(value).__name__}"
-    )
-    hint = "; is a return statement missing?" if value is None else ""
-    raise TypeError(f"{name}: expected one number, got {shown}{hint}")
-
-
-def objective_values(values: Any, n: int) -> list[float]:
-    """Return the values of a vectorized objective at `n` points as floats.
-
-    A pair of arrays has the values and the violations.
-    """
-    if type(values) is tuple and len(values) == 2 and np.ndim(values[0]) == 1:
-        return list(map(ranked, *(objective_values(each, n) for each in values)))
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub" or array.shape != (n,):
-        shown = f"shape {array.shape} and type {array.dtype}"
-        raise TypeError(f"objective: expected an array of {n} numbers, got one of {shown}")
-    floats: list[float] = array.astype(float).tolist()
-    return floats
+    found: _T | Exception = result
+    return found
 
 
 class Reply(NamedTuple):
@@ -149,10 +129,12 @@ def _reply(value: float | RemoteFailure, started: float, ended: float, worker: s
     return Reply(value.error if isinstance(value, RemoteFailure) else value, started, ended, worker)
 
 
-def evaluate_timed(fun: Callable[[Any], Any], limit: float | None, x: Any) -> Reply:
+def evaluate_timed(
+    fun: Callable[[Any], Any], limit: float | None, x: Any, load: Callable[[Any], Any] | None = None
+) -> Reply:
     """Evaluate `fun` at `x` in a worker; an evaluation that takes longer than `limit` seconds has failed."""
     started, clock = time.time(), time.monotonic()
-    value = evaluate(fun, x, objective_value)
+    value = evaluate(fun, x, objective_value, load)
     seconds = time.monotonic() - clock
     if limit is not None and seconds > limit:
         value = timeout_error(limit)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Self
 
-from .evaluation import Outcome, Reply
+from .evaluation import LOST, Outcome, Reply
+from .sending import Sent
 
 UNLIMITED = 1_000_000  # the capacity of workers whose number is not known
 
@@ -16,10 +17,12 @@ class Map:
 
     capacity = UNLIMITED
 
-    def __init__(self, map: Callable[..., Iterable[Any]], call: Callable[[Any], Reply]) -> None:
+    def __init__(self, map: Callable[..., Iterable[Any]], fun: Sent, call: Callable[[Sent], Reply]) -> None:
         self._map = map
+        self._fun = fun
         self._call = partial(_numbered, call)
         self._waiting: dict[int, Any] = {}
+        self._items: list[tuple[int, Sent]] = []
         self._results: Iterator[Any] = iter(())
         self._pending: set[int] = set()  # candidates whose results are still to come from `_results`
 
@@ -33,10 +36,7 @@ class Map:
         whole = False
         while not arrived and self._waiting.keys() | self._pending:
             if not self._pending:
-                batch, self._waiting = self._waiting, {}
-                self._pending = set(batch)
-                results = self._map(self._call, list(batch.items()))
-                self._results, whole = iter(results), isinstance(results, list)
+                whole = self._begin()
             while self._pending and (whole or not arrived):
                 arrived += self._next()
         return arrived
@@ -52,8 +52,23 @@ class Map:
     def __exit__(self, *_: object) -> None:
         self.discard([*self._waiting, *self._pending])
 
+    def _begin(self) -> bool:
+        """Pass all that waits to the map; return whether it has returned all results at once."""
+        self._items = [(id, Sent("x", x)) for id, x in self._waiting.items()]
+        try:
+            results = self._map(self._call, self._items)
+            self._results = iter(results)
+        except Exception as error:
+            raise self._failure(error) from error
+        self._pending, self._waiting = set(self._waiting), {}
+        return isinstance(results, list)
+
     def _next(self) -> Iterator[Outcome]:
-        match next(self._results, None):
+        try:
+            result = next(self._results, None)
+        except Exception as error:
+            raise self._failure(error) from error
+        match result:
             case None:
                 raise RuntimeError(f"workers: expected a result for each point, got {len(self._pending)} too few")
             case (int(id), Reply() as reply):
@@ -63,7 +78,16 @@ class Map:
             case other:
                 raise TypeError(f"workers: expected a callable like map, got {self._map!r}, which returned {other!r}")
 
+    def _failure(self, error: Exception) -> Exception:
+        """Return what an exception of the map means; those of the objective do not arrive here."""
+        for sent in (self._fun, *(x for _, x in self._items)):
+            if sent.error:
+                return sent.error
+        if isinstance(error, TypeError):  # it takes other arguments, or returns nothing to iterate over
+            return TypeError(f"workers: expected a callable like map, got {self._map!r}, which raised {error!r}")
+        return RuntimeError(f"workers: {self._map!r} raised {error!r}. {LOST}")
 
-def _numbered(call: Callable[[Any], Reply], item: tuple[int, Any]) -> tuple[int, Reply]:
+
+def _numbered(call: Callable[[Sent], Reply], item: tuple[int, Sent]) -> tuple[int, Reply]:
     """Evaluate one item; with the id, results may arrive in any order (`imap_unordered`)."""
     return item[0], call(item[1])

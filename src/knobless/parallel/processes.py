@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
@@ -30,55 +29,19 @@ from .evaluation import (
     process_name,
     timeout_error,
 )
+from .sending import PICKLING_HELP, pickled
 
-MAX_TRIES = 3  # an evaluation that ends its process this many times has failed
+WORKER = "knobless worker"  # the name of each process
+MAX_STARTS = 3  # processes that end before they can evaluate anything, in a row
 GRACE = 1.0  # seconds that an idle process has to end by itself
 POLL_INTERVAL = 0.1  # seconds between two checks for what causes no event
 
 SPAWN = multiprocessing.get_context("spawn")  # a fork would copy locks and open files, the journal's among them
 
-PICKLING_HELP = (
-    "Other processes get it by pickle: define it with def at the top level of a module (not a lambda, nor inside a "
-    "function or a notebook) and bind data with functools.partial; or install cloudpickle; or use "
-    "workers=loky.get_reusable_executor(n) or workers=concurrent.futures.ThreadPoolExecutor(n)."
-)
 MAIN_GUARD_HELP = (
     "Each process imports the main script again: let it start the run under if __name__ == '__main__'. From an "
     "interactive session, import the function from a module or install cloudpickle."
 )
-
-
-def pickled(name: str, value: Any, by_value: bool = False) -> bytes:
-    """Return `value` pickled for other processes; a TypeError that helps if that is impossible.
-
-    With `by_value`, cloudpickle, if it is installed, also pickles lambdas and what a notebook defines.
-    """
-    cloudpickle = _cloudpickle() if by_value else None
-    try:
-        # Plain pickle finds by name what a worker process cannot import: it has no `__main__` of a notebook.
-        return (pickle if cloudpickle is None or _main_is_importable() else cloudpickle).dumps(value)
-    except Exception as error:
-        reason: Exception = error
-    if cloudpickle is not None:
-        try:
-            return bytes(cloudpickle.dumps(value))
-        except Exception as error:
-            reason = error
-    raise TypeError(f"{name}: expected something that pickles, got {value!r} ({reason}). {PICKLING_HELP}")
-
-
-def _cloudpickle() -> Any:
-    """Return the module cloudpickle; None if it is not installed."""
-    try:
-        return import_module("cloudpickle")
-    except ImportError:
-        return None
-
-
-def _main_is_importable() -> bool:
-    """Return whether a new process imports the main module of this one: not that of a notebook."""
-    main = sys.modules["__main__"]
-    return getattr(main, "__spec__", None) is not None or getattr(main, "__file__", None) is not None
 
 
 # In the worker process.
@@ -104,7 +67,7 @@ def _serve(pipe: Connection, limit: float | None) -> None:
         pipe.send("ready")
         while task := inbox.get():
             number, point = task
-            pipe.send((number, evaluate_timed(lambda point: fun(pickle.loads(point)), limit, point)))
+            pipe.send((number, evaluate_timed(fun, limit, point, pickle.loads)))
 
 
 def _listen(pipe: Connection, inbox: SimpleQueue[Any]) -> None:
@@ -123,7 +86,7 @@ def _listen(pipe: Connection, inbox: SimpleQueue[Any]) -> None:
 class _Task(NamedTuple):
     id: int
     point: bytes
-    tries: int = 0
+    tries: int = 1
 
 
 class _Worker:
@@ -131,7 +94,7 @@ class _Worker:
 
     def __init__(self, limit: float | None) -> None:
         self.pipe, remote = SPAWN.Pipe()
-        self.process = SPAWN.Process(target=_serve, args=(remote, limit))
+        self.process = SPAWN.Process(target=_serve, args=(remote, limit), name=WORKER)
         self.task: _Task | None = None
         self.ready = False
         self._started = self._clock = 0.0
@@ -159,7 +122,8 @@ class _Worker:
 
     def failed(self, task: _Task, error: Exception) -> Outcome:
         """Return the outcome of a task that this process has not finished."""
-        return Outcome(task.id, error, self._started, self._started + self.seconds, process_name(self.pid))
+        ended = self._started + self.seconds
+        return Outcome(task.id, error, self._started, ended, process_name(self.pid), task.tries)
 
     def end(self) -> str:
         """End the process at once, with what it has started; return how it ended, for a message."""
@@ -193,14 +157,18 @@ def _interrupts_blocked() -> Iterator[None]:
 class Processes:
     """Worker processes, started when there are evaluations to run; one that ends is replaced."""
 
-    def __init__(self, n: int, fun: bytes, limit: float | None) -> None:
+    def __init__(self, n: int, fun: bytes, limit: float | None, lost_retries: int) -> None:
+        process = multiprocessing.current_process()
+        if process.name == WORKER and getattr(process, "_inheriting", False):
+            sys.exit(1)  # a worker imports a main script without a guard, which its parent reports
         self.capacity = n
         self._fun = fun
         self._limit = limit
+        self._lost_retries = lost_retries
         self._waiting: deque[_Task] = deque()
         self._workers: dict[Any, _Worker] = {}  # by their pipes
         self._pending: set[int] = set()  # candidates whose outcomes are expected
-        self._failed_starts = MAX_TRIES - 1  # in a row; if the first process fails, the program is wrong
+        self._failed_starts = MAX_STARTS - 1  # in a row; if the first process fails, the program is wrong
         self._broken: Exception | None = None
 
     def submit(self, candidates: Iterable[tuple[int, Any]]) -> None:
@@ -268,11 +236,10 @@ class Processes:
                 worker.ready = True
                 self._failed_starts = 0
             case (int(number), Reply() as reply):
-                if worker.task is not None and worker.task.id == number:
-                    worker.task = None
-                    if number in self._pending:
-                        self._pending.remove(number)
-                        yield Outcome(number, *reply)
+                task, worker.task = worker.task, None
+                if task is not None and number in self._pending:
+                    self._pending.remove(number)
+                    yield Outcome(number, *reply, task.tries)
             case RemoteFailure(error=error):
                 self._broken = TypeError(
                     f"fun: expected something that a new process can load, got {error!r}. {PICKLING_HELP}"
@@ -282,20 +249,20 @@ class Processes:
                 yield from self._on_worker_exit(worker)
 
     def _on_worker_exit(self, worker: _Worker) -> Iterator[Outcome]:
-        """Try the task of a process that has ended again, at most `MAX_TRIES` times."""
+        """Try the task of a process that has ended again, or let it fail."""
         del self._workers[worker.pipe]
         task, how = worker.task, worker.end()
         if not worker.ready:
             self._failed_starts += 1
-            if self._failed_starts >= MAX_TRIES:
+            if self._failed_starts >= MAX_STARTS:
                 what = f"a process {how} before it could evaluate anything"
                 self._broken = RuntimeError(f"workers: {what}. {MAIN_GUARD_HELP}")
         elif task and task.id in self._pending:
-            if task.tries + 1 < MAX_TRIES:
+            if task.tries <= self._lost_retries:
                 self._waiting.appendleft(task._replace(tries=task.tries + 1))
             else:
                 self._pending.remove(task.id)
-                lost = WorkerLostError(f"objective: its process {how}, the last of {MAX_TRIES} times it was tried")
+                lost = WorkerLostError(f"objective: its process {how}, the last of {task.tries} times it was tried")
                 yield worker.failed(task, lost)
 
     def _overdue(self, limit: float) -> Iterator[Outcome]:

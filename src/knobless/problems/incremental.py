@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 import math
+import subprocess
+import sys
 import time
 from contextlib import nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from knobless.run import interrupts
-from knobless.run.compiled_engine import COMPILATION
-from knobless.run.loop import StoppingRules
 from knobless.run.progress import Bar
 from knobless.run.result import MESSAGES, Result, Status
+from knobless.run.stopping import RunLimits
 
 from .answers import InstanceProblem
 from .problem import BitArray
@@ -76,36 +77,62 @@ class Found(NamedTuple):
         return cls(result.x, result.fun, result.nfev, 0, 0, result.status, result.message)
 
 
-NOTHING = Found(None, math.nan, 0, 0, 0, Status.BUDGET, MESSAGES[Status.BUDGET])  # before the first evaluation
-
-
-def is_incremental(problem: InstanceProblem, timeout: float) -> bool:
-    """Return whether `search_incrementally` is possible, and compiled or worth the time of its compilation.
+def is_incremental(problem: InstanceProblem) -> bool:
+    """Return whether `search_incrementally` is possible.
 
     Parameters
     ----------
     problem : InstanceProblem
         The problem.
-    timeout : float
-        Seconds that the search may take.
 
     Returns
     -------
     bool
         False for few variables, without numba, and for large weights, beside which small ones would be rounded to 0.
     """
-    if problem.n <= ENUMERABLE or problem.largest_sum > LARGEST_SUM or find_spec("numba") is None:
-        return False
-    if timeout >= COMPILATION:
-        return True
-    from knobless.fast.structured import structured_runner
-
-    return structured_runner().is_ready
+    return problem.n > ENUMERABLE and problem.largest_sum <= LARGEST_SUM and find_spec("numba") is not None
 
 
-def search_incrementally(
-    problem: InstanceProblem, found: Found, rules: StoppingRules, seed: int, progress: bool
-) -> Found:
+class Compiler:
+    """Compiles `search_incrementally` in another process, into numba's cache, while this one does something else.
+
+    An interrupt in numba may be lost, and compilation, about half a minute, would make this process wait.
+    """
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failed = False  # there is no folder for numba's cache
+
+    def is_ready(self) -> bool:
+        """Return whether the search is compiled; if not, let it be."""
+        if self._failed or (self._process is not None and self._process.poll() is None):
+            return False
+        from knobless.fast.structured import structured_runner
+
+        ready = structured_runner().is_ready
+        if not ready and self._process is None:
+            logging.getLogger("knobless").info("compiling (once)")
+            command = f"from {structured_runner.__module__} import structured_runner; structured_runner().compiled"
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        elif not ready:
+            self._failed = True
+        return ready
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def search_incrementally(problem: InstanceProblem, found: Found, limits: RunLimits, seed: int, progress: bool) -> Found:
     """Minimize the cost of a problem by P3 with tabu search.
 
     Parameters
@@ -113,8 +140,8 @@ def search_incrementally(
     problem : InstanceProblem
         The problem.
     found : Found
-        Where to begin; `NOTHING` for a random point.
-    rules : StoppingRules
+        Where to begin.
+    limits : RunLimits
         When to stop; the budget includes the evaluations that were made before.
     seed : int
         Seed of the random numbers.
@@ -126,16 +153,18 @@ def search_incrementally(
     Found
         The best point, with the cost that the problem computes.
     """
-    end = time.monotonic() + rules.timeout
-    target = rules.target + COST_TOLERANCE * problem.largest_sum
+    end = time.monotonic() + limits.timeout
+    target = limits.target + COST_TOLERANCE * problem.largest_sum
     run: StructuredRun | None = None
     status: Status | None = None
-    with Bar(rules.budget if rules.budget < math.inf else None) if progress else nullcontext() as bar:
+    with Bar(limits.budget if limits.budget < math.inf else None) if progress else nullcontext() as bar:
         try:
-            run = _start(problem, seed, found, bar)
+            from knobless.fast.structured import StructuredRun
+
+            run = StructuredRun(problem.structure(), seed, found.x)
             while status is None:
-                status = run.go(rules.budget - found.nfev, target)
-                if status is Status.TARGET and problem(run.best_x) > rules.target:
+                status = run.go(limits.budget - found.nfev, target)
+                if status is Status.TARGET and problem(run.best_x) > limits.target:
                     status, target = None, math.nextafter(run.best, -math.inf)
                 if status is None and time.monotonic() >= end:
                     status = Status.TIMEOUT
@@ -148,16 +177,3 @@ def search_incrementally(
         return found._replace(status=status, message=MESSAGES[status])
     x, nfev = run.best_x.copy(), found.nfev + run.nfev
     return Found(x, problem(x), nfev, run.nfev - run.full, run.flips, status, MESSAGES[status])
-
-
-def _start(problem: InstanceProblem, seed: int, found: Found, bar: Bar | None) -> StructuredRun:
-    """Return the run, after compilation if that is needed."""
-    from knobless.fast.structured import StructuredRun, structured_runner
-
-    runner = structured_runner()
-    if not runner.is_ready:
-        logging.getLogger("knobless").info("compiling (once)")
-        if bar is not None:
-            bar.announce("compiling (once)")
-    runner.compiled  # noqa: B018
-    return StructuredRun(problem.structure(), seed, found.x)

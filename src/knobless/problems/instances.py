@@ -19,19 +19,21 @@ from enum import StrEnum
 from typing import Any
 
 from knobless._checks import real
-from knobless.run.loop import StoppingRules
+from knobless.run.iteration import Info
 from knobless.run.minimize import minimize
 from knobless.run.result import Status
+from knobless.run.stopping import RunLimits
 
 from .answers import InstanceProblem, Verdict
-from .incremental import NOTHING, Found, is_incremental, search_incrementally
+from .incremental import Compiler, Found, is_incremental, search_incrementally
 from .quadratic import MaxCut, Qubo
 from .sat import MaxSat
 from .text import Lines, TextSource, uncompressed_name
 
 EXACT = 2.0**53  # above it, not every integer is a float
 MEDIUM = 100  # variables up to which the black-box search runs before the incremental one,
-FIRST_EVALUATIONS = 4096  # for so many evaluations, which take less time than to import numba
+FIRST_EVALUATIONS = 4096  # for so many evaluations, which take less time than to import numba, and with more for one,
+# or until it is compiled
 
 
 class Format(StrEnum):
@@ -234,12 +236,12 @@ def solve_instance(
     start = time.perf_counter()
     problem = instance.problem
     cost = problem.cost_of(None if target is None else real("target", target))
-    rules = StoppingRules.of(1.0, budget, cost, timeout, None)
+    limits = RunLimits.of(1.0, budget, cost, timeout, None)
 
     def left() -> float:
-        return rules.timeout - (time.perf_counter() - start)
+        return limits.timeout - (time.perf_counter() - start)
 
-    def search(fun: Callable[[Any], Any], budget: int | None) -> Found:
+    def search(fun: Callable[[Any], Any], stop: Callable[[Info], bool] | None = None) -> Found:
         seconds = None if timeout is None else max(left(), 1e-3)
         result = minimize(
             fun,
@@ -249,16 +251,19 @@ def solve_instance(
             timeout=seconds,
             rng=seed,
             deterministic=True,
+            stop=stop,
             progress=progress,
         )
         return Found.of(result)
 
-    if not is_incremental(problem, rules.timeout):
-        found = search(problem, budget)
+    if not is_incremental(problem):
+        found = search(problem)
     else:
-        found = NOTHING
-        if problem.n <= MEDIUM:
-            found = search(problem.__call__, int(min(rules.budget, FIRST_EVALUATIONS)))  # a method is not compiled
-        if found.status is Status.BUDGET and found.nfev < rules.budget:
-            found = search_incrementally(problem, found, rules._replace(timeout=left()), seed, progress)
+        first = FIRST_EVALUATIONS if problem.n <= MEDIUM else 1
+        with Compiler() as compiler:
+            found = search(  # a method is not compiled
+                problem.__call__, lambda info: first <= info.nfev < limits.budget and compiler.is_ready()
+            )
+        if found.status is Status.STOPPED:
+            found = search_incrementally(problem, found, limits._replace(timeout=left()), seed, progress)
     return Answer(instance, found, seed, time.perf_counter() - start)

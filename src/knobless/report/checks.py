@@ -31,9 +31,9 @@ class Checks:
 
     def recommended(self, run: RunState) -> Recommended | None:
         """Return the point to use, with its value to be minimized; `run` is the run at the end of the journal."""
-        if run.log is not None and run.deterministic is False and run.drawn == self._drawn:
+        if run.noisy and run.drawn == self._drawn:
             codes = run.space.family.unpack(b"".join(self._values))
-            found = winner(run, run.log, codes, [np.array(each) for each in self._values.values()])
+            found = winner(run, codes, [np.array(each) for each in self._values.values()])
             if found is not None:
                 return found
         return recommended_point(run)

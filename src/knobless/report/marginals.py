@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knobless.core.conditional import Conditional
-from knobless.core.families import Discrete, Family, Normal
+from knobless.core.families import ColumnFamily, Discrete, Family, Normal
 from knobless.core.types import Array, Points
 from knobless.space.space import Space, shown_name
-from knobless.space.subset import Subset
-from knobless.space.variables import Binary, Choice, Variable
+from knobless.space.variable import Variable
 
 HEIGHT = 256  # rows of a heat map of θ, at most
 
@@ -75,6 +74,8 @@ class Marginal(NamedTuple):
 
 def marginals_of(space: Space) -> list[Marginal]:
     """Return one marginal per column in the order of the variables, evenly thinned out to `HEIGHT`."""
+    if not isinstance(space.family, ColumnFamily):
+        return []
     columns = np.concatenate([np.arange(each.where.start, each.where.stop) for each in space.columns()])
     return marginals_at(space, columns[evenly(len(columns), HEIGHT)].tolist())
 
@@ -85,7 +86,7 @@ def marginals_at(space: Space, columns: Sequence[int]) -> list[Marginal]:
     wanted = set(columns)
     for _, variable, where, _ in space.columns():
         variables |= dict.fromkeys(wanted.intersection(range(where.start, where.stop)), variable)
-    return [Marginal(shown_name(space.names[i]), variables[i], space.family, i, labels(variables[i])) for i in columns]
+    return [Marginal(shown_name(space.names[i]), variables[i], space.family, i, variables[i].labels) for i in columns]
 
 
 def heat_rows(each: Sequence[Marginal]) -> tuple[list[str], NDArray[np.intp]]:
@@ -94,7 +95,7 @@ def heat_rows(each: Sequence[Marginal]) -> tuple[list[str], NDArray[np.intp]]:
     where: list[int] = []
     for marginal in each:
         parameters = marginal.family.parameters(marginal.column)
-        if marginal.labels and not isinstance(marginal.variable, (Binary, Subset)):
+        if marginal.labels and not marginal.variable.is_bits:
             names += [f"{marginal.name} = {label}" for label in marginal.labels[-len(parameters) :]]
             where += parameters
         else:
@@ -136,9 +137,12 @@ def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
             value = _value(variable, column.codes(mode[None])[0])
             found.append(VariableSummary(name, value, 1.0, None, None))
             continue
-        each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
         value = _value(variable, mode[where])
-        if isinstance(variable, (Binary, Choice, Subset)):
+        if not isinstance(family, ColumnFamily):
+            found.append(VariableSummary(name, value, None, None, None))
+            continue
+        each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
+        if variable.labels:
             codes = mode[where].astype(np.intp).tolist()
             p = np.array([m.p[i] for m, i in zip(each, codes, strict=True) if isinstance(m, Discrete)])
             found.append(VariableSummary(name, value, p.tolist()[0] if variable.n is None else p, None, None))
@@ -157,13 +161,3 @@ def _value(variable: Variable, codes: Points) -> Any:
 def evenly(count: int, most: int) -> NDArray[np.intp]:
     """Return at most `most` evenly spaced indices below `count`."""
     return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
-
-
-def labels(variable: Variable) -> tuple[str, ...]:
-    """Return the names of the options; none for a number."""
-    if isinstance(variable, (Binary, Subset)):
-        return "0", "1"
-    if not isinstance(variable, Choice):
-        return ()
-    words = tuple(map(str, variable.options))
-    return words if len(set(words)) == len(words) else tuple(map(repr, variable.options))

@@ -9,10 +9,6 @@ import numpy as np
 
 from knobless.core.types import Array, Points
 from knobless.space.space import Column, Space, shown_name
-from knobless.space.subset import entry_names
-from knobless.space.variables import Float, Integer
-
-from .marginals import labels
 
 
 class ObservedColumn(NamedTuple):
@@ -72,12 +68,15 @@ class Observed(NamedTuple):
     def _column(self, i: int, column: Column, entry: int) -> ObservedColumn:
         variable, name = column.variable, shown_name(column.name)
         codes = self.codes[:, column.where.start + entry]
-        if isinstance(variable, (Integer, Float)):
-            values, log = variable.values(codes).astype(float), variable.log
-            low, high = float(variable.low), float(variable.high)
-        else:
+        labels, domain = variable.labels, variable.domain
+        if domain is None or labels:
             values, log, low, high = codes.astype(float), False, 0.0, variable.count - 1.0
+            if not labels:  # of a custom family
+                low, high = values.min(initial=0.0), values.max(initial=0.0)
+        else:
+            values, log = variable.values(codes).astype(float), domain.log
+            low, high = float(domain.low), float(domain.high)
         if column.conditions:
             values = np.where(self.space.active(self.codes)[:, i], values, math.nan)
-        shown = name if variable.n is None else f"{name}[{entry_names(variable)[entry]}]"
-        return ObservedColumn(shown, values, labels(variable), low, high, log)
+        shown = name if variable.n is None else f"{name}[{variable.entries[entry]}]"
+        return ObservedColumn(shown, values, labels, low, high, log)

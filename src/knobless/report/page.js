@@ -167,8 +167,8 @@ class Chart {
       axis.append(drawn("text", { x: room.left - 7, y: py + 4, "text-anchor": "end" }, words[i]));
     });
     for (const v of ticks(x[0], x[1], Math.max(2, width / 85))) {
-      if (v !== Math.round(v)) continue;
-      axis.append(drawn("text", { x: this.at(v, 0)[0], y: height - 5, "text-anchor": "middle" }, whole(v)));
+      if (!this.content.real && v !== Math.round(v)) continue;
+      axis.append(drawn("text", { x: this.at(v, 0)[0], y: height - 5, "text-anchor": "middle" }, this.content.real ? short(v) : whole(v)));
     }
     const clip = `clip-${this.host.id}`;
     const frame = drawn("clipPath", { id: clip }, drawn("rect", { x: room.left, y: room.top - 2, width: Math.max(room.right - room.left + 2, 0), height: room.bottom - room.top + 4 }));
@@ -224,6 +224,70 @@ function valuesContent(run) {
       return { x: call, title: `evaluation ${whole(call)}`, pairs, marks: i >= 0 ? [value, best[i]] : [value] };
     },
   };
+}
+
+function range(values) {  // with some room
+  let low = Infinity, high = -Infinity;
+  for (const v of values) if (Number.isFinite(v)) { low = Math.min(low, v); high = Math.max(high, v); }
+  if (low > high) return [0, 1];
+  const room = 0.05 * (high - low) || 0.05 * Math.abs(low) || 1;
+  return [low - room, high + room];
+}
+
+function objective(run, values, i) {  // the values of one objective
+  const m = run.objectives.directions.length;
+  return Array.from({ length: values.length / m }, (_, row) => values[row * m + i]);
+}
+
+function frontContent(run) {  // of the first two objectives
+  const { front, dots, directions, rows, knee } = run.objectives;
+  const [xs, ys] = [0, 1].map((i) => objective(run, front, i)), [dotX, dotY] = [0, 1].map((i) => objective(run, dots, i));
+  const at = Array.from(rows).indexOf(knee);
+  return {
+    real: true,
+    x: range(dotX.concat(xs)),
+    y: range(dotY.concat(ys)),
+    layers: (place) => [
+      drawn("path", { class: "dots", d: dotX.map((x, i) => `M${place(x, dotY[i]).join(" ")}h0`).join("") }),
+      ...(directions.length === 2 ? [drawn("path", { class: "best", d: path(xs, ys, place, true) })] : []),
+      ...xs.map((x, i) => { const [cx, cy] = place(x, ys[i]); return drawn("circle", { class: "mark", cx, cy, r: i === at ? 6 : 3 }); }),
+    ],
+    look: (x) => {
+      if (!xs.length) return null;
+      let i = 0;
+      xs.forEach((v, j) => { if (Math.abs(v - x) < Math.abs(xs[i] - x)) i = j; });
+      const pairs = directions.map(([name], j) => [name, exact(front[i * directions.length + j])]);
+      return { x: xs[i], title: i === at ? "knee of the front" : "point of the front", pairs, marks: [ys[i]] };
+    },
+  };
+}
+
+function hypervolumeContent(run) {
+  const [xs, ys] = run.objectives.hypervolume;
+  return {
+    x: [0, Math.max(run.rows, 1)],
+    y: [0, 1.05],
+    layers: (at) => [drawn("path", { class: "best", d: path(xs, ys, at, true) })],
+    look: (x) => {
+      const i = lastAtOrBefore(xs, x);
+      return i < 0 ? null : { x: xs[i], title: `evaluation ${whole(xs[i])}`, pairs: [["hypervolume", short(ys[i])]], marks: [ys[i]] };
+    },
+  };
+}
+
+function drawObjectives(run) {
+  $("objectives").hidden = !run.objectives;
+  if (!run.objectives) return;
+  const { directions, front, errors, rows, count, knee } = run.objectives, m = directions.length;
+  const [first, second] = directions;
+  $("values-title").textContent = `Values of ${first[0]}`;
+  $("front-of").textContent = `${second[0]} (${second[1]}) over ${first[0]} (${first[1]}); the larger dot is the knee`;
+  $("front-count").textContent = count > rows.length ? `${rows.length} of ${whole(count)}` : whole(count);
+  charts.front.show(frontContent(run));
+  charts.hypervolume.show(hypervolumeContent(run));
+  const head = node("tr", {}, node("th", {}, "row"), ...directions.map(([name, direction]) => node("th", {}, `${name} (${direction})`)));
+  const lines = Array.from(rows, (row, i) => node("tr", { className: row === knee ? "best" : "" }, node("td", {}, whole(row + 1)), ...directions.map((_, j) => node("td", { title: exact(front[i * m + j]) }, errors ? withError(front[i * m + j], errors[i * m + j]) : short(front[i * m + j])))));
+  $("front-table").replaceChildren(node("thead", {}, head), node("tbody", {}, ...lines));
 }
 
 function stepContent(run, name, label, rule) {
@@ -577,7 +641,8 @@ function tile(what, number, more, kind, title) {
 function drawTiles(run) {
   const best = run.best[0], last = run.steps.iteration.length - 1, [started, ended] = run.times;
   const call = run.bestRow < 0 ? -1 : table.column("evaluation").data[run.bestRow], found = call < 0 ? [] : [call ? `at evaluation ${whole(call)}` : "known before"];
-  const name = run.direction === "maximize" ? "largest value" : "smallest value", tiles = [];
+  const of = run.objectives ? run.objectives.directions[0][0] : "value";
+  const name = `${run.direction === "maximize" ? "largest" : "smallest"} ${of}`, tiles = [];
   if (run.recommended) {
     const [mean, error] = run.recommended;
     const more = [`estimated mean${Number.isFinite(error) ? " ± standard error" : ""}`, `${name} observed ${short(best)}`];
@@ -585,6 +650,7 @@ function drawTiles(run) {
   } else {
     tiles.push(tile(name, short(best), found, "first", exact(best)));
   }
+  if (run.objectives) tiles.push(tile("front", whole(run.objectives.count), ["points"]));
   const more = run.budget ? [node("progress", { max: run.budget, value: Math.min(run.calls, run.budget) }), `of ${whole(run.budget)}`] : [];
   tiles.push(tile("evaluations", whole(run.calls), more));
   tiles.push(tile("failed", whole(run.failed), run.calls ? [`${Number(((100 * run.failed) / run.calls).toPrecision(2))} %`] : [], run.failed ? "bad" : ""));
@@ -650,7 +716,7 @@ function certainty(each) {
 }
 
 function drawConfiguration(run) {
-  const heads = ["variable", run.recommended ? "recommended" : "best", ...(run.folded ? ["most probable", "its probability"] : [])];
+  const heads = ["variable", run.recommended ? "recommended" : run.objectives ? "knee of the front" : "best", ...(run.folded ? ["most probable", "its probability"] : [])];
   const rows = run.configuration.map((each) => {
     const cells = [node("td", {}, each.name), entries(each, each.best, each.mode)];
     if (run.folded) {
@@ -686,11 +752,13 @@ function show(run) {
   $("name").textContent = run.name;
   document.title = `${run.name} · knobless`;
   const fun = run.facts.find(([name]) => name === "fun");
-  $("subtitle").textContent = `${run.direction}${fun ? ` ${fun[1]}` : ""} over ${whole(run.variables)} variable${run.variables === 1 ? "" : "s"}`;
+  const way = run.objectives ? run.objectives.directions.map(([name, direction]) => `${direction} ${name}`).join(", ") : run.direction;
+  $("subtitle").textContent = `${way}${fun ? ` ${fun[1]}` : ""} over ${whole(run.variables)} variable${run.variables === 1 ? "" : "s"}`;
   table.take(run);
   drawTiles(run);
   drawLegend(run);
   charts.values.show(valuesContent(run));
+  drawObjectives(run);
   for (const card of document.querySelectorAll(".folded")) card.hidden = !run.folded;
   drawImportance(run);
   drawSlices(run);
@@ -752,7 +820,7 @@ function pulse() {
 
 function start() {
   table = new Table();
-  for (const id of ["values", "lam_r", "eps", "snr"]) charts[id] = new Chart($(id));
+  for (const id of ["values", "lam_r", "eps", "snr", "front", "hypervolume"]) charts[id] = new Chart($(id));
   for (const id of ["theta", "entropies"]) charts[id] = new HeatMap($(id));
   const run = JSON.parse($("data").textContent, unpacked);
   if (run) {

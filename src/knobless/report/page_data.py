@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from knobless.core.description import algorithm_data
 from knobless.core.types import Array, Points
 from knobless.space.space import Column, shown_name
-from knobless.space.subset import Subset
-from knobless.space.variables import Binary, Variable
+from knobless.space.variable import Variable
 from knobless.space.when import INACTIVE
 
 from .importance import variable_importance
-from .marginals import Marginal, labels, marginals_at
+from .marginals import Marginal, marginals_at
 from .summary import objective_kind
-from .trace import Trace, drawable
+from .trace import DOTS, Trace, drawable
 
 FATES = ("", "evaluated", "cancelled", "added", "check", "failed")  # the rows of a journal by their fates, and
 FAILED = 5  # evaluations that failed; `page.js` has the same number
 WIDTH = 256  # bytes per row for the variables in the table; wider ones are left out
 _LONG = 4000  # characters shown of a failure, the last ones
 IMPORTANT = 20  # variables shown with their importance
+SHOWN = 200  # points of a front, at most
 ENTRIES = 2048  # of arrays and scalars together, shown in the configurations
 
 
@@ -41,6 +41,10 @@ def collect_page_data(trace: Trace, since: int = 0, forest: bool | None = None) 
     evaluations = int(trace.calls[-1]) if len(trace) else 0
     best, recommended = trace.best, trace.recommended
     calls, bests = trace.improvements
+    objectives = _objectives(trace)
+    if trace.outcomes is not None and len(trace.outcomes.front):  # the best of the first objective, under noise a mean
+        row = int(trace.outcomes.front[0])
+        best = trace.outcomes.values[row, 0], row, trace.codes(row)[0]
     return {
         "name": trace.name,
         "direction": trace.direction,
@@ -60,6 +64,7 @@ def collect_page_data(trace: Trace, since: int = 0, forest: bool | None = None) 
         "dots": [packed_array(part) for part in trace.dots],
         "bands": [packed_array(part) for part in trace.bands],
         "extent": packed_array(trace.extent),
+        "objectives": objectives,
         "steps": {
             name: packed_array([getattr(step, name) for step in steps])
             for name in ("iteration", "nfev", "lam_r", "eps", "snr", "entropy")
@@ -101,6 +106,7 @@ def _facts(trace: Trace) -> list[tuple[str, str]]:
         ("algorithm", json.dumps(algorithm)),
         ("seed", str(trace.seed)),
         ("batch", str(trace.identity.batch)),
+        *([("objectives", json.dumps(trace.objectives))] if trace.objectives else []),
         ("objective", objective_kind(trace.deterministic, trace.identity.deterministic)),
         *((str(name), note if isinstance(note, str) else json.dumps(note)) for name, note in trace.meta.items()),
     ]
@@ -118,6 +124,28 @@ def _times(trace: Trace) -> list[float]:
     known = np.concatenate([started, ended])
     known = known[np.isfinite(known)]
     return [float(known.min()), float(known.max())] if len(known) else [math.nan, math.nan]
+
+
+def _objectives(trace: Trace) -> dict[str, Any] | None:
+    """Return the front of several objectives: the rows in its order, the values, and the hypervolume over rows."""
+    outcomes = trace.outcomes
+    if outcomes is None:
+        return None
+    rows, values, observed = outcomes.front, outcomes.values, outcomes.observed_values
+    shown = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SHOWN)).astype(np.intp))]
+    dots = np.flatnonzero(np.isfinite(observed).all(axis=1))
+    dots = dots[np.unique(np.linspace(0, len(dots) - 1, min(len(dots), DOTS)).astype(np.intp))]
+    numbers, volumes = outcomes.hypervolumes
+    return {
+        "directions": [[name, direction] for name, direction in outcomes.directions.items()],
+        "count": len(rows),
+        "rows": packed_array(shown.astype(np.int64)),
+        "front": packed_array(drawable(values[shown]).ravel()),
+        "errors": None if outcomes.std is None else packed_array(outcomes.std[shown].ravel()),
+        "dots": packed_array(drawable(observed[dots]).ravel()),
+        "knee": outcomes.knee,
+        "hypervolume": [packed_array(numbers), packed_array(volumes)],
+    }
 
 
 def _entropies(trace: Trace) -> dict[str, Any]:
@@ -168,7 +196,7 @@ def _marginal(each: Marginal, theta: Array) -> dict[str, Any]:
         }
     p = each.probabilities(theta)
     shown = np.sort(np.argsort(-p)[:64])  # the most probable ones, if there are more
-    bit = isinstance(each.variable, (Binary, Subset))
+    bit = each.variable.is_bits
     return {"name": each.name, "bit": bit, "labels": [each.labels[i] for i in shown], "p": packed_array(p[shown])}
 
 
@@ -176,6 +204,9 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
     """Return the value of each variable in the point to use and in the most probable one, with its probability."""
     best, recommended, mode, theta, left = trace.best, trace.recommended, trace.mode, trace.theta, ENTRIES
     code = recommended.code if recommended is not None else None if best is None else best[2]
+    outcomes = trace.outcomes
+    if outcomes is not None and outcomes.knee >= 0:
+        code = trace.codes()[outcomes.knee]
     active = [_active(trace, point) for point in (code, mode)]
     found = []
     for i, column in enumerate(trace.space.columns()):
@@ -187,7 +218,7 @@ def _configuration(trace: Trace) -> list[dict[str, Any]]:
         entry = {
             "name": shown_name(name),
             "count": where.stop - where.start,
-            "bits": isinstance(variable, (Binary, Subset)),
+            "bits": variable.is_bits,
             "best": [] if code is None else _texts(variable, code[shown], active[0][i]),
             "mode": [] if mode is None else _texts(variable, mode[shown], active[1][i]),
         }
@@ -207,7 +238,7 @@ def _active(trace: Trace, code: Points | None) -> list[bool]:
 
 def _texts(variable: Variable, code: Points, active: bool) -> list[str]:
     """Return the values as text."""
-    words = labels(variable)
+    words = variable.labels
     if not active:
         return [str(INACTIVE)] * len(code)
     return [words[int(i)] for i in code] if words else [repr(value) for value in variable.values(code).tolist()]
@@ -257,8 +288,8 @@ def _shown(trace: Trace) -> list[tuple[int, Column]]:
         if column.is_constant:
             continue
         n = column.variable.n or 1
-        bits = isinstance(column.variable, (Binary, Subset)) and not column.conditions
-        width = -(-n // 8) if bits else n * (4 if labels(column.variable) else 8)
+        bits = column.variable.is_bits and not column.conditions
+        width = -(-n // 8) if bits else n * (4 if column.variable.labels else 8)
         if width <= room:
             room -= width
             found.append((i, column))
@@ -268,9 +299,9 @@ def _shown(trace: Trace) -> list[tuple[int, Column]]:
 def _variable(column: Column, codes: Points, active: NDArray[np.bool_]) -> dict[str, Any]:
     """Return a column of the table; cells of an inactive variable are empty."""
     name, variable, n = shown_name(column.name), column.variable, column.variable.n or 1
-    if isinstance(variable, (Binary, Subset)) and not column.conditions:
+    if variable.is_bits and not column.conditions:
         return _column(name, np.packbits(codes.astype(np.bool_), axis=1), per=-(-n // 8), bits=n, variable=True)
-    words = labels(variable)
+    words = variable.labels
     if words:
         data = np.where(active[:, None], codes, len(words)).astype(np.int64)
         return _column(name, data, per=n, labels=[*words, ""] if column.conditions else words, variable=True)

@@ -8,38 +8,44 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from knobless.core.several import Several
 from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD
 from knobless.journal.records import Record
+from knobless.run.front import Front
 from knobless.run.iteration import Best, FirstFailure, is_better
 from knobless.run.optimizer import Optimizer
 from knobless.run.recommendation import Recommended
 
 from .checks import Checks
 from .marginals import VariableSummary, variable_summaries
+from .outcomes import front_of
 
 
 @dataclass(frozen=True)
 class Summary:
     """The summary of a run. Values have the user's sign, and the names are those of a `Result`.
 
+    `objectives` has the directions of several objectives by their names; `x` is then the knee of the `front`.
     `deterministic` is as stated or found so far, `deterministic_stated` as it was given to the run.
     """
 
     objective: str | None
     direction: str
+    objectives: dict[str, str]
     budget: int | None
     x: Any
-    fun: float | None
-    fun_std: float | None
+    fun: Any
+    fun_std: Any
+    front: Front | None
     violation: float | None
     lowest_x: Any
-    lowest_fun: float | None
+    lowest_fun: Any
     nfev: int
     failures: int
     failure: str | None
@@ -91,13 +97,15 @@ def summary(record: Record) -> Summary:
     command = record.meta.get("command")
     named = command.get("objective") or command.get("command") if isinstance(command, dict) else record.meta.get("fun")
     budget = record.meta.get("budget")
-    return Summary(
+    found = Summary(
         objective=named if isinstance(named, str) else None,
         direction=record.direction,
+        objectives=record.identity.directions,
         budget=budget if type(budget) is int else None,
         x=lowest_x if chosen is None else record.space.decode(chosen.code),
         fun=lowest_fun if chosen is None else record.sign * chosen.fun,
         fun_std=None if chosen is None or math.isnan(chosen.std) else chosen.std,
+        front=None,
         violation=_violation(best, chosen),
         lowest_x=lowest_x,
         lowest_fun=lowest_fun,
@@ -120,6 +128,17 @@ def summary(record: Record) -> Summary:
         seconds_longest=max(seconds) if seconds else None,
         workers=dict(workers.most_common()),
     )
+    return _of_several(found, record) if found.objectives else found
+
+
+def _of_several(found: Summary, record: Record) -> Summary:
+    """Return the summary of a run with several objectives, whose point to use is the knee of the front."""
+    front = front_of(record.evaluations)
+    found = replace(found, front=front, lowest_x=None, lowest_fun=None, mode_fun=None)
+    if len(front):
+        x, fun, std = front[front.knee]
+        return replace(found, x=x, fun=fun, fun_std=std, violation=0.0)
+    return replace(found, fun=found.fun.values if isinstance(found.fun, Several) else None)
 
 
 def _violation(best: Best | None, chosen: Recommended | None) -> float | None:
@@ -149,6 +168,8 @@ def jsonable(value: Any) -> Any:
             return jsonable(value.tolist())
         case dict():
             return {str(key): jsonable(each) for key, each in value.items()}
+        case Front():
+            return [jsonable(value.named(point)) for point in value]
         case tuple() if hasattr(value, "_asdict"):
             return jsonable(value._asdict())
         case list() | tuple():

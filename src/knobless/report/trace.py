@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from knobless.core.adaptation import SNR
 from knobless.core.algorithm import Algorithm
+from knobless.core.several import Several
 from knobless.core.types import Array, Points
 from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD, unpacked
 from knobless.journal.records import Event, Record, read
@@ -30,6 +31,7 @@ from knobless.run.run_state import RunState
 from .checks import Checks
 from .marginals import evenly, heat_rows, marginals_of
 from .observed import Observed
+from .outcomes import Outcomes
 
 __all__ = ["Trace"]
 
@@ -88,6 +90,12 @@ class Trace:
         self.name, self.identity = record.path.name, record.identity
         self.space, self.algorithm = record.space, record.algorithm
         self.direction, self.sign = record.direction, record.sign
+        self.objectives = record.identity.directions
+        if self.objectives:  # what is shown over evaluations is the first one
+            self.direction = "minimize" if next(iter(self.objectives.values())) == "min" else "maximize"
+            self.sign = 1.0 if self.direction == "minimize" else -1.0
+        self._outcomes: list[tuple[float, ...]] = []
+        self._infeasible: list[bool] = []
         self.fates: list[int] = []
         self.values: list[float] = []
         self.iterations: list[int] = []
@@ -186,7 +194,7 @@ class Trace:
             with record.explained():
                 self._take(events)
                 if self._run is not None:
-                    replay(self._run, events, self._family, self.sign)
+                    replay(self._run, events, self._family, record.sign)
             self._last = rows[-1]
         if self._run is not None:
             with record.explained():
@@ -195,6 +203,12 @@ class Trace:
 
     def _take(self, chunk: Sequence[Event]) -> None:
         for row, event in enumerate(chunk, len(self)):
+            if isinstance(event.value, Several):
+                self._outcomes.append(event.value.values)
+                event = event._replace(value=event.value.values[0])
+            elif self._several:
+                self._outcomes.append((math.nan,) * self._several)
+            self._infeasible.append(event.violation is not None)
             value = math.nan if event.value is None else event.value
             rank = event.rank(self.sign)
             self._checks.take(event)
@@ -262,6 +276,20 @@ class Trace:
         return self.sign * self._best.fun, row, code
 
     @property
+    def _several(self) -> int:
+        """Number of objectives if there are several, else 0."""
+        return len(self.objectives)
+
+    @property
+    def outcomes(self) -> Outcomes | None:
+        """The values of several objectives, one row per row of the journal; None for a single objective."""
+        if not self.objectives:
+            return None
+        values = np.array(self._outcomes, dtype=float).reshape(-1, self._several)
+        infeasible = np.array(self._infeasible, dtype=bool)
+        return Outcomes.of_points(self.space, self.objectives, self.codes(), values, infeasible)
+
+    @property
     def deterministic(self) -> bool | None:
         """Whether the objective is deterministic, as stated or found so far; None if that is not known."""
         return self.identity.deterministic if self._run is None else self._run.deterministic
@@ -269,7 +297,7 @@ class Trace:
     @property
     def recommended(self) -> Recommended | None:
         """The code of the point to use, an estimate of its mean and its standard error; None unless it is noisy."""
-        if self._run is None or self.deterministic is not False:
+        if self._run is None or self.deterministic is not False or self.objectives:
             return None
         found = self._checks.recommended(self._run)
         return None if found is None else found._replace(fun=self.sign * found.fun)

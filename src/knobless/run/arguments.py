@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-_MEANT = {
+MEANT = {
     "rng, the seed or generator": ("seed", "random_state", "random_seed", "generator"),
     "algorithm, a value such as kl.pbil_lambda(space)": ("method", "sampler", "algo", "strategy", "optimizer"),
     "space": ("bounds", "dimensions", "search_space", "domain", "parameters", "param_space", "parametrization"),
-    "x0, the initial point": ("init", "initial", "initial_point", "start"),
+    "x0, the initial points": ("init", "initial", "initial_point", "initial_points", "points_to_evaluate", "start"),
     "journal, a file": ("storage", "study_name", "checkpoint", "load_if_exists"),
 }
-_OF_A_RUN = {
+OF_A_RUN = {
     "fun, the objective": ("objective", "func", "function", "f"),
     "budget, the number of evaluations": (
         *("n_trials", "n_iter", "n_calls", "max_evals", "maxiter", "max_iter", "maxfev", "maxfun", "num_samples"),
@@ -19,51 +19,23 @@ _OF_A_RUN = {
     "timeout, in seconds": ("max_time", "time_limit", "time_budget"),
     "stall, a number of evaluations": ("patience", "early_stopping", "tol"),
     "callback": ("callbacks",),
+    "stop, a function or several": ("termination", "stopping_criterion", "stopping_criteria", "stop_when"),
     "progress=True": ("show_progress_bar", "verbose", "disp"),
 }
 _DIRECTION = ("direction", "directions", "maximize", "minimize", "mode", "sense")
 
 
-def _suggestions(*meant: dict[str, tuple[str, ...]]) -> dict[str, str]:
+def suggestions(*meant: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return what to use for each name, from the names that what is used here has elsewhere."""
     return {name: f"use {here}" for each in meant for here, names in each.items() for name in names}
 
 
-RUN = _suggestions(_MEANT, _OF_A_RUN) | dict.fromkeys(_DIRECTION, "call kl.minimize or kl.maximize")
-OPTIMIZER = _suggestions(_MEANT) | dict.fromkeys(_DIRECTION, "use maximize=True to maximize")
+RUN = suggestions(MEANT, OF_A_RUN) | dict.fromkeys(_DIRECTION, "call kl.minimize or kl.maximize")
+OPTIMIZER = suggestions(MEANT) | dict.fromkeys(_DIRECTION, "use maximize=True to maximize")
 OPTIMIZER |= dict.fromkeys(
-    ("fun", "budget", "workers", *(name for names in _OF_A_RUN.values() for name in names)),
+    ("fun", "budget", "workers", *(name for names in OF_A_RUN.values() for name in names)),
     "an Optimizer is asked for candidates and told their values; kl.minimize takes an objective and a budget",
 )
-_OF_AN_ESTIMATOR = {
-    "n_iter, the number of candidates": ("budget", "n_trials", "n_calls", "max_evals", "n_candidates"),
-    "random_state": ("rng", "seed"),
-    "n_jobs": ("workers",),
-}
-SEARCH_CV = _suggestions(
-    _OF_AN_ESTIMATOR,
-    {"param_distributions": ("space", "search_spaces", "search_space", "param_dist", "params", "param_space")},
-)
-FEATURE_SELECTOR = _suggestions(
-    _OF_AN_ESTIMATOR, {"n_features_to_select": ("k", "n_features", "k_features", "max_features", "min_features")}
-)
-OPTUNA_SAMPLER = _suggestions(
-    {
-        "search_space": ("space", "distributions", "param_distributions"),
-        "seed": ("rng", "random_state"),
-        "algorithm, a recipe such as kl.pbil_lambda": ("method", "optimizer"),
-    }
-) | dict.fromkeys(
-    ("n_startup_trials", "n_ei_candidates", "multivariate", "group", "popsize", "population_size", "sigma0"),
-    "the sampler has no strategy parameters, so leave it out",
-)
-TENSOR_RUN = {name: text for name, text in RUN.items() if name != "trials"} | dict.fromkeys(
-    (
-        *("vectorized", "deterministic", "evaluation_timeout", "constraints", "fixed"),
-        *("workers", *_OF_A_RUN["workers"], "journal", *_MEANT["journal, a file"]),
-    ),
-    "not available for objectives in tensors; kl.minimize and kl.maximize have it",
-)
-
 # Attributes of the package.
 _VARIABLES_AND_CALLS = {
     "kl.Float(low, high), with log=True for a log scale": ("Real", "Uniform", "LogUniform", "FloatDistribution"),
@@ -77,5 +49,4 @@ _VARIABLES_AND_CALLS = {
     "knobless.sklearn.FeatureSelector": ("FeatureSelector",),
     "knobless.optuna.KnoblessSampler": ("KnoblessSampler",),
 }
-_MODULES = ("fast", "optuna", "plots", "problems", "report", "sklearn", "torch")
-PACKAGE_NAMES = _suggestions(_VARIABLES_AND_CALLS) | {name: f"import knobless.{name} first" for name in _MODULES}
+PACKAGE_NAMES = suggestions(_VARIABLES_AND_CALLS)

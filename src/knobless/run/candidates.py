@@ -9,9 +9,12 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from knobless.core.early_stopping import Curve
+from knobless.core.several import Several
 from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible, negated
-from knobless.parallel.evaluation import objective_value
+from knobless.parallel.evaluation import Watched
+from knobless.parallel.returned import objective_value
 from knobless.space.space import Space
 
 FLOATS = {float}  # the types of the usual values
@@ -53,6 +56,8 @@ class Batch(Sequence[Candidate]):
     ----------
     ids : sequence of int
         The ids of the candidates.
+    codes : array
+        Their codes, one per row.
     x : object
         All points at once, as a vectorized objective receives them: arrays with one row per point. A ValueError if the
         space has conditional variables.
@@ -61,13 +66,13 @@ class Batch(Sequence[Candidate]):
     def __init__(self, space: Space, ids: Sequence[int], codes: Points) -> None:
         self._space = space
         self.ids = ids
-        self._codes = codes
+        self.codes = codes
         self._points: list[Any] | None = None
 
     @property
     def x(self) -> Any:
         """All points at once, as a vectorized objective receives them."""
-        return self._space.decode_batch(self._codes)
+        return self._space.decode_batch(self.codes)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,7 +83,7 @@ class Batch(Sequence[Candidate]):
     def __getitem__(self, index: slice) -> Batch: ...
     def __getitem__(self, index: int | slice) -> Candidate | Batch:
         if isinstance(index, slice):
-            return Batch(self._space, self.ids[index], self._codes[index])
+            return Batch(self._space, self.ids[index], self.codes[index])
         return Candidate(self.ids[index], self.points[index])
 
     def __iter__(self) -> Iterator[Candidate]:
@@ -97,17 +102,60 @@ class Batch(Sequence[Candidate]):
         Batch
             The candidates in this order.
         """
-        return Batch(self._space, [self.ids[row] for row in rows], self._codes[rows])
+        return Batch(self._space, [self.ids[row] for row in rows], self.codes[rows])
+
+    def watched(self, limits: Sequence[tuple[float, ...]], sign: float) -> Batch:
+        """Return these candidates with what workers need to stop them, one tuple of limits for each.
+
+        Parameters
+        ----------
+        limits : sequence of tuple
+            The limits of each candidate; an empty tuple for one that is not stopped.
+        sign : float
+            −1 for a run that maximizes, else 1.
+
+        Returns
+        -------
+        Batch
+            A batch whose points are `Watched`.
+        """
+        batch = Batch(self._space, self.ids, self.codes)
+        batch._points = [Watched(x, limit, sign) if limit else x for x, limit in zip(self.points, limits, strict=True)]
+        return batch
 
     @property
     def points(self) -> list[Any]:
         """The point of each candidate."""
         if self._points is None:  # not a cached_property, which takes a lock in Python 3.11
-            self._points = self._space.decode_each(self._codes)
+            self._points = self._space.decode_each(self.codes)
         return self._points
 
     def __repr__(self) -> str:
         return f"Batch of {len(self)}: {', '.join(map(repr, self[:3]))}{', …' if len(self) > 3 else ''}"
+
+
+def encoded_points(space: Space, points: Any, name: str) -> Points:
+    """Return the codes of a point or of several; what is a point itself is one point."""
+    try:
+        return space.encode(points, name)[None]
+    except (TypeError, ValueError):
+        several = isinstance(points, (list, tuple)) or (isinstance(points, np.ndarray) and points.ndim > 1)
+        if not several or not any(_is_point(space, each) for each in points):
+            raise
+    return np.array([space.encode(each, f"{name}[{i}]") for i, each in enumerate(points)])
+
+
+def _is_point(space: Space, x: Any) -> bool:
+    try:
+        space.encode(x)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def decoded_points(space: Space, codes: Points) -> Any:
+    """Return what `encoded_points` would encode: a point, or a list of several."""
+    return space.decode(codes[0]) if len(codes) == 1 else space.decode_each(codes)
 
 
 def ids_of(candidates: Batch | Candidate | Iterable[Candidate]) -> Sequence[int]:
@@ -122,14 +170,36 @@ def ids_of(candidates: Batch | Candidate | Iterable[Candidate]) -> Sequence[int]
 
 
 class ToldValues(NamedTuple):
-    """ToldValues of candidates to be minimized, as they rank; NaN for failed evaluations.
+    """Values of candidates to be minimized, as they rank; NaN for failed evaluations.
 
-    `failures` has the tracebacks of those that raised, `infeasible` the values that came with a violation, by position.
+    By position, `failures` has the tracebacks of those that raised, `infeasible` the values that came with a violation,
+    `several` those of several objectives, and `curves` those with steps. The value of one that was stopped is NaN here.
     """
 
     f: Array
     failures: Mapping[int, str]
     infeasible: Mapping[int, Infeasible]
+    several: Mapping[int, Several] = NONE
+    curves: Mapping[int, Curve] = NONE
+
+    def at(self, i: int) -> ToldValues:
+        """Return the value of one candidate."""
+
+        def fact(facts: Mapping[int, Any]) -> Mapping[int, Any]:
+            return {0: facts[i]} if i in facts else NONE
+
+        return ToldValues(
+            self.f[i : i + 1], fact(self.failures), fact(self.infeasible), fact(self.several), fact(self.curves)
+        )
+
+    def values(self) -> list[float | Exception]:
+        """Return one number or failure for each."""
+        values: list[float | Exception] = self.f.tolist()
+        for i, text in self.failures.items():
+            values[i] = Failure(text)
+        for i, rank in (*self.infeasible.items(), *self.several.items(), *self.curves.items()):
+            values[i] = rank
+        return values
 
 
 def values_of(values: Any, count: int, sign: float = 1.0) -> ToldValues:
@@ -148,14 +218,21 @@ def values_of(values: Any, count: int, sign: float = 1.0) -> ToldValues:
         f = np.array(values)
         return ToldValues(-f if sign < 0.0 else f, NONE, NONE)
     failures = {i: traceback_of(v) for i, v in enumerate(values) if isinstance(v, BaseException)}
-    each = [math.nan if i in failures else _value(v) for i, v in enumerate(values)]
-    if sign < 0.0:
-        each = list(map(negated, each))
-    return ToldValues(np.array(each), failures, {i: v for i, v in enumerate(each) if isinstance(v, Infeasible)})
+    ranks = [math.nan if i in failures else _value(v) for i, v in enumerate(values)]
+    return told_values(list(map(negated, ranks)) if sign < 0.0 else ranks, failures)
+
+
+def told_values(ranks: Sequence[float], failures: Mapping[int, str]) -> ToldValues:
+    """Return values as they rank, with what each kind of them carries; `failures` are by position."""
+    curves = {i: rank for i, rank in enumerate(ranks) if isinstance(rank, Curve)}
+    last = [rank.last if isinstance(rank, Curve) else rank for rank in ranks]
+    infeasible = {i: rank for i, rank in enumerate(last) if isinstance(rank, Infeasible)}
+    several = {i: rank for i, rank in enumerate(last) if isinstance(rank, Several)}
+    return ToldValues(np.array(last), failures, infeasible, several, curves)
 
 
 def _value(value: Any) -> float:
-    return value if isinstance(value, Infeasible) else objective_value(value, "values")
+    return objective_value(value, "values")
 
 
 def traceback_of(error: BaseException) -> str:

@@ -55,7 +55,9 @@ class CompiledEngine:
     def _load(self) -> Successor | None:
         """Import the engine; None if it does not support the run."""
         try:
-            from knobless.fast import successor
+            from knobless.fast import compiled
+            from knobless.fast.run import Successor
         except ImportError:  # numba is an extra: without it the same run is just slower
             return None
-        return successor(*self._run)
+        fun, opt, sign = self._run
+        return Successor.of(compiled(fun), opt, sign)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-from knobless.parallel.evaluation import objective_value
+import numpy as np
+
+from knobless._checks import elements
+from knobless.parallel.returned import number
 
 EXPECTED_VALUE = "a number, feasible if at most 0, or a bool, feasible if True"
+FIRST_VALUES = 20  # values of a constraint by which integers that are meant as bools are recognized
 SHOWN_POINT = 200  # characters of a point in a message
 
 
@@ -18,14 +23,15 @@ class Constraints:
     """Functions of a point that return a number, feasible if at most 0, or a bool, feasible if True."""
 
     functions: tuple[Callable[[Any], Any], ...]
+    _first_values: dict[int, list[Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, given: Any) -> Self:
         """Return what the user has given as constraints."""
         given = () if given is None else given
-        if not callable(given) and (not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping))):
-            raise TypeError(f"constraints: expected a function or a sequence of functions, got {given!r:.200}")
-        functions = (given,) if callable(given) else tuple(given)
+        functions = (
+            (given,) if callable(given) else elements("constraints", given, "a function or a sequence of functions")
+        )
         for i, function in enumerate(functions):
             if isinstance(function, type) or not callable(function):
                 raise TypeError(f"constraints[{i}]: expected a function, got {function!r:.200}")
@@ -55,14 +61,29 @@ class Constraints:
         is_array_of_bool = getattr(getattr(value, "dtype", None), "kind", "") == "b"
         if isinstance(value, bool) or (is_array_of_bool and not getattr(value, "ndim", 0)):
             return 0.0 if value else 1.0
+        self._warn_of_flags(i, value)
         try:
-            number = math.nan if isinstance(value, tuple) else objective_value(value)
+            excess = number(value, "constraint")
         except (TypeError, ValueError):
-            number = math.nan
-        if math.isnan(number):
+            excess = math.nan
+        if math.isnan(excess):
             shown = f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else f"{value!r:.{SHOWN_POINT}}"
             raise TypeError(f"{self.shown(i)}: expected {EXPECTED_VALUE}, got {shown} at {x!r:.{SHOWN_POINT}}")
-        return max(number, 0.0)
+        return max(excess, 0.0)
+
+    def _warn_of_flags(self, i: int, value: Any) -> None:
+        """Warn once if the first values of a function are the integers 0 and 1, which may be meant as bools."""
+        first = self._first_values.setdefault(i, [])
+        if len(first) < FIRST_VALUES:
+            first.append(value)
+            integers = [each for each in first if isinstance(each, (int, np.integer)) and each in (0, 1)]
+            if len(integers) == FIRST_VALUES and 1 in integers:
+                warnings.warn(
+                    f"{self.shown(i)}: returned only the integers 0 and 1, of which 0 is feasible and 1 is not. If "
+                    "1 is feasible, return a bool",
+                    UserWarning,
+                    stacklevel=2,
+                )
 
 
 NO_CONSTRAINTS = Constraints(())

@@ -24,20 +24,7 @@ def one_line(x: Any, width: int = 400) -> str:
 
 
 def html_table(caption: str, rows: Iterable[tuple[str, Any]]) -> str:
-    """Return a table of names and contents; everything in it is escaped.
-
-    Parameters
-    ----------
-    caption : str
-        What the table describes; empty for a nested table.
-    rows : iterable of (str, object)
-        A dict is displayed as a nested table, a `Text` as it is, anything else by its repr.
-
-    Returns
-    -------
-    str
-        HTML without scripts.
-    """
+    """Return a table of names and contents; everything in it is escaped."""
     head = f'<caption style="text-align: left; font-weight: bold">{escape(caption)}</caption>' if caption else ""
     style = f'style="{_CELL}"'
     body = "".join(f"<tr><th {style}>{escape(name)}</th><td {style}>{_cell(x)}</td></tr>" for name, x in rows)
@@ -52,3 +39,12 @@ def _cell(content: Any) -> str:
     rows = [(str(name), each) for name, each in content.items()]
     more = [("…", Text(f"{len(rows) - MOST_SHOWN} more"))] if len(rows) > MOST_SHOWN else []
     return html_table("", [*rows[:MOST_SHOWN], *more])
+
+
+def html_grid(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table with a row of names; everything in it is escaped."""
+    style = f'style="{_CELL}"'
+    top = "".join(f"<th {style}>{escape(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td {style}>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    title = f'<caption style="text-align: left; font-weight: bold">{escape(caption)}</caption>'
+    return f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knobless.core.conditional import Conditional
+from knobless.core.families import ColumnFamily
 from knobless.core.repair import Repair
 from knobless.core.rng import ALL, Stream, first_uniforms
 from knobless.core.subset import resized
@@ -51,7 +52,11 @@ class Feasibility:
     @classmethod
     def of(cls, space: Space, constraints: Constraints, fixed: FixedVariables) -> Feasibility | None:
         """Return the feasibility of a run; None if all points are feasible."""
-        return cls(space, constraints, fixed) if constraints.functions or len(fixed) else None
+        if not constraints.functions and not len(fixed):
+            return None
+        if not isinstance(space.family, ColumnFamily):
+            raise TypeError(f"constraints, fixed: expected a space of variables, got the family {space.family!r:.200}")
+        return cls(space, constraints, fixed)
 
     def violations(self, code: Points) -> list[float]:
         """Return by how much a point violates each constraint."""
@@ -81,9 +86,8 @@ class Feasibility:
             shown = "; ".join(map(self.constraints.shown, violated))
             raise ValueError(f"{name}: expected a feasible point, got one that violates {shown}")
 
-    def start(self, code: Points, name: str) -> None:
-        """Begin with a point that the user gave."""
-        self.require(code, name)
+    def start(self, code: Points) -> None:
+        """Begin with a feasible point that the user gave."""
         self.repair = Repair.towards(self.space.family, code, self.fixed.columns, self.feasible)
 
     def replaced(self, codes: Points, theta: Array, key: int, first: int, n_samples: int) -> Points:
@@ -118,6 +122,13 @@ class Feasibility:
                 drawn = self._redrawn(theta, own) if has_numbers else None
                 codes[i] = repair(codes[i], self.feasible, own) if drawn is None else drawn
         return codes
+
+    def repaired(self, codes: Points, key: int) -> Points:
+        """Return feasible points close to others; the repair has begun if one was needed before."""
+        if self.repair is None and len(codes):
+            self.repair = Repair.towards(self.space.family, self._found(key & ALL), self.fixed.columns, self.feasible)
+        each = [self.repair(code, self.feasible, key + i & ALL) for i, code in enumerate(codes) if self.repair]
+        return np.array(each) if each else codes
 
     def _redrawn(self, theta: Array, key: int) -> Points | None:
         """Return a feasible point from P_θ; None if a few draws yield none."""

@@ -12,7 +12,7 @@ from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible
 from knobless.journal.events import CANCELLED, TOLD
 
-PENDING, COPIED = 0, 5  # besides TOLD and CANCELLED; the value of a copied one is that of an equal point
+PENDING = 0  # besides TOLD, CANCELLED, COPIED with the value of an equal point, and STOPPED with an estimate
 EMPTY = np.empty(0)
 
 
@@ -27,7 +27,7 @@ class Info(NamedTuple):
         Number of evaluations so far.
     best : float
         The best objective value so far; inf (−inf for `maximize`) before there is one. As long as no point is feasible,
-        the value of the point with the least violation.
+        the value of the point with the least violation. NaN with several objectives.
     lam : int
         Samples of the next iteration.
     lam_r : float
@@ -151,15 +151,19 @@ class Iteration:
         """Count the candidates without which the iteration is not complete."""
         self.missing = self.fates.count(PENDING, 0, self.size) + max(self.size - self.drawn, 0)
 
-    def samples(self) -> tuple[Points, Array]:
-        """Return what the algorithm learns from: of the first `size`, the points drawn from θ and their values."""
+    def samples(self) -> tuple[Points, Array, bytes | bytearray]:
+        """Return what the algorithm learns from: of the first `size`, the points drawn from θ, their values and fates.
+
+        A fate is what the row is in the archive.
+        """
         if self.drawn == self.size and not self.n_initial_points and CANCELLED not in self.fates:
-            return self.codes, self.f  # the usual case
+            return self.codes, self.f, self.fates  # the usual case
         rows = slice(self.n_initial_points, self.size)
         if CANCELLED not in self.fates:
-            return self.codes[rows], self.f[rows]
+            return self.codes[rows], self.f[rows], self.fates[rows]
         kept = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8)[rows] != CANCELLED)
-        return self.codes[rows][kept], self.f[rows][kept]
+        fates = self.fates[rows]
+        return self.codes[rows][kept], self.f[rows][kept], bytes([fates[i] for i in kept.tolist()])
 
     def evaluated(self, stop: int | None = None) -> tuple[Points, Array]:
         """Return the points that were evaluated, and their values; those with an index below `stop` if it is given."""

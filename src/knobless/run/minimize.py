@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from knobless._checks import suggests
@@ -10,11 +10,14 @@ from knobless.core.algorithm import Algorithm
 
 from .arguments import RUN
 from .iteration import Info
-from .loop import StoppingRules
+from .objectives import Objectives
 from .optimize import batch_of, optimize
 from .optimizer import Optimizer
 from .result import Result
 from .sources import EvaluatedObjective, workers_of
+from .stopping import RunLimits, UserRules
+
+StoppingRule = Callable[[Info], object]
 
 
 @suggests("minimize", "kl.minimize(fun, space, budget=1000)", RUN)
@@ -27,6 +30,7 @@ def minimize(
     target: float | None = None,
     timeout: float | None = None,
     stall: int | None = None,
+    stop: StoppingRule | Iterable[StoppingRule] | None = None,
     x0: Any = None,
     constraints: Any = None,
     fixed: Mapping[str, Any] | None = None,
@@ -40,6 +44,7 @@ def minimize(
     journal: Any = None,
     callback: Callable[[Info], object] | None = None,
     progress: bool = False,
+    objectives: Sequence[str] | Mapping[str, str] | None = None,
 ) -> Result:
     """Minimize an objective function over a search space.
 
@@ -47,12 +52,12 @@ def minimize(
     ----------
     fun : callable
         The objective, ``fun(x) -> float``. It gets a point of `space`: an int8 array for ``Binary(n)``, a dict for a
-        `Space` with names. It may return a pair (value, violation), for constraints that only an evaluation shows:
-        points with a violation of at most 0 are feasible and rank by their values, the others after them by their
-        violations. An evaluation that raises an exception (`SystemExit` included) or returns NaN is a failed
-        evaluation: it ranks worst and the run continues.
+        `Space` with names. It may return ``kl.Constrained(value, violation)``, for constraints that only an
+        evaluation shows: points with a violation of at most 0 are feasible and rank by their values, the others after
+        them by their violations. An evaluation that raises an exception (`SystemExit` included) or returns NaN is a
+        failed evaluation: it ranks worst and the run continues.
     space : Binary, Choice, Integer, Float, Subset, Space, or a list or dict of these
-        The search space.
+        The search space; or a custom `Family` of distributions, whose points are arrays.
     budget : int, optional
         The maximum number of evaluations. It may be left out if there is a `timeout`.
     algorithm : Algorithm, optional
@@ -66,8 +71,13 @@ def minimize(
         Stop after this many seconds, when the evaluations that are running have ended.
     stall : int, optional
         Stop after this many evaluations without an improvement.
-    x0 : point, optional
-        An initial point. It is evaluated first, and the initial distribution is moved halfway to it.
+    stop : callable or sequence of callables, optional
+        Further stopping rules: functions that are called with an `Info` after each iteration, as a `callback` is, and
+        return whether the run ends: True, or a str, which becomes the message of the result. They apply to runs that
+        are resumed as well, also at iterations that are recorded.
+    x0 : point or list of points, optional
+        Initial points, which are evaluated first, in this order. The search starts from the best of them: the initial
+        distribution is moved halfway to it.
     constraints : callable or sequence of callables, optional
         Restrictions of the points that are known without an evaluation: functions of a point that return a number,
         feasible if at most 0, or a bool, feasible if True. They are called often and should take little time. Every
@@ -76,7 +86,9 @@ def minimize(
         Values of variables that do not vary, by their names as in ``space.columns()``, such as ``"optimizer.rate"``;
         entries of arrays are ``"layers[3]"``, and the variable that is the whole space is called ``"x"``.
     known : iterable of (point, value) pairs, optional
-        Points evaluated elsewhere. They count for the best point, but not for the budget.
+        Points evaluated elsewhere. They count for the best point, but not for the budget. The recommended algorithm
+        learns from them as from its own evaluations; one that samples from a distribution, such as
+        ``pbil_lambda(space)``, learns only from its own samples.
     rng : None, int, or numpy.random.Generator, optional
         The seed of the run, or a generator. The same seed gives the same run.
     batch : int, optional
@@ -88,7 +100,7 @@ def minimize(
         that this process may use.
     vectorized : bool, optional
         Whether `fun` gets all points of an iteration at once, as arrays with one row per point, and returns an array
-        with one value per point, or a pair of arrays with values and violations. Constraints get single points.
+        with one value per point, or a `Constrained` of two such arrays. Constraints get single points.
     deterministic : bool or None, optional
         Whether equal points always have equal values. With True, each point is evaluated at most once. With False,
         points may be evaluated several times. With None, the default, the run tests this: see Notes.
@@ -102,12 +114,18 @@ def minimize(
         stop the run.
     progress : bool, optional
         Whether to show a progress bar, which needs tqdm.
+    objectives : sequence of str or dict, optional
+        Names of two to five objectives, all of which are minimized, or their directions by name, such as
+        ``{"error": "min", "throughput": "max"}``. `fun` then returns as many numbers in this order, or a dict with
+        these names, and the result has the points that no other one dominates, `front`. There is nothing else to
+        set: no reference point, no weights.
 
     Returns
     -------
     Result
         The point to use, `x`, and its value `fun`, the reason why the run ended, and its history. `x` is the best point
-        of a deterministic objective and the recommended point of a noisy one, with an estimate of its mean value.
+        of a deterministic objective and the recommended point of a noisy one, with an estimate of its mean value; for
+        several objectives, it is the knee of the `front`.
 
     Raises
     ------
@@ -155,10 +173,11 @@ def minimize(
     >>> result.fun, result.nfev
     (0.0, 1000)
     """
-    workers = workers_of(workers)
+    workers, stated = workers_of(workers), Objectives.of(objectives, maximize=False)
+    sign = 1.0 if stated is None else stated.sign
     return optimize(
-        1.0,
-        EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
+        sign,
+        EvaluatedObjective(fun, workers, vectorized, evaluation_timeout, stated),
         Optimizer(
             space,
             algorithm,
@@ -168,12 +187,13 @@ def minimize(
             deterministic,
             constraints=constraints,
             fixed=fixed,
+            objectives=stated if stated is not None and len(stated) > 1 else None,
         ),
-        StoppingRules.of(1.0, budget, target, timeout, stall),
+        RunLimits.of(sign, budget, target, timeout, stall),
+        UserRules.of(callback, stop),
         known,
         journal,
         rng is None,
-        callback,
         progress,
     )
 
@@ -188,6 +208,7 @@ def maximize(
     target: float | None = None,
     timeout: float | None = None,
     stall: int | None = None,
+    stop: StoppingRule | Iterable[StoppingRule] | None = None,
     x0: Any = None,
     constraints: Any = None,
     fixed: Mapping[str, Any] | None = None,
@@ -201,6 +222,7 @@ def maximize(
     journal: Any = None,
     callback: Callable[[Info], object] | None = None,
     progress: bool = False,
+    objectives: Sequence[str] | Mapping[str, str] | None = None,
 ) -> Result:
     """Maximize an objective function over a search space.
 
@@ -220,7 +242,9 @@ def maximize(
         As in `minimize`.
     stall : int, optional
         As in `minimize`.
-    x0 : point, optional
+    stop : callable or sequence of callables, optional
+        As in `minimize`; `best` of the `Info` is a value of `fun`, not negated.
+    x0 : point or list of points, optional
         As in `minimize`.
     constraints : callable or sequence of callables, optional
         As in `minimize`.
@@ -246,6 +270,8 @@ def maximize(
         As in `minimize`.
     progress : bool, optional
         As in `minimize`.
+    objectives : sequence of str or dict, optional
+        As in `minimize`; names without directions are maximized.
 
     Returns
     -------
@@ -272,10 +298,11 @@ def maximize(
     >>> result.fun, result.nfev
     (20.0, 1000)
     """
-    workers = workers_of(workers)
+    workers, stated = workers_of(workers), Objectives.of(objectives, maximize=True)
+    sign = -1.0 if stated is None else stated.sign
     return optimize(
-        -1.0,
-        EvaluatedObjective(fun, workers, vectorized, evaluation_timeout),
+        sign,
+        EvaluatedObjective(fun, workers, vectorized, evaluation_timeout, stated),
         Optimizer(
             space,
             algorithm,
@@ -285,11 +312,12 @@ def maximize(
             deterministic,
             constraints=constraints,
             fixed=fixed,
+            objectives=stated if stated is not None and len(stated) > 1 else None,
         ),
-        StoppingRules.of(-1.0, budget, target, timeout, stall),
+        RunLimits.of(sign, budget, target, timeout, stall),
+        UserRules.of(callback, stop),
         known,
         journal,
         rng is None,
-        callback,
         progress,
     )

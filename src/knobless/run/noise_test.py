@@ -9,17 +9,19 @@ complete iterations in the order of their candidates, so the decision does not d
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from knobless.core.pareto import dominates
+from knobless.core.point_values import JITTER
 from knobless.core.types import Array, Points
 from knobless.core.violation import FEASIBLE_LIMIT, is_feasible
 
 FIRST_TEST = 8  # evaluations before the first test
 SOONER, LATER = 1.5, 4.0  # growth of the number of evaluations from one test to the next, with doubt and without
 SMALL_DOUBT = 1e-3  # doubt below which an objective is taken to be deterministic
-JITTER = 1e-6  # of the largest absolute value: differences by which sums of floating-point numbers vary
 MOST_TESTS = 12  # after which a space that is exhausted is not tested any more
 MOST_POINTS = 16  # that share the best value and are tested in turn
 
@@ -30,15 +32,17 @@ class NoiseTest:
 
     `doubt` is the probability that all tests so far had found equal values if the objective were noisy and two
     evaluations of a point agreed as often as two evaluations of the run do.
+
+    With several objectives, the values of an evaluation are a row; the points that are tested are those of the front.
     """
 
     doubt: float = 1.0
     due: float = FIRST_TEST  # evaluations at which the next test is due
     tests: int = 0  # made or under way
     turn: int = 0  # tests of the current best value
-    fun: float = math.inf  # the best value, and the first points that have it
-    points: list[Points] = field(default_factory=list)
-    expected: float | None = None  # the recorded value of the point that is being tested
+    values: list[Array] = field(default_factory=list)  # the best value, or those of the front, once for each point
+    points: list[Points] = field(default_factory=list)  # the first points that have it
+    expected: Array | None = None  # the recorded value of the point that is being tested
 
     @property
     def unsure(self) -> bool:
@@ -47,27 +51,30 @@ class NoiseTest:
 
     def begin(self) -> Points:
         """Return the point to be evaluated again."""
-        point = self.points[self.turn % len(self.points)]
+        tested = self.turn % len(self.points)
         self.tests += 1
         self.turn += 1
-        self.expected = self.fun
-        return point
+        self.expected = self.values[tested]
+        return self.points[tested]
 
-    def judge(self, value: float, f: Array, count: int) -> bool:
+    def judge(self, value: Array, f: Array, count: int) -> bool:
         """Return whether a second value, NaN if there is none, shows noise; `f` has the last of `count` values."""
         expected, self.expected = self.expected, None
         self.due = SOONER * (count + 1)
-        if expected is None or math.isnan(value):
+        if expected is None or np.isnan(value).any():
             return False
         # Values are compared with values, violations with violations: one of each is a difference.
-        alike = f[np.isfinite(f) & (is_feasible(f) == (expected < FEASIBLE_LIMIT))]
-        scale = np.abs(alike).max() if len(alike) else 0.0
-        same_kind = (value < FEASIBLE_LIMIT) == (expected < FEASIBLE_LIMIT)
-        if value != expected and not (same_kind and abs(value - expected) <= JITTER * scale):
+        feasible = bool(np.all(expected < FEASIBLE_LIMIT))
+        alike = np.where(np.isfinite(f) & (is_feasible(f) == feasible), np.abs(f), 0.0)
+        scale = alike.max(axis=0, initial=0.0)
+        same_kind = bool(np.all(value < FEASIBLE_LIMIT)) == feasible
+        with np.errstate(invalid="ignore", over="ignore"):
+            near = (value == expected) | (same_kind & (np.abs(value - expected) <= JITTER * scale))
+        if not near.all():
             return True
         n = len(f)
         if n > 1:
-            _, counts = np.unique(f, return_counts=True)
+            _, counts = np.unique(np.where(np.isnan(f), np.finfo(float).max, f), axis=0, return_counts=True)
             agreeing = float((counts * (counts - 1.0)).sum()) / (n * (n - 1.0))
             self.doubt *= max(agreeing, 1.0 / n)
         if self.doubt < SMALL_DOUBT:
@@ -76,11 +83,24 @@ class NoiseTest:
 
     def observe(self, x: Points, f: Array) -> None:
         """Take evaluations into account, in the order of their candidates."""
-        lowest = f.item() if len(f) == 1 else np.fmin.reduce(f, initial=math.inf)
-        if not lowest <= self.fun or lowest == math.inf:
+        rows: Iterable[int] = range(len(f))
+        if f.ndim == 1:  # most values are worse than the best one
+            lowest = f.item() if len(f) == 1 else np.fmin.reduce(f, initial=math.inf)
+            if self.values and lowest > self.values[0]:
+                return
+            rows = np.flatnonzero(f == lowest).tolist()
+        for row in rows:
+            self._take(x[row], f[row])
+
+    def _take(self, x: Points, value: Array) -> None:
+        """Keep a point unless another one is better, and only those that are not worse."""
+        if not np.all(value < math.inf) or any(dominates(best, value) for best in self.values):
             return
-        if lowest < self.fun:
-            self.fun, self.turn, self.points = float(lowest), 0, []
-        for code in x[f == lowest]:
-            if len(self.points) < MOST_POINTS and not any((code == each).all() for each in self.points):
-                self.points.append(code.copy())
+        kept = [i for i, best in enumerate(self.values) if not dominates(value, best)]
+        if len(kept) < len(self.values):
+            self.values, self.points = [self.values[i] for i in kept], [self.points[i] for i in kept]
+        if not kept:
+            self.turn = 0
+        if len(kept) < MOST_POINTS and not any((x == point).all() for point in self.points):
+            self.values.append(value)
+            self.points.append(x.copy())

@@ -4,71 +4,176 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
-from knobless._checks import boolean
+import numpy as np
+
+from knobless._checks import boolean, elements
 from knobless.core.types import Points
 from knobless.core.violation import negated
-from knobless.parallel.evaluation import objective_value
+from knobless.journal.events import Journal
+from knobless.parallel.capacity import n_workers
+from knobless.parallel.returned import objective_value
 from knobless.space.space import Space
 
+from . import interrupts
 from .code_digest import code_digest, same_interpreter
 from .compiled_engine import CompiledEngine
 from .feasibility import Feasibility
-from .iteration import Info
-from .loop import Loop, StoppingRules
+from .loop import Loop
+from .memory import Memory
+from .objectives import Objectives
 from .optimizer import Optimizer
 from .progress import Bar
+from .recommendation import Recommended, recommended_point
 from .recording import Recording, recorded_batch
-from .result import Result
-from .sources import EvaluatedObjective, n_workers
+from .result import Result, Status
+from .sink import Sink
+from .sources import EvaluatedObjective
+from .stopping import Ending, RunLimits, UserRules
+
+NOT_CALLED = " (All evaluations were read from the journal: the objective was not called.)"
 
 
 def optimize(
     sign: float,
     objective: EvaluatedObjective,
     opt: Optimizer,
-    rules: StoppingRules,
+    limits: RunLimits,
+    user: UserRules,
     known: Iterable[tuple[Any, float]],
     journal: Any,
     adopt_seed: bool,
-    callback: Callable[[Info], object] | None,
     progress: bool,
 ) -> Result:
     """Minimize an objective if `sign` is 1, or maximize it if `sign` is -1."""
     if not callable(objective.fun):
         raise TypeError(f"fun: expected a function, got {objective.fun!r}")
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback: expected a function, got {callback!r}")
     if boolean("vectorized", objective.vectorized):
         opt.space.check_vectorized()
-    pairs = encoded_pairs(known, opt.space, sign, opt.run.feasibility)
-    loop = Loop(sign, opt, rules, callback)
+    if opt.objectives is not None and not math.isnan(limits.target):
+        raise ValueError("target: expected none with several objectives")
+    pairs = encoded_pairs(known, opt.space, sign, opt.run.feasibility, objective.objectives)
+    budget = None if limits.budget == math.inf else limits.budget
     with ExitStack() as resources:
-        if boolean("progress", progress):
-            loop.bar = resources.enter_context(Bar(None if rules.budget == math.inf else rules.budget))
-        loop.source = objective.source(resources)
+        bar = resources.enter_context(Bar(budget)) if boolean("progress", progress) else None
+        source = objective.source(resources)
+        sink: Sink
+        compiled = None
         if journal is not None:
             identity = opt.identity("minimize" if sign > 0 else "maximize")
-            loop.journal = Recording(journal, opt.run, identity, adopt_seed)
-            resources.callback(loop.journal.close)
-            pairs = loop.journal.known(pairs)
-            _note_objective(loop.journal, objective, None if rules.budget == math.inf else rules.budget)
-        elif objective.in_this_process and opt.run.feasibility is None:
-            loop.compiled = CompiledEngine.of(objective.fun, opt, sign)
-        for code, value in pairs:
-            opt.run.add(code, value)
-        return loop.result(loop.run())
+            sink = recording = Recording(journal, opt.run, identity, adopt_seed)
+            resources.callback(recording.close)
+            pairs = recording.known(pairs)
+            _note_objective(recording, objective, budget)
+        else:
+            sink = Memory(opt.space, sign, None if opt.objectives is None else opt.objectives.directions)
+            if objective.in_this_process and opt.run.feasibility is None and objective.objectives is None:
+                compiled = CompiledEngine.of(objective.fun, opt, sign)
+        loop = Loop(sign, opt, limits, user, source, sink, bar, compiled)
+        if pairs:
+            opt.run.add(np.array([code for code, _ in pairs]), [value for _, value in pairs])
+        return _result(loop, loop.run())
+
+
+def _result(loop: Loop, ending: Ending) -> Result:
+    """Return the result of a run, after the comparison of the points to recommend."""
+    opt, run, (status, message) = loop.opt, loop.opt.run, ending
+    if loop.history.last_iteration < run.nit:
+        loop.history.append(loop.info_of(*run.info_arguments))
+    best, chosen = opt.best, None
+    if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED) and opt.objectives is None:
+        try:
+            chosen = loop.reevaluations.compare(status)
+        except KeyboardInterrupt as error:
+            interrupts.end_of_run(error)
+            status, message = Ending.of(Status.INTERRUPTED)
+    chosen = chosen or recommended_point(run)
+    front = None if opt.objectives is None else opt.front
+    x, fun = (None, math.nan) if chosen is None else (opt.space.decode(chosen.code), loop.user_value(chosen.fun))
+    std: Any = None if chosen is None or math.isnan(chosen.std) else chosen.std
+    if front:
+        x, fun, std = front[front.knee]
+        if std is None and opt.deterministic:
+            std = (0.0,) * len(fun)
+    mode_fun = opt.mode_fun
+    failures = run.failures + loop.reevaluations.failures
+    failing = 2 * failures > loop.nfev
+    message += _remarks(loop, status, failures, chosen)
+    if failing:
+        warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=5)
+    elif best is None and loop.nfev:
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
+    reached = math.isnan(loop.limits.target) or status is Status.TARGET or loop.reached
+    return Result(
+        x=x,
+        fun=fun,
+        fun_std=std,
+        deterministic=opt.deterministic,
+        violation=math.nan if chosen is None else 0.0 if front else chosen.violation,
+        lowest_x=None if best is None else best.x,
+        lowest_fun=math.nan if best is None else loop.user_value(best.fun),
+        mode=opt.mode,
+        mode_fun=None if mode_fun is None else loop.sign * mode_fun,
+        nfev=loop.nfev,
+        nit=run.nit,
+        constraint_checks=0 if run.feasibility is None else run.feasibility.checks,
+        success=chosen is not None
+        and not chosen.violation
+        and reached
+        and not failing
+        and status is not Status.INTERRUPTED,
+        status=status,
+        message=message,
+        failures=failures,
+        failure=opt.failure,
+        history=loop.history,
+        evaluations=loop.sink.evaluations(loop.nfev),
+        front=front,
+    )
+
+
+def _remarks(loop: Loop, status: Status, failures: int, chosen: Recommended | None) -> str:
+    """Return what the message of a result adds to why the run ended."""
+    run, remarks = loop.opt.run, ""
+    if run.noisy_algorithm is not None and run.noise_test is None:
+        point = "the recommended point" if loop.opt.objectives is None else "the knee of the front of means"
+        remarks += f" The objective was found to be noisy: x is {point}."
+    reason = (loop.opt.failure or "").strip().rpartition("\n")[2]
+    if status is Status.FAILED:
+        remarks += reason
+    elif 2 * failures > loop.nfev:
+        remarks += f" {failures} of {loop.nfev} evaluations failed. The first failure: {reason}"
+    elif run.best is None:
+        remarks += " No evaluation gave a finite value."
+    if chosen is not None and chosen.violation:
+        remarks += f" No feasible point was found: x has the least violation, {chosen.violation:.6g}."
+    if loop.nfev and not loop.evaluator.evaluated:
+        remarks += NOT_CALLED
+    return remarks
 
 
 def batch_of(batch: int | None, workers: Any, journal: Any) -> int:
-    """Return `batch` if it is given; else that of a journal which exists, or the number of workers."""
+    """Return `batch` if it is given; else that of a journal which exists, or the number of workers.
+
+    Warn if that of the journal leaves workers idle.
+    """
     if batch is not None:
         return batch
-    recorded = None if journal is None else recorded_batch(journal)
-    return n_workers(workers) if recorded is None else recorded
+    recorded, most = None if journal is None else recorded_batch(journal), n_workers(workers) or 1
+    if recorded is None:
+        return most
+    if recorded < most:
+        warnings.warn(
+            f"{Journal.of(journal).path}: the run was begun with batch={recorded}, so it may ask for no more than "
+            f"{recorded} evaluations at once, and {most} workers are not all busy. To use them, begin a new run in "
+            f"another file with batch={most}, and pass the evaluations of this one as known",
+            UserWarning,
+            stacklevel=4,
+        )
+    return recorded
 
 
 def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: float | None) -> None:
@@ -88,17 +193,20 @@ def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: f
 
 
 def encoded_pairs(
-    known: Iterable[tuple[Any, float]], space: Space, sign: float, feasibility: Feasibility | None = None
+    known: Iterable[tuple[Any, float]],
+    space: Space,
+    sign: float,
+    feasibility: Feasibility | None = None,
+    objectives: Objectives | None = None,
 ) -> list[tuple[Points, float]]:
     """Return the known points encoded, with their values to be minimized."""
-    if not isinstance(known, Iterable):
-        raise TypeError(f"known: expected pairs (point, value), got {known!r}")
     pairs = []
-    for i, pair in enumerate(known):
+    for i, pair in enumerate(elements("known", known, "pairs (point, value)")):
         name = f"known[{i}]"
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
-        code, value = space.encode(pair[0], name), objective_value(pair[1], name)
+        code = space.encode(pair[0], name)
+        value = objective_value(pair[1], name) if objectives is None else objectives.read(pair[1], name)
         if feasibility is not None:
             feasibility.require(code, name)
         pairs.append((code, value if sign > 0 else negated(value)))

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 
 from knobless._checks import boolean, positive_int, suggests
-from knobless.core.algorithm import Algorithm
+from knobless.core.algorithm import Algorithm, checked_algorithm, observes
+from knobless.core.catalog import Regime, after_violations, recommended
 from knobless.core.description import algorithm_data, algorithm_of
+from knobless.core.families import RecordedFamily
+from knobless.core.member import Member
 from knobless.core.rng import Stream
+from knobless.core.search import Search
+from knobless.core.several import Several
 from knobless.core.types import Array, Points
 from knobless.core.violation import negated
 from knobless.journal.events import JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.records import Record, read
-from knobless.parallel.evaluation import objective_value
-from knobless.recipes import constrained, recommended
+from knobless.parallel.returned import objective_value
 from knobless.space.codec import space_data
 from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from . import snapshot
 from .arguments import OPTIMIZER
-from .candidates import Batch, Candidate, ids_of, values_of
+from .candidates import Batch, Candidate, ToldValues, encoded_points, ids_of, told_values, values_of
 from .constraints import Constraints
 from .display import Text, html_table
 from .feasibility import Feasibility
+from .front import Front
 from .iteration import Info
+from .objectives import Objectives
 from .recommendation import recommended_point
 from .recording import Recording, recorded_batch, replay
 from .run_state import RunState
@@ -46,14 +53,14 @@ class Evaluation(NamedTuple):
     ----------
     x : object
         The point, as the objective receives it.
-    fun : float
-        Its objective value.
+    fun : float or tuple of float
+        Its objective value, or a tuple of several.
     violation : float
         How much the point violates the constraints; 0 if it is feasible.
     """
 
     x: Any
-    fun: float
+    fun: Any
     violation: float = 0.0
 
 
@@ -63,12 +70,13 @@ class Optimizer:
     Parameters
     ----------
     space : Space or variable
-        The search space: `Binary`, `Choice`, `Integer`, `Float`, `Subset`, `Space`, or a list or dict of these.
+        The search space: `Binary`, `Choice`, `Integer`, `Float`, `Subset`, `Space`, or a list or dict of these; or a
+        custom `Family`, as `minimize` describes it.
     algorithm : Algorithm, optional
         For example `pbil_lambda(space)`, which is then used for any objective. By default the
         recommended algorithm for the space and for what is stated or found about the objective.
-    x0 : object, optional
-        A point of the space, which is handed out first. The distribution starts halfway to it.
+    x0 : point or list of points, optional
+        Points of the space, which are handed out first, in this order. The search starts from the best of them.
     rng : int, Generator or None, optional
         A seed or a NumPy generator. With None and a journal that exists, the seed of the journal.
     batch : int, optional
@@ -86,6 +94,8 @@ class Optimizer:
         Values of variables that do not vary, as `minimize` describes them.
     maximize : bool, optional
         Whether larger values are better.
+    objectives : sequence of str or dict, optional
+        Names of several objectives, or their directions by name, as `minimize` describes them.
 
     Attributes
     ----------
@@ -95,6 +105,8 @@ class Optimizer:
         Evaluations that run at once.
     maximize : bool
         Whether larger values are better.
+    objectives : Objectives or None
+        The objectives, if there are several.
     run : RunState
         Everything that changes, as one value. It is internal: use the properties below.
 
@@ -140,8 +152,14 @@ class Optimizer:
         constraints: Any = None,
         fixed: Mapping[str, Any] | None = None,
         maximize: bool = False,
+        objectives: Any = None,
     ) -> None:
         self.space = Space.of(space)
+        self._read = stated = Objectives.of(objectives, boolean("maximize", maximize))
+        self.objectives = stated if stated is not None and len(stated) > 1 else None
+        if stated is not None:
+            maximize = len(stated) == 1 and stated.signs[0] < 0
+        m = 1 if self.objectives is None else len(self.objectives)
         self._constraints = Constraints.of(constraints)
         self._fixed = FixedVariables.of(self.space, {} if fixed is None else fixed)
         self.maximize = boolean("maximize", maximize)
@@ -150,16 +168,18 @@ class Optimizer:
         self._stated = None if deterministic is None else boolean("deterministic", deterministic)
         noisy = later = None
         if algorithm is None:
-            if self._stated is not False and not self._constraints.functions:
-                later = constrained(family)
-            algorithm = recommended(family, self._stated is not False, bool(self._constraints.functions))
-            noisy = recommended(family, False) if self._stated is None else None
-        if isinstance(algorithm, type) or not isinstance(algorithm, Algorithm):
-            raise TypeError(f"algorithm: expected a value such as pbil_lambda(space), got {algorithm!r}")
+            if self._stated is not False and not self._constraints.functions and m == 1:
+                later = after_violations(family)
+            regime = Regime(self._stated is not False, bool(self._constraints.functions), m > 1)
+            algorithm = recommended(family, regime)
+            noisy = recommended(family, regime._replace(deterministic=False)) if self._stated is None else None
+        algorithm = checked_algorithm(algorithm, "a value such as pbil_lambda(space)")
         if algorithm.family != family:
             shown = f"one for {algorithm.family.variables} variables with {algorithm.family.dim} free parameters"
             expected = "one for this space, priors included, such as pbil_lambda(space)"
             raise ValueError(f"algorithm: expected {expected}, got {shown}")
+        if getattr(algorithm, "reads_archive", False) or (m > 1 and not observes(algorithm)):
+            algorithm = Search((cast(Member[Any], algorithm),), deterministic=self._stated is True)
         if batch is None:
             batch = 1 if journal is None else recorded_batch(journal) or 1
         self.batch = positive_int("batch", batch)
@@ -167,10 +187,10 @@ class Optimizer:
         noisy = None if noisy is None else noisy.at_least(self.batch)
         self._later = None if later is None else later.at_least(self.batch)
         streams = Streams.of(rng)
-        code = None if x0 is None else self.space.encode(x0, "x0")
+        code = None if x0 is None else encoded_points(self.space, x0, "x0")
         feasibility = Feasibility.of(self.space, self._constraints, self._fixed)
         self.run = RunState.start(
-            self.space, self._algorithm, code, streams, self._stated, noisy, feasibility, self._later
+            self.space, self._algorithm, code, streams, self._stated, noisy, feasibility, self._later, m
         )
         self._recording: Recording | None = None
         if journal is not None:
@@ -185,14 +205,18 @@ class Optimizer:
     def __repr__(self) -> str:
         over = f"{self.algorithm.family.variables} variables"
         best = "no value" if self.run.best is None else f"best {self.lowest_fun:.10g}"
+        if self.objectives is not None:
+            best = f"{len(self.front)} points in the front of {', '.join(self.objectives.names)}"
         return f"<Optimizer over {over}: {best} after {self.nfev} evaluations>"
 
     def _repr_html_(self) -> str:
         """Return the state of the run as a table for a notebook."""
         found = self.recommended
         kinds = {None: "not known whether noisy", True: "deterministic", False: "noisy"}
+        value = "none yet" if self.run.best is None else f"{self.lowest_fun:.10g}"
+        several = self.objectives is not None
         rows = [
-            ("best value", Text("none yet" if self.run.best is None else f"{self.lowest_fun:.10g}")),
+            ("front", Text(f"{len(self.front)} points")) if several else ("best value", Text(value)),
             *([] if found is None else [("recommended", found.x)]),
             ("objective", Text(f"{'maximized' if self.maximize else 'minimized'}, {kinds[self.deterministic]}")),
             ("evaluations", Text(f"{self.nfev}, {self.failures} failed, {len(self.run.pending_ids())} pending")),
@@ -264,7 +288,25 @@ class Optimizer:
         As long as no point is feasible, it is the one with the least violation.
         """
         best = self.run.best
-        return None if best is None else Evaluation(self.space.decode(best.at), self._sign * best.fun, best.violation)
+        if best is None:
+            return None
+        if self.objectives is not None and not best.violation:
+            return self.recommended
+        return Evaluation(self.space.decode(best.at), self._user_value(best.fun), best.violation)
+
+    @property
+    def front(self) -> Front:
+        """The points that no other one dominates, for several objectives.
+
+        Under noise, points are compared by the means of their evaluations.
+        """
+        if self.objectives is None:
+            raise AttributeError("front: expected several objectives, such as Optimizer(space, objectives=('a', 'b'))")
+        return Front.of(self.run, self.space, self.objectives)
+
+    def _user_value(self, fun: float) -> Any:
+        """Return an objective value with the user's sign, or a tuple of several."""
+        return fun.values if isinstance(fun, Several) else self._sign * fun
 
     @property
     def recommended(self) -> Evaluation | None:
@@ -273,11 +315,17 @@ class Optimizer:
         It is the best point of a deterministic objective. Of a noisy one, whose best value is a lucky one, it is chosen
         by models of all evaluations, without the final comparison of `minimize`. The estimate is the mean of its
         values, or that of a linear model if there are fewer than two.
+
+        For several objectives it is the knee of the front: the point that is closest to the ideal point, where each
+        objective is scaled by its range on the front. Its value is a tuple.
         """
+        if self.objectives is not None and len(front := self.front):
+            knee = front[front.knee]
+            return Evaluation(knee.x, knee.values)
         found = recommended_point(self.run)
         if found is None:
             return None
-        return Evaluation(self.space.decode(found.code), self._sign * found.fun, found.violation)
+        return Evaluation(self.space.decode(found.code), self._user_value(found.fun), found.violation)
 
     @property
     def lowest_fun(self) -> float:
@@ -291,8 +339,11 @@ class Optimizer:
 
     @property
     def mode_fun(self) -> float | None:
-        """The mean value of the most probable point among the last 512 evaluations; None if it is not among them."""
-        mode_fun = self.run.mode_fun
+        """The mean value of the most probable point among the last 512 evaluations; None if it is not among them.
+
+        Unless the objective is deterministic, candidates beyond λ do not count.
+        """
+        mode_fun = None if self.objectives is not None else self.run.mode_fun
         return None if mode_fun is None else self._sign * mode_fun
 
     @property
@@ -342,7 +393,7 @@ class Optimizer:
         Returns
         -------
         Identity
-            Space, algorithm, initial point, constraints, fixed variables, batch, direction and the state of the random
+            Space, algorithm, initial points, constraints, fixed variables, batch, direction and the state of the random
             numbers.
         """
         x0 = self.run.x0
@@ -351,13 +402,14 @@ class Optimizer:
             direction=direction or ("maximize" if self.maximize else "minimize"),
             batch=self.batch,
             deterministic=self._stated,
-            x0=None if x0 is None else self.space.family.pack(x0[None]).hex(),
+            x0=None if x0 is None else self.space.family.pack(x0).hex(),
             constraints=self._constraints.names,
             fixed=self._fixed.data,
             algorithm=algorithm_data(self._algorithm),
             noisy_algorithm=None if self.run.noisy_algorithm is None else algorithm_data(self.run.noisy_algorithm),
             constrained_algorithm=None if self._later is None else algorithm_data(self._later),
             rng=self.run.streams.identity(),
+            objectives=None if self.objectives is None else self.objectives.data(),
         )
 
     # Asking and telling.
@@ -377,7 +429,8 @@ class Optimizer:
         -------
         Batch
             The candidates. Unless the objective is noisy or an algorithm was given, only new points, apart from the
-            tests for noise: fewer than k, or none, if `exhausted`.
+            tests for noise: fewer than k, or none, if `exhausted`; none too if all that is left of this iteration waits
+            for the value of an equal pending point.
 
         Raises
         ------
@@ -416,8 +469,8 @@ class Optimizer:
         candidates : Batch, Candidate or iterable of Candidate
             Any pending candidates, in any order.
         values : array_like or float
-            One number for each candidate, in their order, or a pair (value, violation) as `minimize` describes it. NaN
-            or an exception is a failure, which ranks worst.
+            One number for each candidate, in their order, or a `Constrained`; for several objectives a tuple or a dict
+            of numbers. NaN or an exception is a failure, which ranks worst.
 
         Raises
         ------
@@ -432,11 +485,53 @@ class Optimizer:
             values = [values]
         elif not isinstance(values, (list, np.ndarray)) and isinstance(values, Iterator):  # can be read only once
             values = list(values)
-        told = values_of(values, len(ids), self._sign)
+        if self._read is not None and isinstance(values, Iterable):
+            values = [v if isinstance(v, BaseException) else self._read.read(v, "values") for v in values]
         self.run.expect(ids)
+        told = values_of(values, len(ids), self._sign)
+        if self.run.reported:
+            told = self._with_steps(ids, told)
         if self._recording is not None:
             self._recording.told(ids, told)
         self.run.tell(ids, *told)
+
+    def report(self, candidate: Candidate, value: float) -> bool:
+        """Report the value so far of an evaluation that takes several steps; return whether to go on.
+
+        Parameters
+        ----------
+        candidate : Candidate
+            A pending candidate.
+        value : float
+            The value after one more step; for several objectives a tuple or a dict of numbers.
+
+        Returns
+        -------
+        bool
+            False if it is hopeless that the last value will be among the best. The evaluation should then end, and the
+            last value reported is told with `tell`, in either case. An evaluation that runs on nevertheless counts if
+            another value is told. Always True for several objectives.
+
+        Raises
+        ------
+        ValueError
+            If the candidate is unknown or was told or cancelled before.
+        TypeError
+            If the value is not a number.
+        """
+        self.run.expect([candidate.id])
+        value = self._value(value, "value")
+        return self.run.report(candidate.id, negated(value) if self.maximize else value)
+
+    def _with_steps(self, ids: Sequence[int], told: ToldValues) -> ToldValues:
+        """Return values with the steps that were reported."""
+        reported, ranks = self.run.reported, cast(list[float], told.values())
+        for i, id in enumerate(ids):
+            if id in reported and i not in told.failures:
+                ranks[i] = self.run.with_steps(id, ranks[i])
+            elif i in told.failures:
+                ranks[i] = math.nan
+        return told_values(ranks, told.failures)
 
     def cancel(self, candidates: Batch | Candidate | Iterable[Candidate]) -> None:
         """Store that candidates will have no values; the iteration continues without them.
@@ -463,27 +558,37 @@ class Optimizer:
         """Store a point that was evaluated elsewhere.
 
         It counts for `best` and is not handed out as a new point. It is never compared with an evaluation to test
-        whether the objective is noisy. The distribution does not change, because it can only learn from points drawn
-        from it: pass a good point as `x0` for that.
+        whether the objective is noisy. The members of a search learn from it as from other evaluations: those that fit
+        models read it, and if it is the best point of a deterministic objective, it is where they begin, or it is
+        injected into them after their next iterations. An algorithm that samples from a distribution, such as
+        ``pbil_lambda(space)``, does not change, because it can only learn from its own samples: pass a good point as
+        `x0` for that.
 
         Parameters
         ----------
         x : object
             A point of the space.
         value : float
-            Its objective value, or a pair (value, violation).
+            Its objective value, or a `Constrained`.
         """
-        code, value = self.space.encode(x), objective_value(value, "value")
+        code = self.space.encode(x)
+        value = self._value(value, "value")
         value = negated(value) if self.maximize else value
         if self.run.feasibility is not None:
             self.run.feasibility.require(code, "x")
         if self._recording is not None:
             self._recording.added(code, value)
-        self.run.add(code, value)
+        self.run.add(code[None], [value])
+
+    def _value(self, value: Any, name: str) -> float:
+        """Return an objective value with the user's sign."""
+        return objective_value(value, name) if self._read is None else self._read.read(value, name)
 
     def close(self) -> None:
         """Close the journal, so that another process can write to it; nothing more can be told here."""
         if self._recording is not None:
+            with suppress(JournalError):  # of a full disk, or in a forked process: nothing that was told is lost
+                self._recording.drawn()
             self._recording.close()
 
     def __enter__(self) -> Self:
@@ -523,18 +628,21 @@ class Optimizer:
             found = Constraints.of(constraints)
             if record.identity.constraints and not found.functions:
                 raise JournalError(f"{record.path}: the run has constraints: pass them to from_journal(constraints=)")
+            space = record.space
+            if algorithm is not None and isinstance(space.family, RecordedFamily):
+                space = Space.of(algorithm.family)
             with record.explained():
                 if algorithm is None:
-                    algorithm = algorithm_of(record.identity.algorithm, record.space.family)
+                    algorithm = algorithm_of(record.identity.algorithm, space.family)
                 if algorithm is None:
                     raise JournalError(
                         f"{record.path}: the algorithm has custom components: pass it to from_journal(algorithm=)"
                     )
-                opt = cls._from_identity(record.identity, record.space, algorithm, found)
+                opt = cls._from_identity(record.identity, space, algorithm, found)
                 differs = record.identity.difference(opt.identity())
                 if differs:
                     raise JournalError(f"{record.path}: journal does not match this run: {differs}")
-                replay(opt.run, record, record.space.family, record.sign, record.drawn)
+                replay(opt.run, record, space.family, record.sign, record.drawn)
             return opt
 
     @classmethod
@@ -542,7 +650,13 @@ class Optimizer:
         run = RunState.from_identity(identity, space, algorithm, constraints)
         maximize = identity.direction == "maximize"
         opt = cls(
-            space, algorithm, batch=identity.batch, deterministic=identity.deterministic, rng=0, maximize=maximize
+            space,
+            algorithm,
+            batch=identity.batch,
+            deterministic=identity.deterministic,
+            rng=0,
+            maximize=maximize,
+            objectives=Objectives.from_data(identity.objectives),
         )
         opt.run, opt._constraints, opt._fixed = run, constraints, FixedVariables.from_data(space, identity.fixed)
         opt._later = run.constrained_algorithm

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
+from knobless._checks import extra
+
 
 class Bar:
     """Evaluations done out of the budget, with the best value, λ, and failures if there are any."""
 
     def __init__(self, total: float | None) -> None:
-        try:
+        with extra("progress"):
             from tqdm.auto import tqdm
-        except ImportError:
-            raise ImportError("progress=True needs tqdm: pip install 'knobless[progress]'") from None
         self._bar: Any = tqdm(total=total, unit="eval", dynamic_ncols=True)
 
     def show(self, nfev: int, best: float, lam: int, failures: int) -> None:

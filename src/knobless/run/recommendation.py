@@ -15,13 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from knobless.core import linear
-from knobless.core.families import Family
+from knobless.core.catalog import LINEAR_LIMIT
+from knobless.core.families import ColumnFamily, Family
 from knobless.core.types import Array, Points
 from knobless.core.violation import FEASIBLE_LIMIT, PER_VIOLATION, is_feasible
-from knobless.recipes import LINEAR_LIMIT
 
-from .cache import row_bytes
-from .evaluation_log import EvaluationLog
+from .pending import row_bytes
 from .run_state import RunState
 
 FINALISTS_SHARE = 20  # one of so many evaluations is spent on finalists
@@ -46,20 +45,32 @@ def reserved(nfev: float) -> int:
     return math.ceil(nfev / FINALISTS_SHARE) if LEAST_BUDGET <= nfev < math.inf else 0
 
 
-def finalists(run: RunState, log: EvaluationLog) -> Points:
+class Evaluations(NamedTuple):
+    """The points and values of all evaluations."""
+
+    x: Points
+    f: Array
+
+
+def finalists(run: RunState) -> Points:
     """Return the points among which the one to use is chosen, the first one first; without duplicates.
 
     There are none before an iteration with a finite value is complete.
     """
-    family, finite = run.space.family, np.isfinite(log.f)
+    return _finalists(run, Evaluations(*run.archive.evaluations()))
+
+
+def _finalists(run: RunState, earlier: Evaluations) -> Points:
+    family, finite = run.space.family, np.isfinite(earlier.f)
     if not finite.any():
-        return log.x[:0]
-    expected = linear.recommend_evaluated(family, log.x, log.f)
-    each = [run.mode if expected is None else expected, _best_average(run, log)]
-    if len(log.f) < SHORT:
-        each.append(log.x[np.where(finite, log.f, math.inf).argmin()])
-    if family.dim <= LINEAR_LIMIT and np.count_nonzero(finite) > 1:
-        each.insert(0, linear.recommend(family, *_thinned(family, log.x, log.f)))
+        return earlier.x[:0]
+    has_columns = isinstance(family, ColumnFamily)  # which linear models need
+    expected = linear.recommend_evaluated(family, earlier.x, earlier.f) if has_columns else None
+    each = [run.mode if expected is None else expected, _best_average(run, earlier)]
+    if len(earlier.f) < SHORT:
+        each.append(earlier.x[np.where(finite, earlier.f, math.inf).argmin()])
+    if has_columns and family.dim <= LINEAR_LIMIT and np.count_nonzero(finite) > 1:
+        each.insert(0, linear.recommend(family, *_thinned(family, earlier.x, earlier.f)))
     codes = np.array(each)
     if run.feasibility is not None:
         codes = run.feasibility.fixed.applied(codes)
@@ -72,29 +83,30 @@ def recommended_point(run: RunState) -> Recommended | None:
     """Return the point to use without further evaluations; None before there is a finite value."""
     if run.best is None:
         return None
-    log = run.log
-    codes = None if log is None or run.deterministic is not False else finalists(run, log)
-    if log is None or codes is None or not len(codes):
+    earlier = Evaluations(*run.archive.evaluations()) if run.noisy else None
+    codes = run.initial_points[:0] if earlier is None else _finalists(run, earlier)
+    if earlier is None or not len(codes):
         std = 0.0 if run.deterministic else math.nan
         return Recommended(run.best.at, run.best.fun, std, run.best.violation)
     code = codes[0]
-    return Recommended(code, *_estimate(run, log, code, _values_of(run, log, code)))
+    return Recommended(code, *_estimate(run, earlier, code, _values_of(run, earlier, code)))
 
 
-def winner(run: RunState, log: EvaluationLog, codes: Points, values: list[Array]) -> Recommended | None:
+def winner(run: RunState, codes: Points, values: list[Array]) -> Recommended | None:
     """Return the finalist with the best mean of fresh values; None if none has a finite one."""
+    earlier = Evaluations(*run.archive.evaluations())
     if run.infeasible:
-        values = [_with_violations(_values_of(run, log, code), f) for code, f in zip(codes, values, strict=True)]
+        values = [_with_violations(_values_of(run, earlier, code), f) for code, f in zip(codes, values, strict=True)]
     means = [math.inf if math.isnan(mean) else mean for mean, _ in map(mean_and_error, values)]
     i = int(np.argmin(means))
     if run.infeasible and FEASIBLE_LIMIT <= means[i] < math.inf:  # another point may have been feasible each time
-        code = _best_average(run, log, set(row_bytes(run.space.visible(codes))))
-        earlier = _values_of(run, log, code)
-        if is_feasible(earlier[np.isfinite(earlier)]).all():
-            return Recommended(code, *_estimate(run, log, code, earlier))
+        code = _best_average(run, earlier, set(row_bytes(run.space.visible(codes))))
+        own = _values_of(run, earlier, code)
+        if is_feasible(own[np.isfinite(own)]).all():
+            return Recommended(code, *_estimate(run, earlier, code, own))
     if means[i] == math.inf:
         return None
-    mean, std, violation = _estimate(run, log, codes[i], values[i])
+    mean, std, violation = _estimate(run, earlier, codes[i], values[i])
     n = np.count_nonzero(np.isfinite(values[i]))
     if n > 1 and not violation:
         feasible = [f for f, each in zip(values, means, strict=True) if each < FEASIBLE_LIMIT]
@@ -120,19 +132,19 @@ def _with_violations(before: Array, fresh: Array) -> Array:
     return fresh if is_feasible(every[np.isfinite(every)]).all() else every
 
 
-def _estimate(run: RunState, log: EvaluationLog, code: Points, values: Array) -> tuple[float, float, float]:
+def _estimate(run: RunState, earlier: Evaluations, code: Points, values: Array) -> tuple[float, float, float]:
     """Return the mean of a point with its standard error: of its values, or of the linear model if these are few.
 
     The third number is its mean violation: a point counts as feasible if all of its evaluations are.
     """
     mean, std = mean_and_error(values)
-    finite, family = np.isfinite(log.f), run.space.family
+    finite, family = np.isfinite(earlier.f), run.space.family
     if run.infeasible:
         if mean >= FEASIBLE_LIMIT:
             return math.nan, math.nan, mean / PER_VIOLATION
-        finite &= is_feasible(log.f)
-    if math.isnan(std) and np.count_nonzero(finite) > 1:
-        means, stds = linear.estimate(family, *_thinned(family, log.x[finite], log.f[finite]), code[None])
+        finite &= is_feasible(earlier.f)
+    if isinstance(family, ColumnFamily) and math.isnan(std) and np.count_nonzero(finite) > 1:
+        means, stds = linear.estimate(family, *_thinned(family, earlier.x[finite], earlier.f[finite]), code[None])
         return float(means[0]), float(stds[0]), 0.0
     return mean, std, 0.0
 
@@ -155,15 +167,15 @@ def _thinned(family: Family, x: Points, f: Array) -> tuple[Points, Array]:
     return x[::step], f[::step]
 
 
-def _best_average(run: RunState, log: EvaluationLog, excluded: Set[bytes] = frozenset()) -> Points:
+def _best_average(run: RunState, earlier: Evaluations, excluded: Set[bytes] = frozenset()) -> Points:
     """Return the point with the best average, each with one more value: the mean of all.
 
     Points that were infeasible, and those that are excluded, are returned only if there is no other.
     """
-    rows = np.flatnonzero(np.isfinite(log.f))
-    f = log.f[rows]
+    rows = np.flatnonzero(np.isfinite(earlier.f))
+    f = earlier.f[rows]
     first: dict[bytes, int] = {}  # for each point the number of its first evaluation
-    each = [first.setdefault(key, i) for i, key in enumerate(row_bytes(run.space.visible(log.x[rows])))]
+    each = [first.setdefault(key, i) for i, key in enumerate(row_bytes(run.space.visible(earlier.x[rows])))]
     same = np.array(each, dtype=np.intp)
     if run.infeasible:
         feasible = np.bincount(same, ~is_feasible(f))[same] == 0.0  # in all evaluations of the point
@@ -173,10 +185,10 @@ def _best_average(run: RunState, log: EvaluationLog, excluded: Set[bytes] = froz
     with np.errstate(over="ignore", invalid="ignore"):
         average = (np.bincount(same, f) + f.mean()) / (counts + 1.0)
     average[counts == 0] = math.inf
-    code: Points = log.x[rows[average.argmin()]]
+    code: Points = earlier.x[rows[average.argmin()]]
     return code
 
 
-def _values_of(run: RunState, log: EvaluationLog, code: Points) -> Array:
-    same = (run.space.visible(log.x) == run.space.visible(code[None])).all(axis=1)
-    return log.f[same]
+def _values_of(run: RunState, earlier: Evaluations, code: Points) -> Array:
+    same = (run.space.visible(earlier.x) == run.space.visible(code[None])).all(axis=1)
+    return earlier.f[same]

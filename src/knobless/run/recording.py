@@ -7,34 +7,48 @@ in a run that was never interrupted. In a journal, values have the user's sign; 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import numpy as np
-
+from knobless.core.early_stopping import Curve
 from knobless.core.families import Family
+from knobless.core.several import Several
 from knobless.core.types import Points
 from knobless.core.violation import Infeasible
-from knobless.journal.events import ADDED, CANCELLED, CHECKED, TOLD, Event, Journal, JournalError, unpacked
+from knobless.journal.evaluations import Evaluations
+from knobless.journal.events import (
+    ADDED,
+    CANCELLED,
+    CHECKED,
+    TOLD,
+    Event,
+    Journal,
+    JournalError,
+    steps_of,
+    unpacked,
+)
 from knobless.journal.identity import Identity
 from knobless.journal.records import JournalPart, JournalRows, read
 from knobless.journal.sqlite import Writer
 from knobless.parallel.evaluation import Outcome
 
-from .candidates import Failure, ToldValues, traceback_of
+from . import snapshot
+from .candidates import Batch, Failure, ToldValues, told_values, traceback_of
 from .run_state import RunState, check_batch
+from .sink import Positions, Value
 from .streams import Streams
 
-Value = float | Exception
 NEW_OR_SAME = "Use another file for a new run, or the arguments of the recorded run to resume it"
+REPLAYED_AT_ONCE = 2**14  # rows of a journal
 LONGEST = 2**14  # characters of a traceback that are recorded, the last ones
 
 
@@ -50,7 +64,8 @@ class Rows(NamedTuple):
     def pairs(self) -> list[tuple[Points, float]]:
         """Return points and values as they rank."""
         f = self.told.f.tolist()
-        return [(code, self.told.infeasible.get(i, f[i])) for i, code in enumerate(self.codes)]
+        special = {**self.told.infeasible, **self.told.several}
+        return [(code, special.get(i, f[i])) for i, code in enumerate(self.codes)]
 
 
 def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[Rows]:
@@ -61,8 +76,7 @@ def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[
         adjacent = range(ids[0], ids[0] + len(ids))
         ranks = [event.rank(sign) for event in each]
         failures = {i: event.failure for i, event in enumerate(each) if event.failure is not None}
-        infeasible = {i: rank for i, rank in enumerate(ranks) if isinstance(rank, Infeasible)}
-        told = ToldValues(np.array(ranks), failures, infeasible)
+        told = told_values(ranks, failures)
         yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, unpacked(each, family), told)
 
 
@@ -77,12 +91,23 @@ def recorded_batch(journal: Any) -> int | None:
 
 
 def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, drawn: int = 0) -> None:
-    """Repeat the events of a journal, then draw until `drawn` candidates are drawn; ValueError if impossible."""
-    for rows in read_rows((event for event in events if event.fate != CHECKED), family, sign):
+    """Repeat the events of a journal, then draw until `drawn` candidates are drawn; ValueError if impossible.
+
+    Recorded points are not asked for again, apart from the first ones.
+    """
+    left = (event for event in events if event.fate != CHECKED)
+    while chunk := list(islice(left, REPLAYED_AT_ONCE)):
+        _replay(run, list(read_rows(chunk, family, sign)))
+    run.redraw(drawn)
+    run.again = run.pending_ids()
+
+
+def _replay(run: RunState, groups: list[Rows]) -> None:
+    run.recorded = {id: code for rows in groups for id, code in recorded_points(rows).items()}
+    for rows in groups:
         run.redraw(rows.drawn)
         if rows.fate == ADDED:
-            for code, value in rows.pairs():
-                run.add(code, value)
+            run.add(rows.codes, [value for _, value in rows.pairs()])
             continue
         run.expect(rows.ids)
         run.confirm(rows.ids, rows.codes)
@@ -90,8 +115,12 @@ def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, 
             run.tell(rows.ids, *rows.told)
         else:
             run.cancel(rows.ids)
-    run.redraw(drawn)
-    run.again = run.pending_ids()
+    run.recorded = {}
+
+
+def recorded_points(rows: Rows) -> dict[int, Points]:
+    """Return the points of candidates by their ids."""
+    return {} if rows.fate == ADDED else dict(zip(rows.ids, rows.codes, strict=True))
 
 
 class Recording:
@@ -101,9 +130,12 @@ class Recording:
     """
 
     def __init__(self, journal: Any, run: RunState, identity: Identity, adopt: bool) -> None:
-        self._run, self._sign = run, identity.sign
+        self._run, self._sign, self._objectives = run, identity.sign, identity.directions
         self._family, self._width = run.space.family, run.space.family.width
         self._places: dict[int, tuple[int, int, int, bytes, int, int]] = {}
+        self.raised: int | None = None
+        self._told = -1  # the highest id of a candidate whose value is kept
+        self._compared: list[tuple[int, int, int]] = []  # evaluations not told: candidates drawn before, first, stop
         self._here = f"pid {os.getpid()}@{socket.gethostname()}"
         self._writer = writer = journal if isinstance(journal, Writer) else Writer(Journal.of(journal))
         try:
@@ -140,10 +172,6 @@ class Recording:
         if differs:
             raise self._mismatch(differs)
 
-    def rows(self, told: int, checks: Sequence[tuple[int, int, int]]) -> JournalRows:
-        """Return the evaluations of the run, by the highest id told and the evaluations it has not learned from."""
-        return JournalRows(self._writer.path, JournalPart(self._writer.last_row, told, tuple(checks)))
-
     def close(self) -> None:
         """Close the journal, so that another process can write to it."""
         self._writer.close()
@@ -168,11 +196,42 @@ class Recording:
 
     # From rows to values.
 
-    def replay(self, row: int = 0) -> None:
-        """Bring the run to where the journal ends, from its start or from a checkpoint that covers rows up to `row`."""
-        events, drawn = self._writer.events(f"WHERE number > {row}"), self._writer.header.get("drawn", 0)
+    def replay(self, slow: float = math.inf) -> None:
+        """Bring the run from its start to where the journal ends, from the last checkpoint on if there is one.
+
+        Write a checkpoint if that takes longer than `slow` seconds.
+        """
         with self.explained():
+            row = self.restored_row()
+            events, drawn = self._writer.events(f"WHERE number > {row}"), self._writer.header.get("drawn", 0)
+            started = time.monotonic()
             replay(self._run, events, self._family, self._sign, drawn)
+        if time.monotonic() - started > slow:
+            snapshot.save(self._checkpoint, Identity.from_data(self._writer.header["identity"]), self._run)
+            self._writer.put("checkpoint", {"sha256": _digest(self._checkpoint), "row": self._writer.last_row})
+
+    @property
+    def _checkpoint(self) -> Path:
+        """A snapshot beside the journal, which has its digest and the number of the last row that is part of it.
+
+        If it is missing, or has another digest, it is ignored: the state is always that of the journal alone.
+        """
+        return self.path.with_name(self.path.name + ".checkpoint")
+
+    def restored_row(self) -> int:
+        """Restore the last checkpoint; return the number of the last row that it covers."""
+        noted = self._writer.header.get("checkpoint")
+        if noted is None or _digest(self._checkpoint) != noted.get("sha256"):
+            return 0
+        row = noted.get("row")
+        if type(row) is not int or not 0 < row <= self._writer.last_row:
+            return 0
+        try:
+            identity, data = snapshot.read_snapshot(self._checkpoint)
+        except snapshot.SnapshotError:  # of another version
+            return 0
+        snapshot.restore(self._run, identity, data)
+        return row
 
     def known(self, given: list[tuple[Points, float]]) -> list[tuple[Points, float]]:
         """Return the points known when the run began: those recorded, or those given, which are then recorded."""
@@ -192,30 +251,28 @@ class Recording:
             raise self._mismatch("known: journal has other points or values")
         return given
 
-    def recall(self, ids: Sequence[int]) -> dict[int, Value]:
-        """Return the recorded values of these candidates, by their ids."""
+    def recall(self, candidates: Batch, positions: Positions | None = None) -> dict[int, Value]:
+        """Return the recorded values of candidates, by their ids."""
+        ids = candidates.ids
+        if positions is not None:
+            keys = zip(ids, self._packed(candidates.codes), strict=True)
+            found = {id: self._checked.get((self._run.drawn, id, code)) for id, code in keys}
+            return {id: value for id, value in found.items() if value is not None}
         rows = self.next_rows
         if rows is None or rows[:2] != (self._run.drawn, TOLD):
             return {}
         with self.explained():
             self._run.confirm(rows.ids, rows.codes)
-            self.next_rows = next(self._rows, None)
-        values: dict[int, Value] = dict(zip(rows.ids, rows.told.f.tolist(), strict=True))
+        self._advance()
+        values = dict(zip(rows.ids, rows.told.values(), strict=True))
         if len(values) < len(rows.ids):
             raise JournalError(f"{self._writer.path}: cannot resume: duplicate candidate in journal")
-        values |= {rows.ids[i]: Failure(text) for i, text in rows.told.failures.items()}
-        values |= {rows.ids[i]: rank for i, rank in rows.told.infeasible.items()}
         return values if len(values) == len(ids) else {id: values[id] for id in ids if id in values}
-
-    def recall_checked(self, ids: Sequence[int], codes: Points) -> dict[int, Value]:
-        """Return the recorded values of evaluations that the search does not learn from, by their numbers."""
-        packed, width, drawn = self._family.pack(codes), self._width, self._run.drawn
-        keys = ((id, (drawn, id, packed[i * width : (i + 1) * width])) for i, id in enumerate(ids))
-        return {id: self._checked[key] for id, key in keys if key in self._checked}
 
     def _advance(self) -> bool:
         with self.explained():
             self.next_rows = next(self._rows, None)
+        self._run.recorded = {} if self.next_rows is None else recorded_points(self.next_rows)
         return self.next_rows is not None
 
     def _mismatch(self, what: str) -> JournalError:
@@ -223,22 +280,24 @@ class Recording:
 
     # From values to rows.
 
-    def expect(self, ids: Sequence[int], fate: int = TOLD) -> None:
-        """Prepare rows for pending candidates, whose values are recorded next."""
+    def expect(self, candidates: Batch, positions: Positions | None = None) -> None:
+        """Prepare rows of candidates whose evaluations begin."""
+        if positions is not None:
+            places = [(self._run.nit, positions[id]) for id in candidates.ids]
+            self._expect(CHECKED, candidates.ids, self._run.drawn, candidates.codes, places)
+            return
         if self.next_rows is not None:
             raise JournalError(
                 f"{self._writer.path}: cannot resume: candidate {self.next_rows.ids[0]} is not one that `minimize` "
                 "would evaluate here, or rows before it are missing. Resume a journal of an Optimizer with an Optimizer"
             )
-        run = self._run
-        drawn, points, places = run.located(ids)
-        rows = zip(ids, self._packed(points), places, strict=True)
-        self._places = {id: (drawn, fate, id, code, *place) for id, code, place in rows}
+        self._expect(TOLD, candidates.ids, *self._run.located(candidates.ids))
 
-    def expect_checked(self, ids: Sequence[int], points: Points, positions: Sequence[int]) -> None:
-        """Prepare rows for evaluations that the search does not learn from."""
-        run, rows = self._run, zip(ids, self._packed(points), positions, strict=True)
-        self._places = {id: (run.drawn, CHECKED, id, code, run.nit, position) for id, code, position in rows}
+    def _expect(
+        self, fate: int, ids: Sequence[int], drawn: int, codes: Points, places: Iterable[tuple[int, int]]
+    ) -> None:
+        rows = zip(ids, self._packed(codes), places, strict=True)
+        self._places = {id: (drawn, fate, id, code, *place) for id, code, place in rows}
 
     def _packed(self, points: Points) -> list[bytes]:
         packed, width = self._family.pack(points), self._width
@@ -248,28 +307,49 @@ class Recording:
         """Commit values that became known together, as soon as they are known."""
         self._writer.append(
             [
-                self._row(id, value, started, ended, worker or self._here)
-                for id, value, started, ended, worker in outcomes
+                self._row(*each[:5])
+                for each in outcomes
+                if each.id != self.raised or not isinstance(each.value, Exception)
             ]
         )
 
+    def record_here(self, id: int, value: Value, started: float, ended: float) -> None:
+        """Commit the value of an evaluation in this process, with times by `time.monotonic()`."""
+        now = time.time()
+        self.record((Outcome(id, value, now - (ended - started), now, self._here),))
+
+    def record_together(self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float) -> None:
+        """Commit values of evaluations in one call in this process, as `record_here` does."""
+        now = time.time()
+        began = now - (ended - started)
+        self.record([Outcome(id, value, began, now, self._here) for id, value in zip(ids, values, strict=True)])
+
+    def keep(self, run: RunState, candidates: Batch, told: ToldValues, positions: Positions | None = None) -> None:
+        """Count recorded values as evaluations of the run."""
+        ids = candidates.ids
+        if positions is None:
+            self._told = max(self._told, ids[-1])
+        else:
+            self._compared.append((run.drawn, ids[0], ids[-1] + 1))
+
+    def evaluations(self, nfev: int) -> Evaluations:
+        """Return the evaluations of the run, which are read from the journal when they are accessed."""
+        direction = "minimize" if self._sign > 0 else "maximize"
+        part = JournalPart(self._writer.last_row, self._told, tuple(self._compared))
+        return Evaluations(self._run.space, direction, JournalRows(self._writer.path, part), 0, self._objectives)
+
     def told(self, ids: Sequence[int], told: ToldValues) -> None:
-        """Commit values of candidates. See `_commit`."""
-        self._commit(ids, TOLD, told)
+        """Commit values of candidates that were evaluated elsewhere."""
+        self._commit(TOLD, ids, told.values())
 
     def cancelled(self, ids: Sequence[int]) -> None:
-        """Commit that candidates will have no values. See `_commit`."""
-        self._commit(ids, CANCELLED, ToldValues(np.full(len(ids), math.nan), {}, {}))
+        """Commit that candidates will have no values."""
+        self._commit(CANCELLED, ids, [math.nan] * len(ids))
 
-    def _commit(self, ids: Sequence[int], fate: int, told: ToldValues) -> None:
+    def _commit(self, fate: int, ids: Sequence[int], values: Sequence[Value]) -> None:
         """Commit what became of candidates, of which at most the time is known at which they were handed out."""
-        self.expect(ids, fate)
-        asked = self.asked
-        now, values = time.time(), cast("list[Value]", told.f.tolist())
-        for i, text in told.failures.items():
-            values[i] = Failure(text)
-        for i, rank in told.infeasible.items():
-            values[i] = rank
+        self._expect(fate, ids, *self._run.located(ids))
+        asked, now = self.asked, time.time()
         self._writer.append(
             [self._row(id, value, asked.get(id), now, None) for id, value in zip(ids, values, strict=True)]
         )
@@ -295,8 +375,8 @@ class Recording:
         if self._run.drawn > self._writer.header.get("drawn", 0):
             self._writer.put("drawn", self._run.drawn)
 
-    def forget(self) -> None:
-        """Delete the first evaluation, which failed: its error is raised, and the user starts again."""
+    def clear(self) -> None:
+        """Delete all evaluations, if every one of them failed."""
         self._writer.clear()
 
     def _row(self, id: int, value: Value, started: float | None, ended: float, worker: str | None) -> Event:
@@ -304,8 +384,10 @@ class Recording:
         failure = None
         if isinstance(value, Exception):
             failure, value = shortened(traceback_of(value)), math.nan
-        stored, violation = self._stored(value)
-        return Event(drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker, violation)
+        curve = value if isinstance(value, Curve) else None
+        stored, violation = self._stored(value if curve is None else curve.last)
+        place = drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker, violation
+        return Event(*place) if curve is None else Event(*place, *steps_of(curve, self._sign))
 
     def _added(self, code: Points, value: float) -> Event:
         run, packed = self._run, self._family.pack(code[None])
@@ -320,11 +402,24 @@ class Recording:
     def _stored(self, rank: float) -> tuple[float | None, float | None]:
         """Return the value with the user's sign, and the violation."""
         if isinstance(rank, Infeasible):
-            return self._sign * rank.value, rank.violation
-        return None if math.isnan(rank) else self._sign * rank, None
+            return self._signed(rank.value), rank.violation
+        return None if math.isnan(rank) else self._signed(rank), None
+
+    def _signed(self, value: float) -> float:
+        return value if isinstance(value, Several) else self._sign * value
 
 
 def shortened(text: str) -> str:
     """Return the message of a failed evaluation as it is stored: valid Unicode of bounded length."""
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= LONGEST else "… " + text[-LONGEST:]
+
+
+def _digest(path: Path) -> str | None:
+    if not path.is_file():  # opening a named pipe would wait for its writer
+        return None
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None

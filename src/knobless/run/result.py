@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, overload
 
+from knobless._checks import extra
 from knobless.journal.evaluations import Evaluations
 
 from .display import Text, html_table, one_line
+from .front import Front
 from .iteration import Info
 
 _T = TypeVar("_T")
@@ -28,6 +30,8 @@ class Status(StrEnum):
         Sampling yields no new points.
     CALLBACK
         The callback raised StopIteration.
+    STOPPED
+        A function given as `stop` ended the run.
     INTERRUPTED
         The run was interrupted from the keyboard.
     FAILED
@@ -41,6 +45,7 @@ class Status(StrEnum):
     EXHAUSTED = "exhausted"
     CONVERGED = "converged"
     CALLBACK = "callback"
+    STOPPED = "stopped"
     INTERRUPTED = "interrupted"
     FAILED = "failed"
 
@@ -204,10 +209,8 @@ class History(Sequence[Info]):
         ImportError
             If pandas is not installed.
         """
-        try:
+        with extra("pandas"):
             import pandas
-        except ImportError:
-            raise ImportError("history.to_pandas() needs pandas: pip install pandas") from None
         return pandas.DataFrame([row[:-1] for row in self._all()], columns=Info._fields[:-1])
 
     def __repr__(self) -> str:
@@ -223,10 +226,11 @@ class Result:
     x : point or None
         The point to use: the best point of a deterministic objective, the recommended point of a noisy one. None if no
         evaluation succeeded.
-    fun : float
-        Its objective value; of a noisy objective an estimate of its mean. NaN if there is none.
-    fun_std : float or None
-        The standard error of that estimate: 0 for a deterministic objective, None if it is not known.
+    fun : float or tuple of float
+        Its objective value, or a tuple of several; of a noisy objective an estimate of its mean. NaN if there is none.
+    fun_std : float, tuple of float or None
+        The standard error of that estimate: 0 for a deterministic objective, None if it is not known; a tuple for
+        several objectives.
     deterministic : bool or None
         Whether the objective is deterministic, as stated or found; None if that was neither stated nor found.
     violation : float
@@ -261,15 +265,20 @@ class Result:
     evaluations : Evaluations
         All evaluations, or the last ones of a long run without a journal; `evaluations.to_pandas()` returns a data
         frame with the variables, the value, the status and the time of each.
+    front : Front or None
+        For several objectives, the points that no other one dominates, in the order of the first objective;
+        ``front.to_pandas()`` returns a data frame. `x` is then the knee of the front, the point closest to the ideal
+        point where each objective is scaled by its range on the front, and `fun` the tuple of its values. None for a
+        single objective.
     """
 
     x: Any
-    fun: float
-    fun_std: float | None
+    fun: Any
+    fun_std: Any
     deterministic: bool | None
     violation: float
     lowest_x: Any
-    lowest_fun: float
+    lowest_fun: Any
     mode: Any
     mode_fun: float | None
     nfev: int
@@ -282,6 +291,7 @@ class Result:
     failure: str | None
     history: History
     evaluations: Evaluations
+    front: Front | None = None
 
     def __repr__(self) -> str:
         lines = [
@@ -294,14 +304,25 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return the result as a table for a notebook."""
-        return html_table("Result", [*self._summary(), ("x", self.x), *self._counts()])
+        table = html_table("Result", [*self._summary(), ("x", self.x), *self._counts()])
+        return table if self.front is None else table + self.front._repr_html_()
 
     def _summary(self) -> list[tuple[str, Text]]:
         return [
             ("message", Text(self.message)),
             ("success", Text(f"{self.success} ({self.status})")),
-            ("fun", Text(f"{self.fun:.10g}" + (f" ± {self.fun_std:.2g}" if self.fun_std else ""))),
+            ("fun", Text(self._fun)),
+            *([] if self.front is None else [("front", Text(repr(self.front)))]),
         ]
+
+    @property
+    def _fun(self) -> str:
+        """The value as text."""
+        if isinstance(self.fun, tuple):
+            errors = [f" ± {error:.2g}" if error else "" for error in self.fun_std or [0.0] * len(self.fun)]
+            each = (f"{value:.10g}{error}" for value, error in zip(self.fun, errors, strict=True))
+            return f"({', '.join(each)})"
+        return f"{self.fun:.10g}" + (f" ± {self.fun_std:.2g}" if self.fun_std else "")
 
     def _counts(self) -> list[tuple[str, Text]]:
         return [

@@ -1,27 +1,33 @@
 """The state of a run as one value, in codes and ids: what `Optimizer` shows to the user, in terms of the space.
 
-A snapshot is this value packed, loading one replaces it, and replaying a journal builds it. Candidates are drawn from
-the current iteration; when those with index 0 to λ − 1 are told or cancelled, the algorithm learns from them and the
-next iteration begins. More than λ candidates may be pending: they count for the best point and for the number of
-evaluations, as late results of earlier iterations do. An initial point, or a point that is tested for noise, precedes
-the λ samples and is not one of them.
+Evaluations are in the archive, which the algorithm reads; besides it, a run has only its pending candidates. A snapshot
+is this value packed, loading one replaces it, and replaying a journal builds it.
+
+Candidates are drawn from the current iteration; when those with index 0 to λ − 1 are told or cancelled, the algorithm
+learns from them and the next iteration begins. More than λ candidates may be pending: they count for the best point and
+for the number of evaluations, as late results of earlier iterations do. An initial point, or a point that is tested for
+noise, precedes the λ samples and is not one of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless.core.algorithm import Algorithm, Member, is_exact
-from knobless.core.description import algorithm_of
+from knobless.core.algorithm import Algorithm, is_exact, keeps_states, observes
+from knobless.core.archive import COPIED, REJECTED, STOPPED, Archive
+from knobless.core.description import search_of
+from knobless.core.early_stopping import Curve, Curves, is_hopeless
 from knobless.core.families import Family
-from knobless.core.igo import State
+from knobless.core.rng import Stream
+from knobless.core.search import Search
+from knobless.core.several import Several
 from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible, is_feasible
 from knobless.journal.events import CANCELLED, RETURNED_NAN, TOLD
@@ -29,17 +35,17 @@ from knobless.journal.identity import Identity
 from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
-from .cache import Cache
-from .candidates import NONE
+from .candidates import NONE, Batch, ToldValues
 from .constraints import NO_CONSTRAINTS, Constraints
-from .evaluation_log import EvaluationLog
 from .feasibility import Feasibility
-from .iteration import COPIED, EMPTY, PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
+from .iteration import PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
 from .noise_test import SMALL_DOUBT, NoiseTest
+from .pending import Pending, keys_of
 from .streams import Streams
 
 MAX_STALE = 1000  # draws in a row without a new point after which sampling is taken to yield no more
 INFEASIBLE_SHARE = 0.25  # evaluations with a violation at which the algorithm changes
+VERIFIED = 8  # candidates of a journal that are drawn again and compared, as a check of versions and machines
 RECENT = 512  # evaluations kept to look up those of the most probable point
 MOST_WORDS = 2**28  # random words of all pending candidates that a file may ask for
 MOST_PENDING = 2**20  # pending candidates that a file may ask for
@@ -51,25 +57,28 @@ InfoArguments = tuple[Algorithm, Any, int, int, Best | None]  # a plain tuple, w
 class RunState:
     """Everything that changes in a run; objective values are minimized.
 
-    `space`, `x0` and `noisy_algorithm` are what the run was started with, the other fields are its state.
+    `space`, `x0` and `noisy_algorithm` are what the run was started with, the other fields are its state. Of several
+    initial points, the search starts from the best one, which is found by an iteration of these alone.
     """
 
     algorithm: Algorithm  # the one in use
     space: Space
-    x0: Points | None
+    x0: Points | None  # the initial points, one row each
     streams: Streams
     search: Any  # the state of the algorithm
     initial_points: Points  # to precede the samples of this iteration, and not handed out yet
     iteration: Iteration
-    cache: Cache | None  # None if equal points may have different values
-    noisy_algorithm: Member | None  # the one to change to if the objective is found to be noisy
-    constrained_algorithm: Member | None  # the one to change to if many evaluations have a violation
-    noise_test: NoiseTest | None  # None if it is stated or found whether the objective is noisy
-    log: EvaluationLog | None  # None if neither is of interest
-    recent: deque[Iteration] = field(default_factory=deque)  # complete iterations of the last evaluations
-    n_recent: int = 0  # candidates in these
+    archive: Archive
+    pending: Pending | None  # None if equal points may have different values
+    noisy: bool  # whether they have, as stated or found
+    noisy_algorithm: Search | None  # the one to change to if the objective is found to be noisy
+    constrained_algorithm: Search | None  # the one to change to if many evaluations have a violation
+    noise_test: NoiseTest | None  # None if it is stated or found whether the objective is noisy, or of no interest
+    curves: Curves = field(default_factory=Curves)  # the steps of complete evaluations
+    reported: dict[int, Curve] = field(default_factory=dict)  # the steps of pending candidates, by `Optimizer.report`
     late: dict[int, Late] = field(default_factory=dict)  # pending candidates of complete iterations
     again: list[int] = field(default_factory=list)  # pending when another process ended: to be handed out again
+    origin: Points | None = None  # the initial point from which the search starts
     best: Best | None = None
     failure: FirstFailure | None = None
     stale: int = 0  # draws in a row without a new point
@@ -78,6 +87,7 @@ class RunState:
     failures: int = 0
     infeasible: int = 0  # evaluations with a violation
     feasibility: Feasibility | None = None  # None without constraints
+    recorded: Mapping[int, Points] = field(default_factory=dict)  # by id, of a journal; not part of the state
     n_points: float = math.inf  # different points that can be drawn; not part of the state
     most_stale: int = MAX_STALE  # draws after which sampling is taken to yield no more; neither
     on_iteration: Callable[[], object] | None = None  # called after each iteration; not part of the state
@@ -90,22 +100,28 @@ class RunState:
         x0: Points | None,
         streams: Streams,
         deterministic: bool | None,
-        noisy_algorithm: Member | None = None,
+        noisy_algorithm: Search | None = None,
         feasibility: Feasibility | None = None,
-        constrained_algorithm: Member | None = None,
+        constrained_algorithm: Search | None = None,
+        objectives: int = 1,
     ) -> Self:
-        """Return the state before anything is drawn; x0 is handed out first.
+        """Return the state before anything is drawn; the points of x0 are handed out first.
 
         With a `noisy_algorithm`, the run tests whether the objective is noisy, and changes to it if so. With a
         `constrained_algorithm`, it changes to that if many evaluations have a violation.
         """
-        if feasibility is not None and x0 is not None:
-            feasibility.start(x0, "x0")
         family = algorithm.family
-        search = algorithm.init(x0=x0)
-        points = np.empty((0, family.variables), family.dtype) if x0 is None else x0[None]
-        iteration = Iteration(0, len(points) + algorithm.lam(search), n_initial_points=len(points))
-        undecided = noisy_algorithm is not None
+        points = np.empty((0, family.variables), family.dtype) if x0 is None else x0
+        origin = points[0] if len(points) == 1 else None
+        if feasibility is not None and x0 is not None:
+            for i, code in enumerate(x0):
+                feasibility.require(code, "x0" if origin is not None else f"x0[{i}]")
+            feasibility.start(x0[0])
+        once = deterministic is True or noisy_algorithm is not None
+        recent = RECENT if deterministic is None and not observes(algorithm) else None
+        archive = Archive(family, keys_of(space), getattr(algorithm, "deterministic", once), recent, objectives)
+        search = started(algorithm, origin, archive)
+        iteration = first_iteration(len(points), algorithm.lam(search))
         return cls(
             algorithm,
             space,
@@ -114,12 +130,14 @@ class RunState:
             search,
             points,
             iteration,
-            cache=Cache(space) if deterministic or undecided else None,
+            archive,
+            pending=Pending(archive) if once else None,
+            noisy=deterministic is False,
             noisy_algorithm=noisy_algorithm,
             constrained_algorithm=constrained_algorithm,
-            noise_test=NoiseTest() if undecided else None,
-            log=EvaluationLog(family) if deterministic is False or undecided else None,
+            noise_test=None if noisy_algorithm is None else NoiseTest(),
             feasibility=feasibility,
+            origin=origin,
             n_points=space.cardinality if feasibility is None else feasibility.fixed.cardinality,
             most_stale=MAX_STALE,
         )
@@ -130,13 +148,14 @@ class RunState:
     ) -> Self:
         """Return the state at the start of the run that a file describes."""
         check_batch(identity.batch, space.family)
-        x0 = None if identity.x0 is None else space.family.unpack(bytes.fromhex(identity.x0))[0]
+        x0 = None if identity.x0 is None else space.family.unpack(bytes.fromhex(identity.x0))
         streams = Streams.from_data(identity.rng)
-        noisy = _member_of(identity.noisy_algorithm, "noisy_algorithm", identity.batch, space.family)
-        later = _member_of(identity.constrained_algorithm, "constrained_algorithm", identity.batch, space.family)
+        described = identity.noisy_algorithm, identity.constrained_algorithm
+        noisy, later = (None if each is None else search_of(each, space.family, identity.batch) for each in described)
         algorithm = algorithm.at_least(identity.batch)
         feasibility = Feasibility.of(space, constraints, FixedVariables.from_data(space, identity.fixed))
-        return cls.start(space, algorithm, x0, streams, identity.deterministic, noisy, feasibility, later)
+        objectives = 1 if identity.objectives is None else len(identity.objectives)
+        return cls.start(space, algorithm, x0, streams, identity.deterministic, noisy, feasibility, later, objectives)
 
     # What can be observed.
 
@@ -170,31 +189,43 @@ class RunState:
         """Whether equal points have equal values, as stated or found; None if that is not known."""
         if self.noise_test is not None:
             return True if self.noise_test.doubt < SMALL_DOUBT else None
-        return True if self.cache is not None else None if self.log is None else False
+        return True if self.pending is not None else False if self.noisy else None
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether all evaluations are compared with each other, by tests for noise or in the end."""
+        return self.noisy or self.noise_test is not None
 
     @property
     def complete(self) -> bool:
-        """Whether a deterministic objective has been evaluated everywhere."""
-        return self._covered and not self._unsure
+        """Whether a deterministic objective has been evaluated everywhere, and nothing is pending."""
+        pending = self.pending
+        all_known = pending is not None and not len(pending) and self.archive.known >= self.n_points
+        return all_known and not self._unsure
 
     @property
     def exhausted(self) -> bool:
+        """Whether there is nothing to hand out: sampling yields no new points, and none are to be handed out again."""
+        return self._yields_none and not self.again
+
+    @property
+    def _yields_none(self) -> bool:
         """Whether sampling yields no new points."""
         return (self.stale >= self.most_stale or self._covered) and not self._unsure
 
     @property
     def _covered(self) -> bool:
-        return self.cache is not None and len(self.cache) >= self.n_points
+        return self.pending is not None and self.pending.cover(self.n_points)
 
     @property
     def _unsure(self) -> bool:
         """Whether tests for noise must precede the end of a run that finds no new points."""
-        test, cache = self.noise_test, self.cache
-        if test is None or cache is None or not test.unsure or not test.points:
+        test, pending = self.noise_test, self.pending
+        if test is None or pending is None or not test.unsure or not test.points:
             return False
         # Either the next test is yet to be handed out, or the rest of this iteration is yet to be drawn, which decides
         # the test. The next one may follow, but not before the pending candidates are told.
-        return len(self.initial_points) > 0 or not cache.waiting
+        return len(self.initial_points) > 0 or not len(pending)
 
     @property
     def mode(self) -> Points:
@@ -205,17 +236,18 @@ class RunState:
     @property
     def mode_fun(self) -> float | None:
         """The mean of the finite values of the most probable point among the last evaluations; None without any."""
-        code = self.mode
-        if self.cache is not None:
-            value = self.cache.get(code)
+        code = self.mode[None]
+        if self.pending is not None:
+            (key,) = self.archive.keys(code)
+            value = None if key in self.archive.errors else self.archive.value(key)
             return value if value is not None and self._have_values(np.array([value]))[0] else None
-        seen = self.space.visible(code[None])
-        told = [each.evaluated() for each in (*self.recent, *([self.iteration] if self.iteration.drawn else []))]
-        if told:
-            x, f = (np.concatenate(each)[-RECENT:] for each in zip(*told, strict=True))
-            values = f[(self.space.visible(x) == seen).all(axis=1) & self._have_values(f)]
-        else:
-            values = EMPTY
+        seen = self.space.visible(code)
+        told = [
+            self.archive.evaluations(RECENT),
+            *([self.iteration.evaluated(self.iteration.size)] if self.iteration.drawn else []),
+        ]
+        x, f = (np.concatenate(each)[-RECENT:] for each in zip(*told, strict=True))
+        values = f[(self.space.visible(x) == seen).all(axis=1) & self._have_values(f)]
         if len(values):
             with np.errstate(over="ignore"):
                 mean = float(values.mean())
@@ -241,13 +273,13 @@ class RunState:
         A state that is a value is all that is needed; of another one, θ is computed now.
         """
         algorithm, search = self.algorithm, self.search
-        state = search if type(search) is State else algorithm.info(search)
+        state = search if keeps_states(algorithm) else algorithm.info(search)
         return algorithm, state, self.nit, self.nfev, self.best
 
     def pending_ids(self) -> list[int]:
         """Return the ids of all pending candidates."""
-        if self.cache is not None:
-            return self.cache.pending_ids()
+        if self.pending is not None:
+            return self.pending.ids
         return [*self.late, *(self.iteration.pending_ids() if self.iteration.drawn else ())]
 
     def codes_of(self, ids: Sequence[int]) -> Points:
@@ -264,7 +296,7 @@ class RunState:
     def located(self, ids: Sequence[int]) -> tuple[int, Points, list[tuple[int, int]]]:
         """Return the number of candidates drawn, and of pending ones the points and (iteration, index of sample)."""
         first, nit, skipped = self.iteration.first, self.nit, self.iteration.n_initial_points
-        places = [(nit, id - first - skipped) if id >= first else self.late[id][:2] for id in ids]
+        places = [(nit, max(id - first - skipped, -1)) if id >= first else self.late[id][:2] for id in ids]
         return self.drawn, self.codes_of(ids), places
 
     # Drawing.
@@ -273,7 +305,7 @@ class RunState:
         """Return ids and points of the next k candidates, or of all of this iteration that are not drawn yet."""
         if self.again:
             return self._ask_again(k)
-        return self._draw(k) if self.cache is None else self._ask_new(k)
+        return self._draw(k) if self.pending is None else self._ask_new(k)
 
     def _draw(self, k: int | None) -> tuple[range, Points]:
         """Draw the next k points: initial points, then λ samples, then further ones from a stream of their own."""
@@ -286,38 +318,76 @@ class RunState:
         k = undrawn if k is None else k
         initial = min(k, len(self.initial_points))
         start = iteration.drawn - iteration.n_initial_points + len(self.initial_points)  # among the samples
-        codes = self.algorithm.ask(self.search, self.streams.main, min(k, undrawn) - initial, start)
+        first = self.drawn + initial
+        codes = self._sampled(self.streams.main, min(k, undrawn) - initial, start, first)
         if k > undrawn:
-            more = self.algorithm.ask(self.search, self.streams.spare, k - undrawn, self.lam)
+            start = iteration.drawn + undrawn - iteration.n_initial_points
+            more = self._sampled(self.streams.spare, k - undrawn, start, self.drawn + undrawn)
             codes = np.concatenate([codes, more])
         if self.feasibility is not None and len(codes):
             key, n_samples = self.streams.main.key, min(k, undrawn) - initial
-            codes = self.feasibility.replaced(codes, self.search.theta, key, self.drawn + initial, n_samples)
+            codes = self.feasibility.replaced(codes, self.search.theta, key, first, n_samples)
         if initial:  # which are feasible
             codes = np.concatenate([self.initial_points[:initial], codes])
             self.initial_points = self.initial_points[initial:]
         return iteration.extend(codes), codes
 
+    def _sampled(self, stream: Stream, size: int, start: int, first: int) -> Points:
+        """Return points of the algorithm, of which the first one gets this id; it is not asked for recorded ones."""
+        if not self.recorded or not size:  # an algorithm may begin when it is asked for no points
+            return self._asked(stream, size, start)
+        own, recorded = getattr(self.algorithm, "skip", None), self.recorded
+        if own is None or (self.feasibility is not None and self.feasibility.constraints.functions):
+            return self._asked(stream, size, start)
+        parts = [self.initial_points[:0]]
+        verified = VERIFIED if is_exact(self.algorithm) else 0  # any recorded point of another algorithm is taken
+        for known, group in groupby(range(size), lambda i: first + i >= verified and first + i in recorded):
+            each = list(group)
+            if known:
+                own(self.search, stream, len(each), start + each[0], **self._fixed)
+                parts.append(np.array([recorded[first + i] for i in each]))
+            else:
+                parts.append(self._asked(stream, len(each), start + each[0]))
+        return np.concatenate(parts)
+
+    def _asked(self, stream: Stream, size: int, start: int) -> Points:
+        if self.feasibility is None:  # the usual case
+            return self.algorithm.ask(self.search, stream, size, start)
+        self.archive.feasible = self.feasibility if self.feasibility.constraints.functions else None
+        return self.algorithm.ask(self.search, stream, size, start, **self._fixed)
+
+    @property
+    def _fixed(self) -> dict[str, NDArray[np.bool_]]:
+        """An argument of a search, which is told which variables are fixed."""
+        if self.feasibility is None or not len(self.feasibility.fixed) or not self.is_search:
+            return {}
+        fixed = np.zeros(self.algorithm.family.variables, dtype=bool)
+        fixed[self.feasibility.fixed.columns] = True
+        return {"fixed": fixed}
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the algorithm reads the archive, and does not only have a state of its own."""
+        return observes(self.algorithm)
+
     def _ask_new(self, k: int | None) -> tuple[Sequence[int], Points]:
-        """Draw until k points are new, or until an iteration has a new point."""
-        if k is None and self.cache is not None and not self.exhausted:
-            ids, codes = self._draw_new(None, self.cache)
-            if ids:  # the usual case
-                return ids, codes
-        ids = ()
+        """Draw until k points are new, or until an iteration has a new point or waits for pending ones."""
+        ids: Sequence[int] = ()
         codes = self.initial_points[:0]
-        while len(ids) < (1 if k is None else k) and not self.exhausted:
+        while not self._yields_none:
             left = None if k is None else min(k - len(ids), self.undrawn or k - len(ids))
-            # Without a cache if an iteration that closed meanwhile has shown noise.
-            more, fresh = self._draw(left) if self.cache is None else self._draw_new(left, self.cache)
+            # An iteration that closed meanwhile may have shown noise.
+            more, fresh = self._draw(left) if self.pending is None else self._draw_new(left, self.pending)
             ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)
+            if len(ids) >= (1 if k is None else k) or (k is None and not self.undrawn):
+                break
         return ids, codes
 
-    def _draw_new(self, k: int | None, cache: Cache) -> tuple[Sequence[int], Points]:
+    def _draw_new(self, k: int | None, pending: Pending) -> tuple[Sequence[int], Points]:
         """Draw the next k points and return the new ones; those with known values are settled."""
         tests = len(self.initial_points) if self.nit else 0
         ids, codes = self._draw(k)
-        new, known, values = cache.look_up(ids, codes, tests)
+        new, known, values = pending.look_up(ids, codes, tests)
         if len(new) == len(ids):  # the usual case
             self.stale = 0
             return ids, codes
@@ -348,12 +418,12 @@ class RunState:
             left = drawn - self.drawn
             k = min(left, self.undrawn or left)
             self.check_pending(k)
-            if self.cache is None:
+            if self.pending is None:
                 self._draw(k)
-            elif self.exhausted:
+            elif self._yields_none:
                 raise ValueError(f"{drawn} candidates cannot have been drawn")
             else:
-                self._draw_new(k, self.cache)
+                self._draw_new(k, self.pending)
 
     def confirm(self, ids: Sequence[int], recorded: Points) -> None:
         """Check that recorded points are those drawn now; on a machine that rounds differently, take the recorded.
@@ -368,58 +438,135 @@ class RunState:
             shown = ", ".join(map(str, list(ids)[:5]))
             hint = "" if self.feasibility is None else "; the constraints must return what they returned then"
             raise ValueError(f"the points recorded for the candidates {shown} are not those drawn now{hint}")
+        if self.iteration.drawn:
+            self.iteration.codes = self.iteration.codes.copy()
         for id, code in zip(ids, recorded, strict=True):
             if id >= self.iteration.first:
                 self.iteration.codes[id - self.iteration.first] = code
+
+    def watched(self, candidates: Batch, sign: float) -> Batch:
+        """Return candidates with what workers need to stop hopeless evaluations; tests for noise run on."""
+        if not self.curves.limits:
+            return candidates
+        return candidates.watched([self._limits_of(id) for id in candidates.ids], sign)
+
+    def report(self, id: int, value: float) -> bool:
+        """Store the value of a pending candidate after one more step; return whether it is not hopeless."""
+        steps = (*self.reported[id].steps, value) if id in self.reported else (value,)
+        stopped = is_hopeless(value, len(steps) - 1, self._limits_of(id))
+        self.reported[id] = Curve(steps, stopped)
+        return not stopped
+
+    def with_steps(self, id: int, value: float) -> float:
+        """Return the value of a candidate with the steps that were reported.
+
+        It was stopped if it was hopeless after the last one. Another value than that one shows that it ran on.
+        """
+        curve = self.reported[id]
+        return curve if value == curve.steps[-1] else Curve((*curve.steps, value))
+
+    def _limits_of(self, id: int) -> tuple[float, ...]:
+        _, _, ((_, position),) = self.located([id])
+        return self.curves.limits_of(id) if position >= 0 else ()
 
     # Telling.
 
     def expect(self, ids: Sequence[int]) -> None:
         """ValueError if one of these is not pending."""
         once = isinstance(ids, range) or len(set(ids)) == len(ids)
-        if once and self.iteration.are_pending(ids) and (self.cache is None or self.cache.are_pending(ids)):
+        if once and self.iteration.are_pending(ids) and (self.pending is None or self.pending.has(ids)):
             return  # the usual case
         if not once:
             raise ValueError(f"candidates: expected each once, got the ids {list(ids)}")
         for id in ids:
             if not 0 <= id < self.drawn:
                 raise ValueError(f"candidates: expected candidates returned by ask(), got the unknown id {id}")
-            handed_out = self.cache is None or self.cache.is_pending(id)
+            handed_out = self.pending is None or id in self.pending
             if not handed_out or not (id in self.late or self.iteration.are_pending([id])):
                 raise ValueError(f"candidates: expected pending ones, got id {id}, which was told or cancelled")
 
     def tell(
-        self, ids: Sequence[int], f: Array, failures: Mapping[int, str], infeasible: Mapping[int, Infeasible] = NONE
+        self,
+        ids: Sequence[int],
+        f: Array,
+        failures: Mapping[int, str],
+        infeasible: Mapping[int, Infeasible] = NONE,
+        several: Mapping[int, Several] = NONE,
+        curves: Mapping[int, Curve] = NONE,
     ) -> None:
         """Store values of pending candidates; see `ToldValues` for the arguments."""
         if not len(ids):
             return
-        if len(ids) > 1 and (self.late or self.iteration.drawn > self.iteration.size):
+        if len(ids) > 1 and (curves or self.late or self.iteration.drawn > self.iteration.size):
             # One by one: the iteration may be complete before the last of them, which must not count for it then. A
             # journal does not record which values were told together.
+            told = ToldValues(f, failures, infeasible, several, curves)
             for i, id in enumerate(ids):
-                text = {0: failures[i]} if i in failures else {}
-                self.tell([id], f[i : i + 1], text, {0: infeasible[i]} if i in infeasible else NONE)
+                self.tell([id], *told.at(i))
             return
+        if self.archive.objectives > 1:
+            self._note_outcomes(ids, infeasible, several)
         self.stale = 0
-        self._count(ids, f, failures, infeasible)
+        for id in ids if self.reported else ():
+            self.reported.pop(id, None)
+        if curves and curves[0].stopped:
+            self.nfev += 1
+            self._settle(ids, self._estimated(ids, curves[0]), STOPPED)
+            return
+        if curves:
+            self.curves.add(curves[0])
+        self._count(ids, f, failures, infeasible, several)
         self._settle(ids, f, TOLD)
+
+    def _note_outcomes(
+        self, ids: Sequence[int], infeasible: Mapping[int, Infeasible], several: Mapping[int, Several]
+    ) -> None:
+        """Store the values of several objectives at points, in the order of these; failed evaluations have none."""
+        rows = sorted([*infeasible, *several])
+        for row, code in zip(rows, self.codes_of([ids[row] for row in rows]), strict=True):
+            self.archive.note_outcome(code, several[row].minimized if row in several else float(infeasible[row]))
+
+    def _estimated(self, ids: Sequence[int], curve: Curve) -> Array:
+        """Return the estimated value of an evaluation that was stopped; the archive notes its error.
+
+        It is above the best value so far: what was stopped is never the best point.
+        """
+        value, error = self.curves.estimate(curve, self.lowest_rank)
+        self.archive.note_errors(self.codes_of(ids), [error])
+        return np.array([value])
 
     def cancel(self, ids: Sequence[int]) -> None:
         """Store that these candidates will have no values."""
+        for id in ids if self.reported else ():
+            self.reported.pop(id, None)
         if len(ids):
             self._settle(ids, np.full(len(ids), math.nan), CANCELLED)
 
-    def add(self, code: Points, value: float) -> None:
-        """Store the value of a point that was evaluated elsewhere."""
-        if self.cache is not None:
-            self.cache.put(code, value)
-        self.infeasible += isinstance(value, Infeasible)
-        if is_better(value, -1, self.best):
-            self.best = Best(value, -1, code)
+    def add(self, codes: Points, values: Sequence[float]) -> None:
+        """Store the values of points that were evaluated elsewhere."""
+        for code, value in zip(codes, values, strict=True):
+            self.infeasible += isinstance(value, Infeasible)
+            several = self.archive.objectives > 1 and not math.isnan(value)
+            if several and self.archive.by_point.index(self.archive.keys(code[None])[0]) is None:
+                self.archive.note_outcome(code, value.minimized if isinstance(value, Several) else float(value))
+            if is_better(value, -1, self.best):
+                self.best = Best(value, -1, code)
+        if self.is_search and len(codes):
+            begun = self.drawn > 0
+            self.search = self.algorithm.add(self.search, codes, np.array(values), begun)  # type: ignore[attr-defined]
+            if not begun:
+                self.iteration = first_iteration(len(self.initial_points), self.lam)
+        if self.pending is not None and len(codes):
+            for key, value in zip(self.archive.keys(codes), values, strict=True):
+                self.archive.replace(key, value)
 
     def _count(
-        self, ids: Sequence[int], f: Array, failures: Mapping[int, str], infeasible: Mapping[int, Infeasible]
+        self,
+        ids: Sequence[int],
+        f: Array,
+        failures: Mapping[int, str],
+        infeasible: Mapping[int, Infeasible],
+        several: Mapping[int, Several],
     ) -> None:
         """Count evaluations and failures, and keep the best and the first of them."""
         self.nfev += len(f)
@@ -436,7 +583,9 @@ class RunState:
         # Almost always false, so the other conditions are rarely evaluated.
         if lowest < math.inf if best is None else lowest < best.rank or (lowest == best.rank and min(ids) < best.id):
             id, row = min((ids[row], row) for row in np.flatnonzero(f == lowest).tolist())
-            value = infeasible.get(row, float(f[row]))  # of −0.0 and 0.0, which are equal, that of the lowest id
+            value = several.get(
+                row, infeasible.get(row, float(f[row]))
+            )  # of −0.0 and 0.0, which are equal, that of the lowest id
             if is_better(value, id, best):
                 self.best = Best(value, id, self._code_of(id).copy())
 
@@ -445,10 +594,10 @@ class RunState:
         if self.again:
             self.again = [id for id in self.again if id not in ids]
         self._store(ids, f, fate)
-        if self.cache is not None:
-            more, values = self.cache.settle(ids, f, keep=fate == TOLD)
+        if self.pending is not None:
+            more, values = self.pending.settle(ids, f, keep=fate != CANCELLED)
             if more:
-                self._store(more, np.array(values), COPIED if fate == TOLD else CANCELLED)
+                self._store(more, np.array(values), CANCELLED if fate == CANCELLED else COPIED)
         self._close()
 
     def _store(self, ids: Sequence[int], f: Array, fate: int) -> None:
@@ -456,15 +605,7 @@ class RunState:
             self.iteration.settle(ids, f, fate)
             return
         now = [i for i, id in enumerate(ids) if self.late.pop(id, None) is None]
-        for i in sorted(set(range(len(ids))).difference(now)):
-            self._settle_late(ids[i], f[i : i + 1], fate)
         self.iteration.settle([ids[i] for i in now], f[now], fate)
-
-    def _settle_late(self, id: int, f: Array, fate: int) -> None:
-        """Store the value of a candidate of a complete iteration, if that is a recent one."""
-        for iteration in self.recent:
-            if iteration.first <= id < iteration.first + iteration.drawn:
-                iteration.settle([id], f, fate)
 
     def _close(self) -> None:
         """Tell a complete iteration to the algorithm and begin the next one."""
@@ -475,61 +616,91 @@ class RunState:
             for id in iteration.pending_ids():
                 position = id - iteration.first
                 self.late[id] = Late(self.nit, position - iteration.n_initial_points, iteration.codes[position])
-        x, f = iteration.samples()
+        tested = self.noise_test is not None and self.noise_test.expected is not None
+        noisy = tested and self._is_shown_noisy(*iteration.evaluated(1))
+        x, f, kinds = iteration.samples()
         if self.feasibility is not None:
             x, f = self.feasibility.learn(x, f)
-        self.search = self.algorithm.tell(self.search, x, f)
+            kinds = bytes(kinds).ljust(len(f), bytes([REJECTED]))
+        if iteration.n_initial_points:
+            self._observe(*iteration.evaluated(iteration.n_initial_points))
+        if self.nit == 0 and iteration.size == iteration.n_initial_points:
+            self._start_at_best(iteration)
+        elif self.is_search:
+            self.search = self.algorithm.tell(self.search, x, f, kinds)  # type: ignore[call-arg]
+        else:
+            if self.pending is None:  # else the values suffice, which are noted
+                self.archive.add(x, f, kinds)
+            self.search = self.algorithm.tell(self.search, x, f)
         constrained = self.constrained_algorithm if self.infeasible else None
         if constrained is not None and self.infeasible >= INFEASIBLE_SHARE * self.nfev:
-            self._become_constrained(constrained)
-        if self.cache is None:  # which has all values
-            self.recent.append(iteration)
-            self.n_recent += iteration.drawn
-            while self.n_recent - self.recent[0].drawn > RECENT:
-                self.n_recent -= self.recent.popleft().drawn
-        if self.log is not None:
-            again = float(iteration.f[0]) if iteration.fates[0] == TOLD else math.nan
-            self._learn(*iteration.evaluated(iteration.size), again, self.log)
+            self.become_constrained(constrained)
+        if noisy:
+            self.become_noisy()
+        elif self.noise_test is not None:
+            x, f = iteration.evaluated(iteration.size)
+            self.noise_test.observe(x, self._compared(x, f))
         self.nit += 1
         self._begin(iteration.first + iteration.drawn)
         if self.on_iteration is not None:
             self.on_iteration()
 
-    def _learn(self, x: Points, f: Array, again: float, log: EvaluationLog) -> None:
-        """Add evaluations of complete iterations to the log, and decide whether a second value `again` shows noise."""
-        test = self.noise_test
-        noisy = test is not None and test.expected is not None and test.judge(again, log.f, log.count)
-        log.append(x, f)
-        if noisy:
-            self._become_noisy(log)
-        elif test is not None and len(f):
-            test.observe(x, f)
+    def _start_at_best(self, iteration: Iteration) -> None:
+        """Start the search from the best of several initial points, the first in case of ties."""
+        f = iteration.f[: iteration.size]
+        self.origin = iteration.codes[np.where(np.isnan(f), math.inf, f).argmin()].copy()
+        self.search = started(self.algorithm, self.origin, self.archive)
 
-    def _become_constrained(self, algorithm: Member) -> None:
+    def _is_shown_noisy(self, x: Points, f: Array) -> bool:
+        """Return whether a second evaluation of the point that is tested, before its iteration is told, shows noise.
+
+        There is none if it was cancelled.
+        """
+        test, archive = self.noise_test, self.archive
+        if test is None or test.expected is None:
+            return False
+        again = np.array(f[0] if len(f) else math.nan)
+        if archive.objectives == 1:
+            return test.judge(again, archive.values, archive.evaluated)
+        values = np.full(archive.objectives, again)
+        if is_feasible(again):
+            values = np.array(archive.by_point.last(archive.keys(x)[0]))
+        return test.judge(values, archive.outcomes, archive.evaluated)
+
+    def _compared(self, x: Points, f: Array) -> Array:
+        """Return the values by which evaluations are compared: with several objectives one row for each."""
+        return f if self.archive.objectives == 1 or not len(f) else self.archive.outcomes_of(self.archive.keys(x), f)
+
+    def _observe(self, x: Points, f: Array) -> None:
+        """Add evaluations that the algorithm has not asked for."""
+        if self.is_search:
+            self.search = self.algorithm.observe(self.search, x, f)  # type: ignore[attr-defined]
+        elif self.pending is None:
+            self.archive.add(x, f)
+
+    def become_constrained(self, algorithm: Search) -> None:
         """Change to the algorithm for objectives with violations, unless the objective is noisy."""
         self.constrained_algorithm = None
-        if self.cache is not None:
-            best, state = self.best, algorithm.init(x0=self.x0)
-            self.algorithm = algorithm
-            self.search = state if best is None else algorithm.inject(state, best.at, best.rank)
+        if self.pending is not None:
+            self.algorithm, self.search = algorithm, algorithm.init(x0=self.origin, archive=self.archive)
 
-    def _become_noisy(self, log: EvaluationLog) -> None:
+    def become_noisy(self) -> None:
         """Change to the algorithm for noisy objectives, which learns from all evaluations so far."""
-        if self.noisy_algorithm is None or self.cache is None:
+        if self.noisy_algorithm is None or self.pending is None:
             raise RuntimeError("the run was not started to test for noise")
-        self.late = {id: late for id, late in self.late.items() if self.cache.is_pending(id)}
-        self.cache = self.noise_test = None
-        self.stale = 0
+        self.late = {id: late for id, late in self.late.items() if id in self.pending}
+        self.pending = self.noise_test = None
+        self.noisy, self.stale = True, 0
+        self.archive.make_noisy()
         self.algorithm = self.noisy_algorithm
-        self.search = self.algorithm.observe(self.algorithm.init(x0=self.x0), log.x, log.f)
+        self.search = self.algorithm.init(x0=self.origin, archive=self.archive)
 
     def _begin(self, first: int) -> None:
         """Begin the next iteration, with a point to be tested for noise if a test is due."""
-        test, log = self.noise_test, self.log
-        tests = 0
-        if test is not None and log is not None and test.points:
+        test, tests = self.noise_test, 0
+        if test is not None and test.points:
             at_end = test.unsure and (self.stale >= self.most_stale or self._covered)
-            if log.count >= test.due or at_end:
+            if self.archive.evaluated >= test.due or at_end:
                 self.initial_points, tests = test.begin()[None], 1
         self.iteration = Iteration(first, tests + self.lam, n_initial_points=tests)
 
@@ -556,22 +727,23 @@ class RunState:
         if best[0] < self.lowest_rank:
             self.best = Best(best[0], nfev, best[1])
         x, f = evaluations
-        if self.log is not None and len(f):
-            self._learn(x, f, float(f[0]), self.log)
+        if len(f):
+            noisy = self._is_shown_noisy(x[:1], f[:1])
+            self._observe(x, f)
+            if noisy:
+                self.become_noisy()
+            elif self.noise_test is not None:
+                self.noise_test.observe(x, f)
         self._begin(drawn)
         tests, self.initial_points = self.initial_points, self.initial_points[:0]
         return tests
 
     def remember(self, codes: Points, f: Array) -> None:
-        """Store the last evaluations of another engine."""
-        if self.cache is not None:
-            for code, value in zip(codes, f.tolist(), strict=True):
-                self.cache.put(code, value)
+        """Store the last evaluations of another engine that has handed over none."""
+        if self.pending is None:
+            self.archive.add(codes, f)
             return
-        iteration = Iteration(self.nfev - len(f), len(f))
-        iteration.settle(iteration.extend(codes), f, TOLD)
-        self.recent.append(iteration)
-        self.n_recent += len(f)
+        self.archive.note(self.archive.keys(codes), f.tolist())
 
 
 def info_of(algorithm: Algorithm, state: Any, nit: int, nfev: int, best: Best | None, sign: float = 1.0) -> Info:
@@ -579,21 +751,22 @@ def info_of(algorithm: Algorithm, state: Any, nit: int, nfev: int, best: Best | 
 
     `state` is the state of the loop, or what another algorithm shows of its own.
     """
-    theta, lam, eps, lam_r, snr = algorithm.info(state) if type(state) is State else state
+    theta, lam, eps, lam_r, snr = algorithm.info(state) if keeps_states(algorithm) else state
     theta = theta.view()
     theta.flags.writeable = False
     fun, violation = (math.inf, 0.0) if best is None else (best.fun, best.violation)
-    return Info(nit, nfev, sign * fun, lam, lam_r, eps, snr, algorithm.family.entropy(theta), violation, theta)
+    best_fun = math.nan if isinstance(fun, Several) else sign * fun
+    return Info(nit, nfev, best_fun, lam, lam_r, eps, snr, algorithm.family.entropy(theta), violation, theta)
 
 
-def _member_of(data: Any, name: str, batch: int, family: Family) -> Member | None:
-    """Return the algorithm that a file describes; None if there is none."""
-    if data is None:
-        return None
-    described = algorithm_of(data, family)
-    if not isinstance(described, Member):
-        raise ValueError(f"{name}: expected one of this library")
-    return described.at_least(batch)
+def first_iteration(n_initial_points: int, lam: int) -> Iteration:
+    """Return the first iteration: an initial point and λ samples, or several initial points alone."""
+    return Iteration(0, n_initial_points + (lam if n_initial_points < 2 else 0), n_initial_points)
+
+
+def started(algorithm: Algorithm, x0: Points | None, archive: Archive) -> Any:
+    """Return the state of an algorithm before the first iteration; a search reads the archive."""
+    return algorithm.init(x0=x0, archive=archive) if observes(algorithm) else algorithm.init(x0=x0)  # type: ignore[call-arg]
 
 
 def check_batch(batch: int, family: Family) -> None:

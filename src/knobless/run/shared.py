@@ -19,15 +19,15 @@ from knobless.core.description import algorithm_of
 from knobless.journal.events import Journal, JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.sqlite import Writer
+from knobless.parallel.returned import objective_value
 from knobless.space.codec import space_of
 from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
-from .candidates import Batch, Failure, values_of
-from .checkpoint import restore_checkpoint, write_checkpoint
+from .candidates import Batch, Failure, decoded_points, values_of
 from .optimizer import Optimizer
 from .recording import Recording
-from .run_state import RunState, check_batch
+from .run_state import check_batch
 
 SLOW = 0.05  # seconds of a replay that is worth a checkpoint, which takes about as long
 
@@ -44,6 +44,7 @@ class Start:
     batch: int | None = None
     deterministic: bool | None = None
     fixed: Any = None
+    objectives: Any = None
 
     @classmethod
     def of(cls, identity: Identity, path: Path) -> Self:
@@ -55,7 +56,7 @@ class Start:
             raise JournalError(f"{path}: cannot resume: the run has constraints; use Optimizer(constraints=, journal=)")
         if algorithm is None:
             raise JournalError(f"{path}: cannot resume: the algorithm has custom components, which are not recorded")
-        x0 = None if identity.x0 is None else space.decode(space.family.unpack(bytes.fromhex(identity.x0))[0])
+        x0 = None if identity.x0 is None else decoded_points(space, space.family.unpack(bytes.fromhex(identity.x0)))
         return cls(
             space,
             identity.direction,
@@ -64,6 +65,7 @@ class Start:
             batch=identity.batch,
             deterministic=identity.deterministic,
             fixed=FixedVariables.from_data(space, identity.fixed),
+            objectives=identity.directions or None,
         )
 
 
@@ -87,23 +89,23 @@ class SharedRun:
                     start = Start.of(recorded, writer.path)
             batch = start.batch or (1 if recorded is None else recorded.batch)
             opt = Optimizer(
-                start.space, start.algorithm, start.x0, start.rng, batch, start.deterministic, fixed=start.fixed
+                start.space,
+                start.algorithm,
+                start.x0,
+                start.rng,
+                batch,
+                start.deterministic,
+                fixed=start.fixed,
+                objectives=start.objectives,
             )
             identity = opt.identity(start.direction)
             self._recording = Recording(writer, opt.run, identity, adopt=start.rng is None)
-            self._replay(writer, opt.run, opt.identity(start.direction))  # with the streams of the journal
+            self._recording.replay(SLOW)
         except BaseException:
             writer.close()
             raise
         self._run, self._sign, self._meta = opt.run, identity.sign, writer.header.get("meta", {})
-
-    def _replay(self, writer: Writer, run: RunState, identity: Identity) -> None:
-        with writer.explained():
-            row = restore_checkpoint(writer, run)
-        started = time.monotonic()
-        self._recording.replay(row)
-        if time.monotonic() - started > SLOW:
-            write_checkpoint(writer, identity, run)
+        self._objectives = opt.objectives
 
     @property
     def budget(self) -> int | None:
@@ -138,12 +140,16 @@ class SharedRun:
         self._recording.hand_out(ids, now)
         return Batch(run.space, ids, codes)
 
-    def tell(self, values: Mapping[int, float | Failure], cancelled: list[int], skip_told: bool = False) -> None:
+    def tell(self, values: Mapping[int, Any], cancelled: list[int], skip_told: bool = False) -> None:
         """Record values of pending candidates, and which ones will have none; ValueError if one is not pending.
 
-        With `skip_told`, candidates that are not pending any more are left out.
+        A value is what an objective may return, or a `Failure`. With `skip_told`, candidates that are not pending any
+        more are left out.
         """
-        run = self._run
+        run, read = self._run, objective_value if self._objectives is None else self._objectives.read
+        values = {
+            id: value if isinstance(value, Failure) else read(value, f"candidate {id}") for id, value in values.items()
+        }
         if skip_told:
             left = set(run.pending_ids()).union(id for id in [*values, *cancelled] if not 0 <= id < run.drawn)
             values = {id: value for id, value in values.items() if id in left}

@@ -3,46 +3,46 @@
     opt.save("run.json")
     opt = Optimizer.load("run.json", space)
 
-A file has the identity of the run and its `RunState`, random streams and pending candidates included, so that the
-loaded run continues as the saved one would have. It is replaced as a whole. It is JSON, with arrays as their bytes:
-data, never code.
+A file has the identity of the run and its `RunState`: all evaluations, pending candidates, random streams and the state
+of the algorithm. So the loaded run continues as the saved one would have, and loading asks for no points. The file is
+replaced as a whole. It is JSON, with arrays as their bytes: data, never code.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
-from base64 import b64encode
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from knobless._files import write_atomic
+from knobless.core.archive import COPIED, STOPPED, encoded
 from knobless.core.data import floats, listed, octets, parsed, text, whole, whole_at
+from knobless.core.early_stopping import Curve
 from knobless.core.families import Family
 from knobless.core.repair import Repair
-from knobless.core.states import state_data, state_of
+from knobless.core.several import Several
 from knobless.core.types import Points
 from knobless.core.violation import Infeasible
 from knobless.journal.events import CANCELLED, TOLD
 from knobless.journal.identity import Identity
 
-from .cache import Cache
-from .evaluation_log import EvaluationLog
 from .feasibility import Feasibility
-from .iteration import COPIED, PENDING, Best, FirstFailure, Iteration, Late
+from .iteration import PENDING, Best, FirstFailure, Iteration, Late
 from .noise_test import MOST_POINTS, NoiseTest
-from .run_state import MOST_WORDS, RunState
+from .run_state import MOST_WORDS, RunState, first_iteration, started
 from .streams import Streams
 
 FORMAT = "knobless snapshot"
-_VERSION = 7
+_VERSION = 11
 _LARGEST = 2**30  # bytes of a file
+COUNTS = ("stale", "nit", "nfev", "failures", "infeasible")
 
 
 class SnapshotError(ValueError):
@@ -63,61 +63,49 @@ def save(path: str | os.PathLike[str], identity: Identity, run: RunState) -> Non
 
 
 def packed(run: RunState) -> dict[str, Any]:
-    """Return the state of a run as plain data."""
-    family = run.space.family
-    late = [[id, each.iteration, each.position] for id, each in run.late.items()]
-    codes = np.array([each.code for each in run.late.values()]) if late else run.initial_points[:0]
+    """Return the state of a run as plain data: archive, pending candidates, random streams and algorithm."""
+    family, pack = run.space.family, partial(_packed, run.space.family)
+    iteration, late, best = run.iteration, run.late, run.best
+    if not hasattr(run.algorithm, "data"):
+        raise TypeError(f"algorithm: expected one whose state can be saved, got {run.algorithm!r:.100}")
     return {
         "rng": run.streams.data(),
         "constrained": run.constrained_algorithm is None,
-        "noisy": run.noisy_algorithm is not None and run.noise_test is None,
+        "noisy": run.noisy,
         "noise_test": None if run.noise_test is None else _test_data(family, run.noise_test),
-        "log": None if run.log is None else _log_data(family, run.log),
-        "algorithm": state_data(run.algorithm, run.search),
-        "initial_points": _packed(family, run.initial_points),
-        "iteration": _iteration_data(family, run.iteration, run.initial_points),
-        "recent": [_iteration_data(family, each, run.initial_points) for each in run.recent],
-        "late": late,
-        "late_codes": _packed(family, codes),
+        "origin": None if run.origin is None else pack(run.origin[None]),
+        "archive": None if run.is_search else run.archive.data(),
+        "algorithm": run.algorithm.data(run.search),
+        "initial_points": pack(run.initial_points),
+        "iteration": {
+            "first": iteration.first,
+            "size": iteration.size,
+            "n_initial_points": iteration.n_initial_points,
+            "codes": pack(iteration.codes) if iteration.drawn else "",
+            "f": text(iteration.f),
+            "fates": encoded(iteration.fates),
+        },
+        "curves": [text(values) for values in run.curves.complete],
+        "reported": [[id, each.stopped, list(map(_rank_data, each.steps))] for id, each in run.reported.items()],
+        "late": [[id, each.iteration, each.position, pack(each.code[None])] for id, each in late.items()],
+        "waiting": None if run.pending is None else run.pending.waiting,
         "again": run.again,
-        "best": None if run.best is None else _best_data(family, run.best),
+        "best": None if best is None else [best.id, pack(best.at[None]), text(np.array([best.fun, best.violation]))],
         "failure": None if run.failure is None else list(run.failure),
-        "cache": None if run.cache is None else _cache_data(run.cache),
-        "stale": run.stale,
-        "nit": run.nit,
-        "nfev": run.nfev,
-        "failures": run.failures,
-        "infeasible": run.infeasible,
+        "counts": [getattr(run, name) for name in COUNTS],
         "feasibility": None if run.feasibility is None else _feasibility_data(family, run.feasibility),
     }
 
 
-def _iteration_data(family: Family, iteration: Iteration, none: Points) -> dict[str, Any]:
-    codes = iteration.codes if iteration.drawn else none[:0]
-    return {
-        "first": iteration.first,
-        "size": iteration.size,
-        "n_initial_points": iteration.n_initial_points,
-        "codes": _packed(family, codes),
-        "f": text(iteration.f),
-        "fates": b64encode(bytes(iteration.fates)).decode(),
-    }
-
-
 def _test_data(family: Family, test: NoiseTest) -> dict[str, Any]:
-    numbers = [test.doubt, test.due, test.fun, math.nan if test.expected is None else test.expected]
-    codes = np.array(test.points) if test.points else np.empty((0, family.variables), family.dtype)
     return {
-        "numbers": text(np.array(numbers)),
-        "testing": test.expected is not None,
+        "numbers": text(np.array([test.doubt, test.due])),
+        "values": text(np.array(test.values).ravel()),
+        "expected": None if test.expected is None else text(np.ravel(test.expected)),
         "tests": test.tests,
         "turn": test.turn,
-        "points": _packed(family, codes),
+        "points": _packed(family, np.array(test.points)),
     }
-
-
-def _log_data(family: Family, log: EvaluationLog) -> dict[str, Any]:
-    return {"points": _packed(family, log.x), "values": text(log.f), "count": log.count}
 
 
 def _feasibility_data(family: Family, feasibility: Feasibility) -> dict[str, Any]:
@@ -128,27 +116,28 @@ def _feasibility_data(family: Family, feasibility: Feasibility) -> dict[str, Any
         "target": None if repair is None else _packed(family, repair.target[None]),
         "filled": feasibility.filled,
         "fill_score": feasibility.fill_score,
-        "rejected": _packed(family, np.array(feasibility.rejected)) if feasibility.rejected else "",
+        "rejected": _packed(family, np.array(feasibility.rejected)),
         "directed": repair is not None and repair.directed,
     }
 
 
-def _best_data(family: Family, best: Best) -> dict[str, Any]:
-    numbers = text(np.array([best.fun, best.violation]))
-    return {"numbers": numbers, "id": best.id, "code": _packed(family, best.at[None])}
+def _rank_data(rank: float) -> Any:
+    """Return a value as it ranks as plain data."""
+    if isinstance(rank, Infeasible):
+        return [_rank_data(rank.value), rank.violation.hex()]
+    return {"objectives": rank.text} if isinstance(rank, Several) else rank.hex()
 
 
-def _cache_data(cache: Cache) -> dict[str, Any]:
-    return {
-        "points": b64encode(b"".join(cache.values)).decode(),
-        "values": text(np.array([*cache.values.values()])),
-        "pending": b64encode(b"".join(cache.waiting)).decode(),
-        "waiting": [*cache.waiting.values()],
-    }
+def _rank_of(data: Any) -> float:
+    """Return the value that `_rank_data` described; ValueError or TypeError for other data."""
+    if isinstance(data, list):
+        value, violation = data
+        return Infeasible(_rank_of(value), float.fromhex(violation))
+    return Several.of(data["objectives"]) if isinstance(data, dict) else float.fromhex(data)
 
 
 def _packed(family: Family, codes: Points) -> str:
-    return b64encode(family.pack(codes)).decode() if len(codes) else ""
+    return encoded(family.pack(codes)) if len(codes) else ""
 
 
 # Reading.
@@ -182,53 +171,55 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
     family = run.space.family
     run.streams = Streams.from_data(identity.rng, _dict(data, "rng"))
     if data["constrained"] is True and run.constrained_algorithm is not None:
-        run.algorithm, run.constrained_algorithm = run.constrained_algorithm, None
+        run.become_constrained(run.constrained_algorithm)
     if run.noise_test is not None:
-        if data["noisy"] is True and run.noisy_algorithm is not None:
-            run.algorithm, run.noise_test, run.cache = run.noisy_algorithm, None, None
+        if data["noisy"] is True:
+            run.become_noisy()
         else:
-            run.noise_test = _test_of(family, _dict(data, "noise_test"))
-    if run.log is not None:
-        log = _dict(data, "log")
-        run.log.restore(_codes(family, log, "points"), floats(log, "values"), whole_at(log, "count"))
-    run.search = state_of(run.algorithm, data["algorithm"], run.x0)
+            run.noise_test = _test_of(family, run.archive.objectives, _dict(data, "noise_test"))
+    run.origin = None if data["origin"] is None else _point(family, data["origin"])
+    run.search = started(run.algorithm, run.origin, run.archive)
+    if not run.is_search:
+        run.archive.restore(data["archive"])
+    run.search = run.algorithm.restore(run.search, _dict(data, "algorithm"))  # type: ignore[attr-defined]
     if run.lam * run.algorithm.family.words > MOST_WORDS:
         raise ValueError(f"lam_r: {run.lam} samples are more than a snapshot may ask for")
     run.initial_points = _codes(family, data, "initial_points")
     run.iteration = now = _iteration_of(family, _dict(data, "iteration"))
-    if now.n_initial_points > 1 or now.size != now.n_initial_points + run.lam or not now.missing:
+    initial = 1 if run.x0 is None or now.first else len(run.x0)
+    size = first_iteration(now.n_initial_points, run.lam).size
+    if now.n_initial_points > initial or now.size != size or not now.missing:
         raise ValueError(f"iteration: expected one of {run.lam} samples that is not complete")
-    run.recent = deque(_iteration_of(family, each) for each in listed(data, "recent"))
-    if not all(each.drawn for each in run.recent):
-        raise ValueError("recent: expected iterations with candidates")
-    run.n_recent = sum(each.drawn for each in run.recent)
-    late, codes = listed(data, "late"), _codes(family, data, "late_codes")
     run.late = {
-        whole(id): Late(whole(nit), whole(position), code)
-        for (id, nit, position), code in zip(late, codes, strict=True)
+        whole(id): Late(whole(nit), whole(position), _point(family, code))
+        for id, nit, position, code in listed(data, "late")
     }
-    run.again = [whole(id) for id in listed(data, "again")]
-    best, failure = data.get("best"), data.get("failure")
-    if best is not None:
-        fun, violation = floats(best, "numbers").tolist()
+    run.curves.restore([floats({"values": values}, "values") for values in listed(data, "curves")])
+    run.reported = {
+        whole(id): Curve(list(map(_rank_of, steps)), stopped is True) for id, stopped, steps in listed(data, "reported")
+    }
+    if data["best"] is not None:
+        id, code, numbers = listed(data, "best")
+        fun, violation = floats({"numbers": numbers}, "numbers").tolist()
         rank = Infeasible(fun, violation) if violation > 0.0 else fun
-        run.best = Best(rank, whole(best["id"], least=-1), _codes(family, best, "code")[0])
-    if failure is not None:
+        run.best = Best(rank, whole(id, least=-1), _point(family, code))
+    if data["failure"] is not None:
         id, message = listed(data, "failure")
         if not isinstance(message, str):
             raise ValueError(f"failure: expected text, got {message!r:.100}")
         run.failure = FirstFailure(whole(id), message)
-    if run.cache is not None:
-        run.cache = Cache.of(run.space, *_cache_of(_dict(data, "cache"), run.cache.width))
-    run.stale, run.nit, run.nfev = (whole_at(data, name) for name in ("stale", "nit", "nfev"))
-    run.failures, run.infeasible = whole_at(data, "failures"), whole_at(data, "infeasible")
+    for name, count in zip(COUNTS, listed(data, "counts"), strict=True):
+        setattr(run, name, whole(count))
     if run.feasibility is not None:
         _restore_feasibility(family, run.feasibility, _dict(data, "feasibility"))
     known = {*run.late, *range(run.iteration.first, run.drawn)}
-    waiting = [] if run.cache is None else run.cache.waiting.values()
+    waiting = [[whole(id) for id in each] for each in listed(data, "waiting")] if run.pending is not None else []
+    run.again = [whole(id) for id in listed(data, "again")]
     early = all(id < run.iteration.first for id in run.late)
-    if not (early and known.issuperset(run.again) and all(known.issuperset(each) for each in waiting)):
+    if not (early and all(waiting) and known.issuperset(chain(run.again, *waiting))):
         raise ValueError("expected pending candidates")
+    if run.pending is not None and waiting:
+        run.pending.restore(waiting, run.archive.keys(run.codes_of([each[0] for each in waiting])))
 
 
 def _restore_feasibility(family: Family, feasibility: Feasibility, data: dict[str, Any]) -> None:
@@ -240,21 +231,21 @@ def _restore_feasibility(family: Family, feasibility: Feasibility, data: dict[st
         feasibility.repair = Repair(family, _codes(family, data, "target")[0], data["directed"] is True)
 
 
-def _test_of(family: Family, data: dict[str, Any]) -> NoiseTest:
-    doubt, due, fun, expected = floats(data, "numbers").tolist()
-    points = list(_codes(family, data, "points"))
-    testing = data["testing"] is True
+def _test_of(family: Family, objectives: int, data: dict[str, Any]) -> NoiseTest:
+    doubt, due = floats(data, "numbers").tolist()
+    points, shape = list(_codes(family, data, "points")), () if objectives == 1 else (objectives,)
+    values = list(floats(data, "values").reshape(-1, *shape))
+    expected = None if data["expected"] is None else floats(data, "expected").reshape(shape)
+    known = [*values, *([] if expected is None else [expected])]
     if (
         not 0.0 <= doubt <= 1.0
         or not due > 0.0
-        or math.isnan(fun)
-        or len(points) > MOST_POINTS
-        or testing > len(points)
+        or np.isnan(known).any()
+        or not len(points) == len(values) <= MOST_POINTS
+        or (known and not points)
     ):
         raise ValueError("noise_test: expected the state of the tests for noise")
-    return NoiseTest(
-        doubt, due, whole_at(data, "tests"), whole_at(data, "turn"), fun, points, expected if testing else None
-    )
+    return NoiseTest(doubt, due, whole_at(data, "tests"), whole_at(data, "turn"), values, points, expected)
 
 
 def _iteration_of(family: Family, data: Any) -> Iteration:
@@ -263,7 +254,8 @@ def _iteration_of(family: Family, data: Any) -> Iteration:
     iteration = Iteration(whole_at(data, "first"), whole_at(data, "size", least=1), whole_at(data, "n_initial_points"))
     codes, f = _codes(family, data, "codes"), floats(data, "f")
     fates = bytearray(octets(data, "fates"))
-    known_fates = set(fates) <= {PENDING, TOLD, CANCELLED, COPIED} and not {TOLD, COPIED} & set(fates[len(f) :])
+    valued = {TOLD, COPIED, STOPPED}
+    known_fates = set(fates) <= valued | {PENDING, CANCELLED} and not valued & set(fates[len(f) :])
     if len(fates) != len(codes) or len(f) > len(codes) or not known_fates:
         raise ValueError("expected the state of each candidate")
     if len(codes):
@@ -271,15 +263,6 @@ def _iteration_of(family: Family, data: Any) -> Iteration:
         iteration.f, iteration.fates = f, fates
         iteration.count_missing()
     return iteration
-
-
-def _cache_of(data: dict[str, Any], width: int) -> tuple[dict[bytes, float], dict[bytes, list[int]]]:
-    points, pending = (_chunks(octets(data, name), width) for name in ("points", "pending"))
-    waiting = [[whole(id) for id in each] for each in listed(data, "waiting")]
-    if not all(waiting):
-        raise ValueError("waiting: expected at least one candidate for each point")
-    values = floats(data, "values").tolist()
-    return dict(zip(points, values, strict=True)), dict(zip(pending, waiting, strict=True))
 
 
 @contextmanager
@@ -295,12 +278,6 @@ def snapshot_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise SnapshotError(f"{path}: not a valid snapshot: {error}") from error
 
 
-def _chunks(data: bytes, width: int) -> list[bytes]:
-    if len(data) % width:
-        raise ValueError(f"expected {width} bytes for each point")
-    return [data[i : i + width] for i in range(0, len(data), width)]
-
-
 def _dict(data: Any, name: str) -> dict[str, Any]:
     if not isinstance(data[name], dict):
         raise ValueError(f"{name}: expected an object")
@@ -309,3 +286,8 @@ def _dict(data: Any, name: str) -> dict[str, Any]:
 
 def _codes(family: Family, data: Any, name: str) -> Points:
     return family.unpack(octets(data, name))
+
+
+def _point(family: Family, code: Any) -> Points:
+    (point,) = _codes(family, {"code": code}, "code")
+    return point

@@ -10,51 +10,30 @@ from __future__ import annotations
 import math
 import os
 import time
-from array import array
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from knobless._checks import boolean
 from knobless.core.violation import negated
-from knobless.parallel.evaluation import Outcome, evaluate, objective_value, objective_values
+from knobless.parallel.evaluation import evaluate
+from knobless.parallel.returned import objective_value, objective_values
 
 from .candidates import Batch, Candidate
 from .constraints import function_name
-from .kept_evaluations import Span
-from .recording import Value
+from .objectives import Objectives, SeveralObjective
+from .sink import Positions, Sink, Value
+from .stopping import RunProgress
 
 if TYPE_CHECKING:
     from knobless.parallel.pool import Pool
 
 
-class Context(Protocol):
-    """What a source needs of the run."""
-
-    sign: float
-    deadline: float  # by time.monotonic()
-    target: float  # NaN if there is none
-    arrived: dict[int, Value]  # values that are known before they can be yielded
-    spans: dict[int, Span]  # when and where the others ran, without a journal
-
-    @property
-    def times(self) -> array[float]:
-        """Start and end of each evaluation in this process by `time.monotonic()`, without a journal."""
-
-    @property
-    def recording(self) -> bool:
-        """Whether there is a journal."""
-
-    def record(self, outcomes: Sequence[Outcome]) -> None:
-        """Record outcomes in the journal, or when and where they were obtained if there is none."""
-
-
 ValueStream = Generator[Value, None, None]  # in the order of the candidates
-Source = Callable[[Batch, Context], ValueStream]
-THIS_PROCESS = ""  # the worker of an evaluation in this process
+Source = Callable[[Batch, "Evaluator"], ValueStream]
 
 
 class EvaluatedObjective(NamedTuple):
@@ -64,6 +43,7 @@ class EvaluatedObjective(NamedTuple):
     workers: Any
     vectorized: bool
     evaluation_timeout: float | None
+    objectives: Objectives | None = None
 
     @property
     def name(self) -> str:
@@ -80,13 +60,76 @@ class EvaluatedObjective(NamedTuple):
         """Return the source of its values; `resources` closes it."""
         vectorized = boolean("vectorized", self.vectorized)
         if self.in_this_process:
-            return partial(_in_one_call if vectorized else _one_by_one, self.fun)
+            return partial(_in_one_call, self.fun, self._read_all) if vectorized else partial(_one_by_one, self._read)
         if vectorized:
             given = "evaluation_timeout" if self.evaluation_timeout is not None else "workers"
             raise ValueError(f"{given}: expected none with vectorized=True, where one call evaluates all")
         from knobless.parallel import pool  # only here, because multiprocessing takes long to import
 
-        return partial(_in_pool, resources.enter_context(pool.pool_of(self.workers, self.fun, self.evaluation_timeout)))
+        return partial(
+            _in_pool, resources.enter_context(pool.pool_of(self.workers, self._read, self.evaluation_timeout))
+        )
+
+    @property
+    def _read(self) -> Callable[[Any], Any]:
+        """The function, whose values are read as those of several objectives if these are stated."""
+        return self.fun if self.objectives is None else SeveralObjective(self.fun, self.objectives)
+
+    def _read_all(self, values: Any, n: int) -> list[float]:
+        """Return the values of a vectorized objective at n points."""
+        if self.objectives is None:
+            return objective_values(values, n)
+        return [self.objectives.read(each) for each in self.objectives.read_all(values, n)]
+
+
+class Evaluator:
+    """Evaluates candidates that have no value yet, and notes when the time is up."""
+
+    def __init__(
+        self,
+        source: Source,
+        sink: Sink,
+        sign: float,
+        timeout: float,
+        progress: RunProgress,
+        watched: Callable[[Batch, float], Batch],
+    ) -> None:
+        self.source, self.sink, self.sign, self.timeout, self.progress = source, sink, sign, timeout, progress
+        self.watched = watched  # adds what workers need to stop hopeless evaluations
+        self.target = math.nan  # a value after which candidates need not be evaluated; NaN if there is none
+        self.arrived: dict[int, Value] = {}  # values of these candidates that are known before they can be yielded
+        self.evaluated = False  # whether the objective was called, and not only read from the journal
+        self.end = math.inf  # when the time is up, with that for the comparison of the points to recommend
+
+    def values(
+        self,
+        candidates: Batch,
+        arrived: dict[int, Value],
+        target: float,
+        positions: Positions | None = None,
+    ) -> ValueStream:
+        """Return the values of candidates in their order: those that have arrived, the others evaluated now."""
+        ids, recalled = candidates.ids, arrived and arrived.copy()
+        missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
+        if recalled and not missing.ids:
+            return (recalled[id] for id in ids)
+        if not self.evaluated:
+            self.evaluated = True
+            self.progress.deadline = self.end = time.monotonic() + self.timeout
+        self.sink.expect(missing, positions)
+        self.target, self.arrived = target, arrived
+        evaluated = self.source(missing if positions is not None else self.watched(missing, self.sign), self)
+        return _merged(ids, recalled, evaluated) if recalled else evaluated
+
+
+def _merged(ids: Sequence[int], recalled: Mapping[int, Value], evaluated: ValueStream) -> ValueStream:
+    """Yield recalled and evaluated values in the order of their candidates."""
+    with closing(evaluated):
+        for id in ids:
+            value = recalled[id] if id in recalled else next(evaluated, None)
+            if value is None:  # time limit reached
+                return
+            yield value
 
 
 def workers_of(workers: Any) -> Any:
@@ -96,58 +139,39 @@ def workers_of(workers: Any) -> Any:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def n_workers(workers: Any) -> int:
-    """Return the number of evaluations that `workers` can run at once; 1 if that is not known."""
-    client = workers if hasattr(workers, "nthreads") else getattr(workers, "_client", None)  # Dask
-    if client is not None:
-        return max(sum(client.nthreads().values()), 1)
-    number = getattr(workers, "_max_workers", workers)
-    return max(int(number), 1) if isinstance(number, Integral) and not isinstance(number, bool) else 1
-
-
-def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
+def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Evaluator) -> ValueStream:
     """Evaluate serially."""
-    maximizing, recording, deadline, times = run.sign < 0, run.recording, run.deadline, run.times
+    maximizing, deadline, record = run.sign < 0, run.progress.deadline, run.sink.record_here
     monotonic = time.monotonic
-    ids = iter(candidates.ids)
-    for x in candidates.points:
-        clock = monotonic()
+    for id, x in zip(candidates.ids, candidates.points, strict=True):
+        started = monotonic()
         value = evaluate(fun, x, objective_value)
-        now = monotonic()
+        ended = monotonic()
         if maximizing:
             value = _negated(value)
-        if recording:
-            ended = time.time()
-            run.record((Outcome(next(ids), value, ended - (now - clock), ended, THIS_PROCESS),))
-        else:
-            times.append(clock)
-            times.append(now)
+        record(id, value, started, ended)
         yield value
-        if now >= deadline:
+        if ended >= deadline:
             return
 
 
-def _in_one_call(fun: Callable[[Any], Any], candidates: Batch, run: Context) -> ValueStream:
+def _in_one_call(
+    fun: Callable[[Any], Any], read: Callable[[Any, int], list[float]], candidates: Batch, run: Evaluator
+) -> ValueStream:
     """Evaluate all candidates in one call of a vectorized objective."""
-    started, clock = time.time(), time.monotonic()
-    found = evaluate(fun, candidates.x, partial(objective_values, n=len(candidates)))
+    started = time.monotonic()
+    found = evaluate(fun, candidates.x, lambda values: read(values, len(candidates)))
     values: list[Any] = [found] * len(candidates) if isinstance(found, Exception) else found
     if run.sign < 0:
         values = [_negated(value) for value in values]
-    now = time.monotonic()
-    if run.recording:
-        ended = started + now - clock
-        run.record(
-            [Outcome(id, value, started, ended, THIS_PROCESS) for id, value in zip(candidates.ids, values, strict=True)]
-        )
-    else:
-        run.times.extend([clock, now] * len(candidates))
+    run.sink.record_together(candidates.ids, values, started, time.monotonic())
     yield from values
 
 
-def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
+def _in_pool(pool: Pool, candidates: Batch, run: Evaluator) -> ValueStream:
     """Evaluate as many candidates at once as the pool takes."""
     waiting, pending = deque(candidates), set[int]()
+    deadline = run.progress.deadline
     ids, arrived = candidates.ids, run.arrived
     last = math.inf  # the first candidate that reaches the target: later ones are not begun
 
@@ -161,7 +185,7 @@ def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
             arrived[id] = value
             if isinstance(value, float) and value <= run.target:
                 last = min(last, id)
-        run.record(outcomes)
+        run.sink.record(outcomes)
 
     try:
         done = 0
@@ -174,14 +198,14 @@ def _in_pool(pool: Pool, candidates: Batch, run: Context) -> ValueStream:
                 done = more
                 continue
             begun: list[Candidate] = []
-            while waiting and len(pending) < pool.capacity and waiting[0].id < last and not _passed(run.deadline):
+            while waiting and len(pending) < pool.capacity and waiting[0].id < last and not _passed(deadline):
                 begun.append(waiting.popleft())
                 pending.add(begun[-1].id)
             if begun:
                 pool.submit(begun)
             if not pending:
                 return
-            left = run.deadline - time.monotonic()
+            left = deadline - time.monotonic()
             receive(left if 0.0 < left < math.inf and waiting else None)
     finally:
         if pending:  # whatever has ended the iteration: values that have arrived are kept, the others are dropped

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from knobless.core.description import stream_data, stream_of
-from knobless.core.rng import Stream, keys
+from knobless.core.rng import Stream, generator_of, keys
 
 
 @dataclass(slots=True)
@@ -25,10 +25,7 @@ class Streams:
     @classmethod
     def of(cls, rng: Any) -> Self:
         """Return the streams of a seed or a generator."""
-        try:
-            generator = np.random.default_rng(rng)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"rng: expected a seed or a numpy.random.Generator, got {rng!r}") from None
+        generator = generator_of(rng)
         given = isinstance(rng, (np.random.Generator, np.random.BitGenerator))
         main, spare = keys(generator, 2)
         return cls(None if given else _entropy(generator), Stream(main), Stream(spare))

@@ -17,7 +17,7 @@ import numpy as np
 
 from knobless.core.conditional import Intervals
 
-from .variables import Binary, Choice, Integer, Variable
+from .variable import Variable
 from .when import When
 
 _LEVELS = 50  # of variables that depend on variables
@@ -157,7 +157,7 @@ class Conditions:
         """Return the names and values of the conditions of a variable."""
         direct = self.direct(self.inside[i]).items()
         parents = [(*self.variables[parent], sorted(indices)) for parent, indices in direct]
-        return tuple((name, tuple(value_at(variable, j) for j in indices)) for name, variable, indices in parents)
+        return tuple((name, tuple(variable.value_at(j) for j in indices)) for name, variable, indices in parents)
 
     @cached_property
     def needs(self) -> tuple[dict[int, frozenset[int]], ...]:
@@ -245,8 +245,8 @@ def resolve(tree: Any) -> Conditions:
             if of[0] == i:
                 raise ValueError(f"{where}: expected another variable, got a condition on itself")
             variable = _parent(variables, of[1], where)
-            indices = frozenset(value_index(variable, value, where) for value in values)
-            given.append((name, tuple(value_at(variable, index) for index in sorted(indices))))
+            indices = frozenset(variable.index(value, where) for value in values)
+            given.append((name, tuple(variable.value_at(index) for index in sorted(indices))))
             tests.append(Test(name, of[1], indices))
         guards.append(Guard(path, tuple(given), tuple(tests), outer, alone.get(i)))
     conditions = Conditions(tuple(variables), tuple(inside), tuple(guards), shape, unknown)
@@ -260,8 +260,7 @@ def _parent(variables: list[tuple[str, Variable]], node: Any, where: str) -> Var
     if not isinstance(node, int):
         raise ValueError(f"{where}: expected {expected}, got a {'space' if isinstance(node, dict) else 'list'}")
     variable = variables[node][1]
-    single = variable.n == 1 if isinstance(variable, Binary) else variable.n is None
-    if not single or not isinstance(variable, (Binary, Choice, Integer)):
+    if not variable.can_have_dependents:
         raise ValueError(f"{where}: expected {expected}, got {variable!r}")
     return variable
 
@@ -278,50 +277,11 @@ def resolved_tree(tree: Any, guards: Iterator[Guard]) -> Any:
     return tree
 
 
-# Values of variables that others depend on.
-
-
-def value_index(variable: Any, value: Any, name: str) -> int:
-    """Return the index of a value among those of a choice, an integer or a bit; raise if it has no such value."""
-    code = variable.code(value, name)
-    return (int(value) - variable.low) // variable.step if isinstance(variable, Integer) else int(code)
-
-
-def value_at(variable: Any, index: int) -> Any:
-    """Return the value with this index."""
-    if isinstance(variable, Integer):
-        return variable.low + index * variable.step
-    return variable.options[index] if isinstance(variable, Choice) else index
-
-
-def intervals_of(variable: Any, indices: frozenset[int]) -> Intervals:
+def intervals_of(variable: Variable, indices: frozenset[int]) -> Intervals:
     """Return the intervals of the codes of some values, in increasing order; their ends are not included."""
     ordered = np.array(sorted(indices))
     breaks = np.flatnonzero(np.diff(ordered) > 1)
     first = ordered[np.append(0, breaks + 1)]
     last = ordered[np.append(breaks, len(ordered) - 1)]
-    low, high = (_lowest_codes(variable, each) for each in (first, last + 1))
+    low, high = (variable.lowest_codes(each) for each in (first, last + 1))
     return tuple(zip(low, high, strict=True))
-
-
-def _lowest_codes(variable: Any, indices: Any) -> list[float]:
-    """Return the smallest code of each value; −inf for the first one, and inf where there is no further value."""
-    if not isinstance(variable, Integer):
-        return (indices - 0.5).tolist()
-    inner = (indices > 0) & (indices < variable.count)
-    codes = np.where(indices > 0, np.inf, -np.inf)
-    values = variable.low + variable.step * indices[inner]
-    # Bisection between the codes of two neighbors, down to adjacent floats.
-    low, high = (
-        np.array([variable.code(int(value), "value") for value in each]) for each in (values - variable.step, values)
-    )
-    while True:
-        middle = low + 0.5 * (high - low)
-        between = (low < middle) & (middle < high)
-        if not between.any():
-            break
-        above = variable.values(middle) >= values
-        high = np.where(between & above, middle, high)
-        low = np.where(between & ~above, middle, low)
-    codes[inner] = high
-    return codes.tolist()

@@ -11,13 +11,13 @@ from knobless.core.subset import LARGEST
 _WORK = 10**6  # variables visited, after which the number is taken for infinite
 
 
-def count_points(variables: Sequence[tuple[float, int]], needs: Sequence[dict[int, frozenset[int]]]) -> float:
+def count_points(counts: Sequence[float], needs: Sequence[dict[int, frozenset[int]]]) -> float:
     """Return the number of different sets of active values.
 
     Parameters
     ----------
-    variables : sequence of pairs
-        Number of values of an entry, and number of entries, of each variable.
+    counts : sequence of float
+        Number of different values of each variable; inf for more than 2**1000.
     needs : sequence of dict
         For each variable, those that it depends on, directly or not, with the indices of the values they must have.
 
@@ -33,9 +33,8 @@ def count_points(variables: Sequence[tuple[float, int]], needs: Sequence[dict[in
     the numbers of points for each value of one variable are added. That takes polynomial time if no variable depends on
     two others that do not depend on each other.
     """
-    if sum(n for count, n in variables if count == math.inf):
+    if math.inf in counts:
         return math.inf
-    counts = [math.inf if n * math.log2(count) > 1001 else _bounded(int(count) ** n) for count, n in variables]
     known: dict[frozenset[int], float] = {}
     work = 0
 

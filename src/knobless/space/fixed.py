@@ -18,7 +18,6 @@ from knobless.core.subset import number_of_subsets, resized
 from knobless.core.types import Array, Points
 
 from .space import Space, shown_name
-from .subset import Subset
 
 
 @dataclass(frozen=True)
@@ -41,25 +40,17 @@ class FixedVariables:
         for given, value in values.items():
             name = f"fixed[{given!r}]"
             whole, _, entry = str(given).rpartition("[")
-            if given in each and isinstance(subset := each[given].variable, Subset):
-                column, many = each[given], range(subset.n)
-                value = subset.codes(value, name)
-            elif given in each:
-                column = each[given]
-                many = range(column.variable.n or 1)
-                if column.variable.n is not None and len(value := _listed(value, name)) != len(many):
-                    raise ValueError(f"{name}: expected {len(many)} values, got {len(value)}")
+            if given in each:
+                column, first = each[given], 0
+                own = column.variable.codes(value, name)  # raises for another value, also of a constant
             elif whole in each and entry[:-1].isdecimal() and int(entry[:-1]) < (each[whole].variable.n or 0):
-                column = each[whole]
-                many = range(int(entry[:-1]), int(entry[:-1]) + 1)
+                column, first = each[whole], int(entry[:-1])
+                own = [column.variable.code(value, name)]
             else:
                 known = ", ".join(list(each)[:8]) + (", …" if len(each) > 8 else "")
                 raise ValueError(f"fixed: expected names among {known}, got {given!r}")
-            is_array = column.variable.n is not None and given in each
-            for i, entry_value in zip(many, value if is_array else [value], strict=True):
-                code = column.variable.code(entry_value, name)  # raises for another value, also of a constant
-                if not column.is_constant:
-                    found[column.where.start + i] = code
+            if not column.is_constant:
+                found.update(enumerate(own, column.where.start + first))
         fixed = cls(space, np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=float))
         fixed._check_sizes()
         return fixed
@@ -135,9 +126,3 @@ class FixedVariables:
             cost[:, self.columns] = 2.0**33  # above all others
             codes = resized(codes, family.size_bounds, cost)
         return family.canonical(codes) if isinstance(family, Conditional) else codes
-
-
-def _listed(value: Any, name: str) -> Any:
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__len__"):
-        raise ValueError(f"{name}: expected one value for each entry, got {value!r:.200}")
-    return value

@@ -14,7 +14,8 @@ from knobless.core.conditional import Condition, Conditional, Intervals
 from knobless.core.families import Family
 from knobless.core.types import Points
 
-from .conditions import Conditions, Test, intervals_of, value_at
+from .conditions import Conditions, Test, intervals_of
+from .variable import Variable
 from .when import INACTIVE, shown_values
 
 MOST_OPTIONS = 16  # of a variable between whose values a search takes turns
@@ -70,13 +71,13 @@ class Layout:
         branches = [(self.where[i].start, self._codes(i)) for i in parents if self._variable(i).count <= MOST_OPTIONS]
         return Conditional(flat, tuple(each), tuple(sorted(branches)))
 
-    def _variable(self, i: int) -> Any:
+    def _variable(self, i: int) -> Variable:
         return self.conditions.variables[i][1]
 
     def _codes(self, i: int) -> tuple[float, ...]:
         """Return the code of each value of a variable."""
         variable = self._variable(i)
-        return tuple(variable.code(value_at(variable, j), "value") for j in range(int(variable.count)))
+        return tuple(variable.code(variable.value_at(j), "value") for j in range(int(variable.count)))
 
     # From codes to points.
 
@@ -162,7 +163,7 @@ class Layout:
             else:
                 found[node] = name, x
                 if node in self._parents:
-                    codes[node] = parent_code(self._variable(node), x, name)
+                    (codes[node],) = self._variable(node).codes(x, name)
 
         def visit_dict(node: dict[Any, Any], x: Any, name: str) -> None:
             if not isinstance(x, Mapping):
@@ -197,16 +198,7 @@ class Layout:
 
     def _shown(self, test: Test) -> str:
         variable = self._variable(test.parent)
-        return f"{test.name}={shown_values(tuple(value_at(variable, j) for j in sorted(test.indices)))}"
-
-
-def parent_code(variable: Any, value: Any, name: str) -> float:
-    """Return the code of a value that others depend on: a scalar, or an array of one bit."""
-    if variable.n is None:
-        return variable.code(value, name)
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, (str, bytes)) or len(value) != 1:
-        raise ValueError(f"{name}: expected 1 value, got {value!r}")
-    return variable.code(value[0], f"{name}[0]")
+        return f"{test.name}={shown_values(tuple(variable.value_at(j) for j in sorted(test.indices)))}"
 
 
 def filled_shape(shape: Any, values: Sequence[Any]) -> Any:

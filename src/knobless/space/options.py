@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from knobless.core.data import to_plain
 
 
 def repeated_option(options: Sequence[Any]) -> int | None:
@@ -58,3 +61,26 @@ def equal(a: Any, b: Any) -> bool:
         return same if isinstance(same, bool) else bool(np.all(same)) and np.shape(a) == np.shape(b)
     except Exception:  # options are of any type, and __eq__ may raise anything
         return False
+
+
+def object_array(values: Sequence[Any]) -> NDArray[Any]:
+    """Return an array of these objects; NumPy would make several columns of tuples."""
+    array = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        array[i] = value
+    return array
+
+
+def shown_options(options: Sequence[Any]) -> tuple[str, ...]:
+    """Return a different name of each option."""
+    words = tuple(map(str, options))
+    return words if len(set(words)) == len(words) else tuple(map(repr, options))
+
+
+def named_options(options: Sequence[Any]) -> list[Any]:
+    """Return each option as JSON has it, or else by a name that no other option has."""
+    data: list[Any] = []
+    for i, option in enumerate(options):
+        each = to_plain(option)
+        data.append({"name": f"{each['name']} (option {i})"} if isinstance(each, dict) and each in data else each)
+    return data

@@ -20,19 +20,19 @@ from numpy.typing import NDArray
 
 from knobless._checks import constructed_as
 from knobless.core.conditional import Conditional
-from knobless.core.families import Bernoulli, Categorical, Family, Product, slices
-from knobless.core.gaussian import Gaussian
+from knobless.core.families import Family, Product, slices
+from knobless.core.rng import Stream
+from knobless.core.subset import LARGEST
 from knobless.core.types import Array, Points
 
+from .codes import Codes
 from .conditions import Conditions, is_conditional, resolve, resolved_tree
 from .counting import count_points
 from .layout import Layout, filled_shape
-from .subset import Subset, entry_names
-from .variables import Binary, Choice, Float, Integer, Variable, scaled
+from .numbers import scaled
+from .variable import Variable
 from .when import INACTIVE, When, shown_values, when
 
-VARIABLES = (Binary, Choice, Integer, Float, Subset)
-NUMBERS = (Integer, Float)
 SCALARS = (bool, int, float, str, np.generic)
 
 
@@ -149,8 +149,8 @@ class Space:
 
         Parameters
         ----------
-        domain : Space, variable, or list or dict of these
-            What to convert; a space is returned as it is.
+        domain : Space, variable, list or dict of these, or Family
+            What to convert; a space is returned as it is. The points of a family are its codes, as arrays.
 
         Returns
         -------
@@ -178,10 +178,7 @@ class Space:
 
     def _block(self, i: int) -> tuple[int, float]:
         """Return the sort key of the block of a variable: bits first, then choices, each subset, and numbers."""
-        variable = self._leaves[i][1]
-        if isinstance(variable, NUMBERS):
-            return 2, 0.0
-        return (1, i) if isinstance(variable, Subset) else (0, variable.count)
+        return self._leaves[i][1].block(i)
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
@@ -205,11 +202,11 @@ class Space:
     @cached_property
     def _linear(self) -> LinearFloats:
         """The single floats on a linear scale."""
-        which = tuple(map(_is_linear, self._columns))
-        own = [column for column, is_linear in zip(self._columns, which, strict=True) if is_linear]
-        bounds = [(each.variable.low, each.variable.high) for each in own if isinstance(each.variable, Float)]
-        low, high = np.array(bounds).reshape(-1, 2).T
-        return LinearFloats(which, [each.where.start for each in own], low, high)
+        ranges = [column.variable.linear_range for column in self._columns]
+        low, high = np.array([each for each in ranges if each is not None]).reshape(-1, 2).T
+        which = tuple(each is not None for each in ranges)
+        own = zip(self._columns, which, strict=True)
+        return LinearFloats(which, [column.where.start for column, is_linear in own if is_linear], low, high)
 
     @property
     def is_conditional(self) -> bool:
@@ -236,7 +233,8 @@ class Space:
         """Distribution over codes, initialized with the priors of the variables."""
         layout = self._layout
         blocks = groupby(self._order, key=self._block)
-        parts = tuple(_part([self._leaves[i][1] for i in own]) for _, own in blocks)
+        variables = [[self._leaves[i][1] for i in own] for _, own in blocks]
+        parts = tuple(each[0].block_family(each) for each in variables)
         flat = parts[0] if len(parts) == 1 else Product(parts)
         return flat if layout is None else layout.family(flat)
 
@@ -248,19 +246,18 @@ class Space:
     @cached_property
     def cardinality(self) -> float:
         """Number of points; inf if there are more than 2**1000 or infinitely many."""
-        variables = [variable for _, variable, *_ in self._columns]
+        counts = [column.variable.cardinality for column in self._columns]
         if self._conditions is not None:
-            return count_points(list(map(_counts, variables)), self._conditions.requirements)
-        if sum(math.log2(count) * n for count, n in map(_counts, variables)) > 1000:
-            return math.inf
-        return math.prod(count**n for count, n in map(_counts, variables))
+            return count_points(counts, self._conditions.requirements)
+        number = math.inf if math.inf in counts else math.prod(counts)
+        return math.inf if number > LARGEST else number
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Name of each column of a code."""
         names = [""] * self.family.variables
         for name, variable, where, _ in (column for column in self._columns if not column.is_constant):
-            names[where] = [name] if variable.n is None else [f"{name}[{i}]" for i in entry_names(variable)]
+            names[where] = [name] if variable.n is None else [f"{name}[{i}]" for i in variable.entries]
         return tuple(names)
 
     def decode(self, code: Points) -> Any:
@@ -297,16 +294,37 @@ class Space:
         """
         sole = self.sole
         if sole is not None:
-            return _listed(sole, codes)
+            return sole.points(self._columns[0].codes(codes))
         linear = self._linear
         together = iter(scaled(codes[:, linear.where], linear.low, linear.high).T.tolist())
         columns = [
-            next(together) if is_linear else _listed(column.variable, column.codes(codes))
+            next(together) if is_linear else column.variable.points(column.codes(codes))
             for column, is_linear in zip(self._columns, linear.which, strict=True)
         ]
         if self._layout is not None:
             return self._layout.points(codes, self.active(codes), columns)
         return [_filled(self._tree, values) for values in zip(*columns, strict=True)]
+
+    def sample(self, rng: Any = None) -> Any:
+        """Return a random point.
+
+        Parameters
+        ----------
+        rng : int, numpy.random.Generator or None, default None
+            Seed or generator; random by default.
+
+        Returns
+        -------
+        object
+            A point drawn from the distribution at the start of a run, as an objective gets it.
+
+        Examples
+        --------
+        >>> import knobless as kl
+        >>> kl.Space(act=kl.Choice("relu", "tanh"), layers=kl.Integer(1, 4)).sample(rng=0)
+        {'act': 'tanh', 'layers': 3}
+        """
+        return self.decode(self.family.sample(self.family.initial(), 1, Stream.of(rng))[0])
 
     def active(self, codes: Points) -> NDArray[np.bool_]:
         """Return which variables are active.
@@ -381,7 +399,7 @@ class Space:
         code = np.zeros(self.family.variables)
         for column, (where, value) in zip(self._columns, self._read(x, name), strict=True):
             if value is not INACTIVE:
-                codes = _codes(column.variable, value, where)  # raises for another value, also of a constant
+                codes = column.variable.codes(value, where)  # raises for another value, also of a constant
                 if not column.is_constant:
                     code[column.where] = codes
         code = code.astype(self.family.dtype)
@@ -425,7 +443,7 @@ class Space:
             seen = codes.copy()
             seen[:, linear.where] = scaled(codes[:, linear.where], linear.low, linear.high)
         for (_, variable, where, _), is_linear in zip(self._columns, linear.which, strict=True):
-            if not is_linear and isinstance(variable, NUMBERS) and where.start < where.stop:
+            if not is_linear and variable.is_latent and where.start < where.stop:
                 seen = codes.copy() if seen is codes else seen
                 seen[:, where] = variable.values(codes[:, where])
         return seen
@@ -451,8 +469,10 @@ def _checked(tree: Any, name: str) -> Any:
     """Return the tree with spaces replaced by their own trees: dicts, lists and variables."""
     if isinstance(tree, Space):
         return tree._tree
-    if isinstance(tree, VARIABLES):
+    if isinstance(tree, Variable):
         return tree
+    if isinstance(tree, Family) and name == "space":
+        return Codes(tree)
     if isinstance(tree, When):
         return When(_checked(tree.of, name), tree.conditions)
     if isinstance(tree, Mapping):
@@ -465,11 +485,14 @@ def _checked(tree: Any, name: str) -> Any:
         if not all(isinstance(value, SCALARS) for value in tree):
             return [_checked(value, f"{name}[{i}]") for i, value in enumerate(tree)]
     expected = "Binary, Choice, Integer, Float, Subset, Space, or a list or dict of these"
-    raise TypeError(f"{name}: expected {expected}, got {tree!r} of type {type(tree).__name__}{_hint(tree, name)}")
+    kind = "type" if isinstance(tree, type) else type(tree).__name__
+    raise TypeError(f"{name}: expected {expected}, got {tree!r} of type {kind}{_hint(tree, name)}")
 
 
 def _hint(given: Any, name: str) -> str:
     """Return how a range, options or a constant, given as other libraries have them, are written."""
+    if isinstance(given, Family):
+        return "; a family is the whole of a space"
     if isinstance(given, range) and given:
         step = "" if given.step == 1 else f", step={given.step}"
         return f"; a range is written kl.Integer({given[0]}, {given[-1]}{step})" if given.step > 0 else ""
@@ -538,51 +561,3 @@ def _taken(tree: Any, x: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield from _taken(below, x[i], f"{name}[{i}]")
     else:
         yield name, x
-
-
-def _codes(variable: Variable, value: Any, name: str) -> float | list[float]:
-    if isinstance(variable, Subset):
-        return variable.codes(value, name)
-    if variable.n is None:
-        return variable.code(value, name)
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, (str, bytes)) or len(value) != variable.n:
-        raise ValueError(f"{name}: expected {variable.n} values, got {value!r}")
-    return [variable.code(v, f"{name}[{i}]") for i, v in enumerate(value)]
-
-
-def _listed(variable: Variable, codes: Points) -> list[Any]:
-    """Return the values of one variable: arrays that share no memory, or built-in scalars."""
-    if isinstance(variable, Subset):
-        return variable.points(codes)
-    if variable.n is not None:
-        return list(variable.values(codes))
-    if isinstance(variable, Choice):  # the option itself, of any type
-        return [variable.options[i] for i in codes[:, 0].astype(np.intp).tolist()]
-    return variable.values(codes)[:, 0].tolist()
-
-
-def _is_linear(column: Column) -> bool:
-    """Return whether a variable is a single float on a linear scale without steps."""
-    match column.variable:
-        case Float(step=None, log=False, n=None):
-            return not column.is_constant
-    return False
-
-
-def _counts(variable: Variable) -> tuple[float, int]:
-    """Return the number of values of an entry and the number of independent entries of a variable."""
-    return (variable.cardinality, 1) if isinstance(variable, Subset) else (variable.count, variable.n or 1)
-
-
-def _part(variables: list[Any]) -> Family:
-    """Return the family of one block."""
-    if isinstance(variables[0], Subset):
-        return variables[0].family
-    if isinstance(variables[0], NUMBERS):
-        return Gaussian(tuple(v.axis for v in variables for _ in range(v.n or 1)))
-    prior = np.concatenate([v.prior for v in variables])
-    flat = (prior == prior[0, 0]).all()
-    count = int(variables[0].count)
-    if count == 2:
-        return Bernoulli(len(prior), p=0.5 if flat else tuple(prior[:, 1].tolist()))
-    return Categorical(len(prior), count, p=None if flat else tuple(map(tuple, prior.tolist())))

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knobless._checks import constructed_as, integer, positive_int, probabilities
+from knobless.core.data import from_plain, number_of
+from knobless.core.families import Family
 from knobless.core.subset import ConditionalBernoulli, number_of_subsets
 from knobless.core.types import Points
 
-from .options import repeated_option
+from .options import named_options, repeated_option, shown_options
+from .variable import Variable
 from .variables import Choice
-from .when import when
 
 LARGEST_TABLE = 10**7  # entries of a table with which subsets are drawn: one per option and number of members
 
 
 @constructed_as("kl.Subset(10, 3) or kl.Subset(options, (1, 3))")
 @dataclass(frozen=True, init=False, eq=False)
-class Subset:
+class Subset(Variable):
     """Subset with k members of n options.
 
     Parameters
@@ -60,7 +62,9 @@ class Subset:
     options: tuple[Any, ...] | None
     p: float | tuple[float, ...] | None
 
-    when = when
+    is_bits = True
+    labels = ("0", "1")
+    toml_options = ("k", "p")
 
     def __init__(
         self, of: int | Sequence[Any], k: int | tuple[int, int], *, p: float | Sequence[float] | None = None
@@ -101,36 +105,28 @@ class Subset:
         """Number of different subsets; inf for more than 2**1000."""
         return number_of_subsets(self.n, self.low, self.high)
 
-    @property
-    def family(self) -> ConditionalBernoulli:
-        """Distribution of the subsets."""
-        return ConditionalBernoulli(self.n, self.low, self.high, self.p)
+    def block(self, i: int) -> tuple[int, float]:
+        return 1, i
+
+    @staticmethod
+    def block_family(variables: Sequence[Any]) -> Family:
+        (own,) = variables
+        return ConditionalBernoulli(own.n, own.low, own.high, own.p)
 
     @property
     def entries(self) -> list[str]:
         """Names of the options, or their indices."""
-        if self.options is None:
-            return [str(i) for i in range(self.n)]
-        words = list(map(str, self.options))
-        return words if len(set(words)) == self.n else list(map(repr, self.options))
+        return super().entries if self.options is None else list(shown_options(self.options))
+
+    @property
+    def array_length(self) -> int | None:
+        return self.n if self.options is None else None
 
     def values(self, codes: Points) -> NDArray[Any]:
         # The codes of a constant are zeros, also if it contains all options.
         return np.full(codes.shape, self.high > 0) if self.count == 1 else codes.astype(bool)
 
     def points(self, codes: Points) -> list[Any]:
-        """Return the subset of each code, as part of a point.
-
-        Parameters
-        ----------
-        codes : array of shape (m, n)
-            Codes, one row per subset.
-
-        Returns
-        -------
-        list
-            One mask or tuple of options per row.
-        """
         masks = self.values(codes)
         if self.options is None:
             return [row.copy() for row in masks]
@@ -146,25 +142,6 @@ class Subset:
         return float(value)
 
     def codes(self, value: Any, name: str) -> list[float]:
-        """Return the codes of all options for a subset, as it is part of a point.
-
-        Parameters
-        ----------
-        value
-            The subset.
-        name : str
-            How error messages refer to it.
-
-        Returns
-        -------
-        list of float
-            One code per option.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If it is not a subset of the options, or not of an admissible size.
-        """
         if self.options is None:
             if not isinstance(value, Sequence | np.ndarray) or isinstance(value, (str, bytes)) or len(value) != self.n:
                 raise ValueError(f"{name}: expected {self.n} values, True or False, got {value!r}")
@@ -183,6 +160,26 @@ class Subset:
             members = "True values" if self.options is None else "options"
             raise ValueError(f"{name}: expected {self._shown_sizes} {members}, got {size}")
         return codes
+
+    def data(self) -> dict[str, Any]:
+        of = self.n if self.options is None else named_options(self.options)
+        return {"of": of, "k": [self.low, self.high], "p": list(self.p) if isinstance(self.p, tuple) else self.p}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self | None:
+        match data:
+            case {"of": int() | list() as of, "k": [int() as low, int() as high], "p": p, **rest} if not rest and type(
+                p
+            ) in (float, list, type(None)):
+                options = list(map(from_plain, of)) if isinstance(of, list) else of
+                return cls(options, (low, high), p=tuple(map(number_of, p)) if isinstance(p, list) else p)
+        return None
+
+    @classmethod
+    def from_toml(cls, of: Any, options: Mapping[str, Any]) -> Self:
+        if "k" not in options:
+            raise ValueError("expected k, the number of members, beside it, got none")
+        return cls(of, **options)
 
     @property
     def _shown_sizes(self) -> str:
@@ -217,8 +214,3 @@ def _sizes(k: Any, n: int) -> tuple[int, int]:
         expected = f"a number from 0 to {n}" if low == high else f"0 <= low <= high <= {n}"
         raise ValueError(f"Subset: k: expected {expected}, got {k!r}")
     return low, high
-
-
-def entry_names(variable: Any) -> list[str]:
-    """Return the names of the entries of an array: their indices, or the options of a subset."""
-    return variable.entries if isinstance(variable, Subset) else [str(i) for i in range(variable.n)]

@@ -30,18 +30,12 @@ from typing import Any
 
 from knobless._checks import boolean
 
+from .kinds import VARIABLE_KINDS
 from .space import Space
-from .subset import Subset
-from .variables import Binary, Choice, Float, Integer
 from .when import When, conditions_of
 
-OPTIONS = {
-    "binary": ("p",),
-    "choice": ("p", "n"),
-    "integer": ("step", "log", "n"),
-    "float": ("step", "log", "n"),
-    "subset": ("k", "p"),
-}
+TOML_KINDS = {name.lower(): kind for name, kind in VARIABLE_KINDS.items() if kind.toml_options}
+MOST_VALUES = 10**7  # in a point
 EXAMPLE = "a variable, such as { integer = [1, 64] }"
 
 
@@ -68,9 +62,11 @@ def space_from_toml(text: str, name: str) -> Space:
         raise ValueError(f"{name}: nested too deeply") from None
     try:
         space = Space.of(tree)
-        space.columns()  # raises if a condition names a variable that the file does not have
+        n = max(column.where.stop for column in space.columns())  # raises if a condition names an unknown variable
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {str(error).removeprefix('space.')}") from None
+    if n > MOST_VALUES:
+        raise ValueError(f"{name}: expected at most {MOST_VALUES} values in a point, got {n}")
     return space
 
 
@@ -87,9 +83,9 @@ def _tree(data: Any, name: str, key: str) -> Any:
     if "when" in data:
         rest = {word: below for word, below in data.items() if word != "when"}
         return When(_tree(rest, name, key), _conditions(data["when"], where))
-    kinds = [kind for kind in OPTIONS if kind in data and not isinstance(data[kind], dict)]  # a table is a group
+    kinds = [kind for kind in TOML_KINDS if kind in data and not isinstance(data[kind], dict)]  # a table is a group
     if len(kinds) > 1:
-        raise ValueError(f"{where}: expected one of {', '.join(OPTIONS)}, got {' and '.join(kinds)}")
+        raise ValueError(f"{where}: expected one of {', '.join(TOML_KINDS)}, got {' and '.join(kinds)}")
     if kinds:
         return _variable(kinds[0], data, where)
     return {word: _tree(below, name, f"{key}.{word}".lstrip(".")) for word, below in data.items()}
@@ -108,26 +104,14 @@ def _conditions(table: Any, where: str) -> tuple[tuple[str, tuple[Any, ...]], ..
 
 def _variable(kind: str, table: dict[str, Any], where: str) -> Any:
     options = {word: value for word, value in table.items() if word != kind}
+    allowed = TOML_KINDS[kind].toml_options
     for word, value in options.items():
-        if word not in OPTIONS[kind]:
-            raise ValueError(f"{where}: {word}: expected {', '.join(OPTIONS[kind])} beside {kind}, got {word}")
+        if word not in allowed:
+            raise ValueError(f"{where}: {word}: expected {', '.join(allowed)} beside {kind}, got {word}")
         if isinstance(value, dict):
             raise ValueError(f"{where}: {word}: expected an option of {kind}, got a table")
-    of = table[kind]
     try:
         boolean("log", options.get("log", False))
-        if kind == "binary":
-            return Binary(of, **options)
-        if kind == "subset":
-            if "k" not in options:
-                raise ValueError("expected k, the number of members, beside it, got none")
-            return Subset(of, **options)
-        if kind == "choice":
-            if not isinstance(of, list):
-                raise ValueError(f"expected an array of options, got {of!r}")
-            return Choice(*of, **options)
-        if not isinstance(of, list) or len(of) != 2:
-            raise ValueError(f"expected [low, high], got {of!r}")
-        return Integer(*of, **options) if kind == "integer" else Float(*of, **options)
+        return TOML_KINDS[kind].from_toml(table[kind], options)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {kind}: {str(error).removeprefix(f'{kind.title()}: ')}") from None

@@ -1,76 +1,49 @@
-"""Variables of a search space: the translation between codes, as a family draws them, and values.
-
-A code is a number: 0 or 1 for a bit, the index of an option, a latent real for an integer or a float. Every code of the
-family has a value, and every value has a code that decodes to it. With `n`, a variable is an array of `n` entries. A
-variable with one value is a constant: part of every point, but not of a code. Its value has the code 0 nevertheless.
-"""
+"""Bits and choices."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
-from decimal import Decimal
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless._checks import constructed_as, integer, positive_int, positive_real, probabilities, real
-from knobless.core.gaussian import RESOLUTION, Axis, bounded
+from knobless._checks import constructed_as, positive_int, probabilities
+from knobless.core.data import from_plain, number_of
+from knobless.core.families import Bernoulli, Categorical, Family
 from knobless.core.types import Array, Points
 
-from .options import alike, equal, hash_key, repeated_option
-from .when import when
+from .options import alike, equal, hash_key, named_options, object_array, repeated_option, shown_options
+from .variable import Domain, Variable, brief
 
 
-class Variable(Protocol):
-    """Protocol of variables."""
-
-    @property
-    def n(self) -> int | None:
-        """Length of the array; None for a scalar."""
+class Indexed(Variable):
+    """Base class of variables whose codes are indices of options: bits are choices of two."""
 
     @property
-    def count(self) -> float:
-        """Number of values of an entry; 1 for a constant, inf for a float without steps."""
+    @abstractmethod
+    def prior(self) -> Array:
+        """Prior probability of each option, one row per entry."""
 
-    def values(self, codes: Points) -> NDArray[Any]:
-        """Return the value of each code, as a new array of the same shape."""
+    def block(self, i: int) -> tuple[int, float]:
+        return 0, self.count
 
-    def code(self, value: Any, name: str) -> float:
-        """Return a code that decodes to the value of an entry.
-
-        Parameters
-        ----------
-        value
-            The value.
-        name : str
-            How error messages refer to it.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the variable does not have this value.
-        """
-
-
-def brief(self: Any) -> str:
-    """Return the repr of a variable, without arguments that have their default value."""
-    words = []
-    for each in fields(self):
-        value = getattr(self, each.name)
-        if each.default is MISSING:
-            words.append(repr(value))
-        elif value != each.default:
-            words.append(f"{each.name}={value!r}")
-    return f"{type(self).__name__}({', '.join(words)})"
+    @staticmethod
+    def block_family(variables: Sequence[Any]) -> Family:
+        prior = np.concatenate([each.prior for each in variables])
+        flat = (prior == prior[0, 0]).all()
+        count = int(variables[0].count)
+        if count == 2:
+            return Bernoulli(len(prior), p=0.5 if flat else tuple(prior[:, 1].tolist()))
+        return Categorical(len(prior), count, p=None if flat else tuple(map(tuple, prior.tolist())))
 
 
 @constructed_as("kl.Binary(100)")
 @dataclass(frozen=True, repr=False)
-class Binary:
+class Binary(Indexed):
     """Array of bits, an int8 array in a point.
 
     Parameters
@@ -91,7 +64,9 @@ class Binary:
     p: float | Sequence[float] = 0.5
 
     count = 2
-    when = when
+    is_bits = True
+    labels = ("0", "1")
+    toml_options = ("p",)
     __repr__ = brief
 
     def __post_init__(self) -> None:
@@ -117,9 +92,27 @@ class Binary:
             raise ValueError(f"{name}: expected 0 or 1, got {value!r}")
         return float(value)
 
+    @property
+    def can_have_dependents(self) -> bool:
+        return self.n == 1
+
+    def data(self) -> dict[str, Any]:
+        return {"n": self.n, "p": list(self.p) if isinstance(self.p, tuple) else self.p}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self | None:
+        match data:
+            case {"n": int() as n, "p": float() | list() as p, **rest} if not rest:
+                return cls(n, p if isinstance(p, float) else tuple(map(number_of, p)))
+        return None
+
+    @classmethod
+    def from_toml(cls, of: Any, options: Mapping[str, Any]) -> Self:
+        return cls(of, **options)
+
 
 @dataclass(frozen=True, init=False, eq=False)
-class Choice:
+class Choice(Indexed):
     """One of several options.
 
     Parameters
@@ -146,7 +139,7 @@ class Choice:
     p: tuple[float, ...]
     n: int | None
 
-    when = when
+    toml_options = ("p", "n")
 
     def __init__(self, *options: Any, p: Sequence[float] | None = None, n: int | None = None) -> None:
         k = len(options)
@@ -181,14 +174,15 @@ class Choice:
     def prior(self) -> Array:
         return np.tile(self.p, (self.n or 1, 1))
 
+    @property
+    def entry_parameters(self) -> int:
+        return len(self.options)
+
     @cached_property
     def _array(self) -> NDArray[Any]:
         if len({type(option) for option in self.options}) == 1 and isinstance(self.options[0], (bool, int, float, str)):
             return np.array(self.options)
-        array = np.empty(len(self.options), dtype=object)
-        for i, option in enumerate(self.options):  # one by one, because an option may itself be a sequence
-            array[i] = option
-        return array
+        return object_array(self.options)
 
     @cached_property
     def _index(self) -> dict[int | None, list[int]]:
@@ -201,6 +195,14 @@ class Choice:
     def values(self, codes: Points) -> NDArray[Any]:
         return self._array[codes.astype(np.intp)]
 
+    def points(self, codes: Points) -> list[Any]:
+        if self.n is not None:
+            return super().points(codes)
+        return [self.options[i] for i in codes[:, 0].astype(np.intp).tolist()]  # the option itself, of any type
+
+    def cells(self, codes: Points) -> NDArray[Any]:
+        return object_array(self.options)[codes.astype(np.intp)]
+
     def code(self, value: Any, name: str) -> float:
         for i in self._index.get(hash_key(value), ()):
             if alike(self.options[i], value):
@@ -211,6 +213,41 @@ class Choice:
         options, shown = [repr(option) for option in self.options], repr(value)
         hint = "; options are compared by equality: use the same object, or options that are strings"
         raise ValueError(f"{name}: expected one of {', '.join(options)}, got {shown}{hint if shown in options else ''}")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return shown_options(self.options)
+
+    @property
+    def domain(self) -> Domain:
+        return Domain("options", options=self.options, p=self.p)
+
+    @property
+    def can_have_dependents(self) -> bool:
+        return self.n is None
+
+    def value_at(self, index: int) -> Any:
+        return self.options[index]
+
+    def data(self) -> dict[str, Any]:
+        return {"options": named_options(self.options), "p": list(self.p), "n": self.n}
+
+    def value_data(self, indices: Sequence[int]) -> list[Any]:
+        options = named_options(self.options)
+        return [options[index] for index in indices]
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self | None:
+        match data:
+            case {"options": list() as options, "p": list() as p, "n": int() | None as n, **rest} if not rest:
+                return cls(*map(from_plain, options), p=[number_of(each) for each in p], n=n)
+        return None
+
+    @classmethod
+    def from_toml(cls, of: Any, options: Mapping[str, Any]) -> Self:
+        if not isinstance(of, list):
+            raise ValueError(f"expected an array of options, got {of!r}")
+        return cls(*of, **options)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Choice) or len(self.options) != len(other.options):
@@ -226,219 +263,3 @@ class Choice:
         words += [f"p={list(self.p)}"] if len(set(self.p)) > 1 else []
         words += [f"n={self.n}"] if self.n else []
         return f"Choice({', '.join(words)})"
-
-
-@constructed_as("kl.Integer(1, 10) or kl.Integer(1, 1000, log=True)")
-@dataclass(frozen=True, repr=False)
-class Integer:
-    """Integer from `low` to `high`, both included.
-
-    Parameters
-    ----------
-    low, high : int
-        Bounds. If they are equal, the variable is a constant.
-    step : int
-        Distance between values, starting at `low`.
-    log : bool
-        Whether to search on a log scale; needs a positive `low` and a step of 1.
-    n : int, optional
-        Length of an array of integers; a scalar by default.
-
-    Examples
-    --------
-    >>> import knobless as kl
-    >>> kl.Integer(8, 256, log=True)
-    Integer(8, 256, log=True)
-    """
-
-    low: int
-    high: int
-    step: int = 1
-    log: bool = False
-    n: int | None = None
-
-    when = when
-    __repr__ = brief
-
-    def __post_init__(self) -> None:
-        low, high = integer("Integer: low", self.low), integer("Integer: high", self.high)
-        step = positive_int("Integer: step", self.step)
-        if low > high:
-            raise ValueError(f"Integer: expected low <= high, got low = {low} and high = {high}")
-        bound = 10**14 if self.log else 2**50  # larger neighbors are not different floats
-        if max(abs(low), abs(high)) > bound:
-            raise ValueError(f"Integer: expected bounds of at most {bound:.6g}, got {low} to {high}")
-        if step > high - low > 0:
-            raise ValueError(f"Integer: step: expected at most high - low = {high - low}, got {step}")
-        if self.log and low < 1:
-            raise ValueError(f"Integer: low: expected at least 1 in log scale, got {low}")
-        if self.log and step != 1:
-            raise ValueError(f"Integer: step: expected 1 in log scale, got {step}")
-        for name, value in (("low", low), ("high", high), ("step", step)):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "n", None if self.n is None else positive_int("Integer: n", self.n))
-
-    @property
-    def count(self) -> float:
-        return (self.high - self.low) // self.step + 1
-
-    @property
-    def axis(self) -> Axis:
-        if not self.log:
-            return _grid_axis(int(self.count))
-        # Values lie at ln v between ln(low − ½) and ln(high + ½); one unit at v is 1/v of that.
-        bottom, span = self._scale
-        cell = 1.0 / (math.exp(bottom) * span)
-        return Axis(self._latent(self.low), self._latent(self.high), cell, rate=span, count=int(self.count))
-
-    @property
-    def _scale(self) -> tuple[float, float]:
-        bottom = math.log(self.low - 0.5)
-        return bottom, math.log(self.high + 0.5) - bottom
-
-    def _latent(self, value: int) -> float:
-        bottom, span = self._scale
-        return (math.log(value) - bottom) / span
-
-    def values(self, codes: Points) -> NDArray[Any]:
-        if not self.log:
-            return self.low + self.step * _cells(codes, int(self.count))
-        bottom, span = self._scale
-        value = np.rint(np.exp(bottom + span * bounded(codes, 0.0, 1.0)))
-        return bounded(value, self.low, self.high).astype(np.int64)
-
-    def code(self, value: Any, name: str) -> float:
-        where = f"an integer from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
-        number = real(name, value)
-        index, rest = divmod(number - self.low, self.step)
-        if rest or not 0 <= index < self.count:
-            raise ValueError(f"{name}: expected {where}, got {value!r}")
-        return self._latent(int(number)) if self.log else (index + 0.5) / self.count
-
-
-@constructed_as("kl.Float(0.0, 1.0) or kl.Float(1e-4, 1.0, log=True)")
-@dataclass(frozen=True, repr=False)
-class Float:
-    """Real number from `low` to `high`.
-
-    Parameters
-    ----------
-    low, high : float
-        Bounds. If they are equal, the variable is a constant.
-    step : float, optional
-        Distance between values, starting at `low`; any number within the bounds by default.
-    log : bool
-        Whether to search on a log scale; needs a positive `low` and no `step`.
-    n : int, optional
-        Length of an array of numbers; a scalar by default.
-
-    Examples
-    --------
-    >>> import knobless as kl
-    >>> kl.Float(1e-4, 1e-1, log=True)
-    Float(0.0001, 0.1, log=True)
-    """
-
-    low: float
-    high: float
-    step: float | None = None
-    log: bool = False
-    n: int | None = None
-
-    when = when
-    __repr__ = brief
-
-    def __post_init__(self) -> None:
-        low, high = real("Float: low", self.low), real("Float: high", self.high)
-        if low > high:
-            raise ValueError(f"Float: expected low <= high, got low = {low} and high = {high}")
-        if not math.isfinite(high - low):
-            raise ValueError(f"Float: expected a range that is a finite number, got {low} to {high}")
-        if self.log and low <= 0.0:
-            raise ValueError(f"Float: low: expected a number above 0 in log scale, got {low}")
-        if self.step is not None:
-            step = positive_real("Float: step", self.step)
-            if self.log:
-                raise ValueError(f"Float: step: expected None in log scale, got {step}")
-            if step > high - low > 0.0:
-                raise ValueError(f"Float: step: expected at most high - low = {high - low}, got {step}")
-            if (high - low) / step >= 2**50:
-                raise ValueError(f"Float: step: expected fewer than 2**50 steps, got {step}")
-            object.__setattr__(self, "step", step)
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-        object.__setattr__(self, "n", None if self.n is None else positive_int("Float: n", self.n))
-
-    @property
-    def count(self) -> float:
-        if self.low == self.high:
-            return 1
-        if self.step is None:
-            return math.inf
-        # In decimals: (0.3 − 0.0)/0.1 is 2.9999999999999996 in binary.
-        low, high, step = (Decimal(repr(v)) for v in (self.low, self.high, self.step))
-        return int((high - low) / step) + 1
-
-    @cached_property
-    def _decimals(self) -> int:
-        """Decimal places of the values on the grid: −0.3 + 3·0.1 is 0, not 5.6e-17."""
-        exponents = [Decimal(repr(v)).as_tuple().exponent for v in (self.low, self.step)]
-        return max(-int(e) for e in exponents)
-
-    @property
-    def axis(self) -> Axis:
-        return Axis() if self.step is None else _grid_axis(int(self.count))
-
-    def values(self, codes: Points) -> NDArray[Any]:
-        if self.step is not None:
-            value = self.low + self.step * _cells(codes, int(self.count))
-            return bounded(value if self._decimals > 15 else np.round(value, self._decimals), self.low, self.high)
-        if not self.log:
-            return scaled(codes, self.low, self.high)
-        z = bounded(codes, 0.0, 1.0)
-        low, high = math.log(self.low), math.log(self.high)
-        value = bounded(np.exp(low + (high - low) * z), self.low, self.high)
-        value = np.where(z == 0.0, self.low, value)  # exact bounds despite rounding
-        return np.where(z == 1.0, self.high, value)
-
-    def code(self, value: Any, name: str) -> float:
-        number = real(name, value)
-        if not self.low <= number <= self.high:
-            raise ValueError(f"{name}: expected a number from {self.low} to {self.high}, got {value!r}")
-        if self.low == self.high:
-            return 0.0
-        if self.step is not None:
-            index = round((number - self.low) / self.step)
-            code = (index + 0.5) / self.count
-            near = abs(self.low + self.step * index - number) <= 1e-9 * self.step
-            # Far from zero, a value of the grid is rounded by more than that, but is found exactly.
-            if index >= self.count or not (near or self.values(np.array([code]))[0] == number):
-                raise ValueError(
-                    f"{name}: expected a number from {self.low} to {self.high} in steps of {self.step}, got {value!r}"
-                )
-            return code
-        if self.log:
-            low, high = math.log(self.low), math.log(self.high)
-            z = (math.log(number) - low) / (high - low)
-        else:
-            z = (number - self.low) / (self.high - self.low)
-        # Rounding may leave z a few units in the last place from a code that decodes to the very number. Half units,
-        # because codes below a power of two are twice as dense as those above it.
-        near = z + np.arange(-128, 129) * (0.5 * np.spacing(max(z, 2.0**-60)))
-        return float(near[np.abs(self.values(near) - number).argmin()])
-
-
-def _grid_axis(count: int) -> Axis:
-    """Return the axis of `count` equal cells; the mean stays between the centers of the outer ones."""
-    return Axis(low=0.5 / count, high=1.0 - 0.5 / count, cell=max(1.0 / count, RESOLUTION), count=count)
-
-
-def scaled(codes: Points, low: Any, high: Any) -> NDArray[Any]:
-    """Return the numbers on a linear scale from low to high that codes from 0 to 1 stand for."""
-    z = bounded(codes, 0.0, 1.0)
-    value = bounded(low + (high - low) * z, low, high)
-    return np.where(z == 1.0, high, value)  # exact despite rounding
-
-
-def _cells(codes: Points, count: int) -> NDArray[np.int64]:
-    return bounded(np.floor(codes * count), 0.0, count - 1.0).astype(np.int64)

@@ -3,23 +3,26 @@
 `minimize` and `maximize` run the whole loop on the device of the points, for objectives that evaluate many points at
 once; `Separable` and `weighted_sum` are objectives of up to millions of bits.
 
-`Search` samples architectures and learns from their losses, on the device of the weights; `train_epsilon` and
-`train_lambda` are the two training loops of the paper; `Residual`, `Activations`, `Mixed` and `Architecture` build
-searchable networks, and `freeze` turns them into plain ones. `data` has MNIST and digits.
+`ArchitectureSearch` samples architectures and learns from their losses, on the device of the weights; `train_epsilon`
+and `train_lambda` are the two training loops of the paper; `Residual`, `Activations`, `Mixed` and `Architecture` build
+searchable networks, and `freeze` turns them into plain ones. `data` has digits.
 """
 
-from .layers import Activations, Architecture, Mixed, Residual, Searchable
-from .loops import train_epsilon, train_lambda
-from .search import Search
-from .separable import Separable, weighted_sum
-from .tensor_run import maximize, minimize
+from knobless._checks import extra
+
+with extra("torch"):
+    from .layers import Activations, Architecture, Mixed, Residual, Searchable
+    from .loops import train_epsilon, train_lambda
+    from .search import ArchitectureSearch
+    from .separable import Separable, weighted_sum
+    from .tensor_run import maximize, minimize
 
 __all__ = [
     "Activations",
     "Architecture",
+    "ArchitectureSearch",
     "Mixed",
     "Residual",
-    "Search",
     "Searchable",
     "Separable",
     "maximize",

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from knobless.core.igo import IGO
-from knobless.run.loop import MAX_FAILURES, StoppingRules
 from knobless.run.result import Status
+from knobless.run.stopping import MAX_FAILURES, RunLimits
 
 from .families import TensorFamily
 from .samples import Samples
-from .search import SearchState, learn, spend
+from .search import TensorState, learn, spend
 
 RUNNING = 0
 STATUSES = (None, Status.TARGET, Status.STALL, Status.BUDGET, Status.FAILED)  # by number
@@ -37,10 +37,10 @@ class TrialCounts(NamedTuple):
     status: Tensor  # RUNNING, or why the trial has ended
 
     @classmethod
-    def start(cls, trials: int, best: float, rules: StoppingRules, device: torch.device) -> TrialCounts:
+    def start(cls, trials: int, best: float, limits: RunLimits, device: torch.device) -> TrialCounts:
         """Return the counts before the first evaluation; `best` is the lowest known value."""
         zero = torch.zeros(trials, dtype=torch.int64, device=device)
-        status = torch.full_like(zero, _TARGET if best <= rules.target else RUNNING)
+        status = torch.full_like(zero, _TARGET if best <= limits.target else RUNNING)
         return cls(zero, zero, zero, zero, torch.full_like(zero, best, dtype=torch.float64), status)
 
 
@@ -52,22 +52,22 @@ class Taken(NamedTuple):
     row: Tensor  # where it is
 
 
-def account(counts: TrialCounts, f: Tensor, lam: Tensor, rules: StoppingRules) -> tuple[TrialCounts, Taken]:
+def account(counts: TrialCounts, f: Tensor, lam: Tensor, limits: RunLimits) -> tuple[TrialCounts, Taken]:
     """Return the counts after the values of an iteration, which are taken one by one until a rule applies."""
     nit, nfev, failures, improved_at, best, status = counts
     running = status == RUNNING
     place = torch.arange(f.shape[1], device=f.device)
-    left = (NO_LIMIT if rules.budget == math.inf else int(rules.budget)) - nfev
+    left = (NO_LIMIT if limits.budget == math.inf else int(limits.budget)) - nfev
     taken = torch.minimum(lam, left) * running
     value = torch.where((place < taken[:, None]) & (f == f), f, math.inf)
-    if not math.isnan(rules.target):
-        hit = _first(value <= rules.target)
+    if not math.isnan(limits.target):
+        hit = _first(value <= limits.target)
         status = torch.where(running & (hit < taken), _TARGET, status)
         taken = torch.minimum(taken, hit + 1)
-    if rules.stall < math.inf:
+    if limits.stall < math.inf:
         before = torch.cat((best[:, None], value), 1).cummin(1).values[:, :-1]
         latest = torch.where(value < before, nfev[:, None] + place + 1, improved_at[:, None]).cummax(1).values
-        hit = _first(nfev[:, None] + place + 1 - latest >= int(rules.stall))
+        hit = _first(nfev[:, None] + place + 1 - latest >= int(limits.stall))
         # A value that reaches the target ends a run before the stall is looked at.
         stalled = running & (hit < taken - (status == _TARGET).to(taken))
         status = torch.where(stalled, _STALL, status)
@@ -91,14 +91,14 @@ def _first(hits: Tensor) -> Tensor:
 
 
 def take_point(
-    counts: TrialCounts, best_x: Tensor, x: Tensor, f: Tensor, rules: StoppingRules
+    counts: TrialCounts, best_x: Tensor, x: Tensor, f: Tensor, limits: RunLimits
 ) -> tuple[TrialCounts, Tensor]:
     """Return the counts and the best points after the value of a point that is not drawn from θ, for each trial."""
-    after, (_, improved, _) = account(counts, f[:, None], torch.ones_like(counts.nit), rules)
+    after, (_, improved, _) = account(counts, f[:, None], torch.ones_like(counts.nit), limits)
     return after._replace(nit=counts.nit), torch.where(improved[:, None], x, best_x)
 
 
-def record(algorithm: IGO, family: TensorFamily, state: SearchState, counts: TrialCounts) -> Tensor:
+def record(algorithm: IGO, family: TensorFamily, state: TensorState, counts: TrialCounts) -> Tensor:
     """Return the fields of `Info` but θ, one row per trial."""
     lam, eps = spend(algorithm.adaptation, state.lam_r)
     snr = torch.where(state.gamma > 0, (state.s * state.s).sum(1) / state.gamma, math.nan)
@@ -113,13 +113,13 @@ class Engine:
         self,
         algorithm: IGO,
         family: TensorFamily,
-        rules: StoppingRules,
-        state: SearchState,
+        limits: RunLimits,
+        state: TensorState,
         counts: TrialCounts,
         best_x: Tensor,
         samples: Samples,
     ) -> None:
-        self.algorithm, self.family, self.rules = algorithm, family, rules
+        self.algorithm, self.family, self.limits = algorithm, family, limits
         self.state, self.counts, self.best_x = state, counts, best_x
         self._samples = samples
         self._drawn = torch.zeros_like(counts.nfev)  # points that each trial has drawn
@@ -133,10 +133,10 @@ class Engine:
         """Run one iteration of at most `rows` samples."""
         state, lam = self.state, self.lam
         f = self._samples.evaluate(state.theta, self._drawn, rows)
-        self.counts, (closing, improved, row) = account(self.counts, f, lam, self.rules)
+        self.counts, (closing, improved, row) = account(self.counts, f, lam, self.limits)
         self.best_x = torch.where(improved[:, None], self._samples.point(row), self.best_x)
         after = learn(self.algorithm, self.family, state, self._samples.average, f, lam)
-        self.state = SearchState(
+        self.state = TensorState(
             *(
                 torch.where(closing if new.dim() == 1 else closing[:, None], new, old)
                 for old, new in zip(state, after, strict=True)

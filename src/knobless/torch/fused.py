@@ -19,13 +19,13 @@ from knobless.core.adaptation import SNR, samples
 from knobless.core.families import Bernoulli
 from knobless.core.igo import IGO
 from knobless.core.preferences import Truncation
-from knobless.run.loop import MAX_FAILURES, StoppingRules
+from knobless.run.stopping import MAX_FAILURES, RunLimits
 
 from . import kernels
 from .engine import NO_LIMIT, TrialCounts, account
 from .families import TensorFamily, tensor_threshold
 from .samples import in_one, parts, rows_of
-from .search import SearchState, spend, weights
+from .search import TensorState, spend, weights
 from .separable import Separable
 
 CHUNK_ON_GPU = 2**26  # entries of points that exist at once
@@ -74,8 +74,8 @@ class FusedEngine:
         self,
         algorithm: IGO,
         family: TensorFamily,
-        rules: StoppingRules,
-        state: SearchState,
+        limits: RunLimits,
+        state: TensorState,
         counts: TrialCounts,
         best_x: Tensor,
         key: Tensor,
@@ -83,7 +83,7 @@ class FusedEngine:
         separable: Separable | None,
         sign: float,
     ) -> None:
-        self.algorithm, self.family, self.rules = algorithm, family, rules
+        self.algorithm, self.family, self.limits = algorithm, family, limits
         self.state, self.counts, self.best_x = state, TrialCounts(*(each.clone() for each in counts)), best_x
         self._key, self._values, self._separable = key, values, separable
         self._sign = 1.0 if separable is None else sign  # `values` has it already
@@ -107,7 +107,7 @@ class FusedEngine:
             self._spend = kernels.SPEND_SAMPLES.value if adaptation.spend is samples else kernels.SPEND_STEPS.value
             bounds = (adaptation.alpha, float(adaptation.lam_min), adaptation.lam_max)
         margin, dim = algorithm.family.margin, algorithm.family.dim  # type: ignore[attr-defined]
-        self._constants = state.theta.new_tensor([adaptation.eps, margin, *bounds, dim, rules.target])
+        self._constants = state.theta.new_tensor([adaptation.eps, margin, *bounds, dim, limits.target])
         self._tiles = [] if separable is None else separable.columns(self._n)
         self._weights = None if separable is None or separable.weights is None else separable.weights.to(key.device)
         self._unit = self._weights is not None and bool((self._weights == self._weights[0]).all())
@@ -199,12 +199,12 @@ class FusedEngine:
 
     def _account(self, f: Tensor, share: Tensor, chosen: Tensor, weight: Tensor) -> None:
         """Count, apply the stopping rules, and prepare the update."""
-        counts, rules = self.counts, self.rules
-        stalls = account(counts, f, self._lam, rules) if rules.stall < math.inf else None
+        counts, limits = self.counts, self.limits
+        stalls = account(counts, f, self._lam, limits) if limits.stall < math.inf else None
         kernels.account_kernel[(len(f),)](
             f, share, chosen, weight, self._lam, self.state.lam_r, counts.status, counts.nit, counts.nfev,
             counts.failures, counts.improved_at, counts.best, self._flags, self._numbers, self._constants, f.shape[1],
-            NO_LIMIT if rules.budget == math.inf else int(rules.budget), MAX_FAILURES, self._spend, 1024,
+            NO_LIMIT if limits.budget == math.inf else int(limits.budget), MAX_FAILURES, self._spend, 1024,
         )  # fmt: skip
         if stalls is not None:  # which the kernel does not know
             after, taken = stalls

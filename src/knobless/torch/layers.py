@@ -4,8 +4,8 @@ Every option is computed and the choice selects among the results: no branch dep
 the host, so that everything runs in a CUDA graph or under `torch.func.vmap`. The weights of options that are not
 selected get gradients of zero, not None: momentum and weight decay apply to them. If the row of choices is a list of
 integers instead of a tensor, only the selected modules and blocks are computed, and the weights of the others get no
-gradient. `Architecture` collects the choices of a model in a space for `Search` and takes a row of them in addition to
-the input. `freeze` returns the plain network of one row, without the options that it does not use.
+gradient. `Architecture` collects the choices of a model in a space for `ArchitectureSearch` and takes a row of them in
+addition to the input. `freeze` returns the plain network of one row, without the options that it does not use.
 """
 
 from __future__ import annotations
@@ -300,10 +300,10 @@ class Architecture(nn.Module):
     --------
     >>> import torch
     >>> from torch import nn
-    >>> from knobless.torch import Architecture, Residual, Search
+    >>> from knobless.torch import Architecture, ArchitectureSearch, Residual
     >>> blocks = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(3)]
     >>> net = Architecture(nn.Sequential(nn.Linear(4, 8), Residual(blocks), nn.Linear(8, 2)))
-    >>> search = Search(net.space, rng=0)
+    >>> search = ArchitectureSearch(net.space, rng=0)
     >>> net(torch.zeros(5, 4), search.ask()[0]).shape
     torch.Size([5, 2])
     >>> plain = net.freeze(search.mode)

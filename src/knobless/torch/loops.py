@@ -1,6 +1,6 @@
 """Joint training of weights and architecture: the two procedures of the paper's appendix.
 
-`network(x, mask)` is any module or function of an input and an architecture, a row of `Search.ask`.
+`network(x, mask)` is any module or function of an input and an architecture, a row of `ArchitectureSearch.ask`.
 `callback` is called after each update, and hooks of the optimizer (`register_step_pre_hook`) can clip gradients.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from knobless._checks import positive_int
 from knobless.core.adaptation import samples
 
-from .search import Search, most_samples
+from .search import ArchitectureSearch, most_samples
 
 Loss = Callable[[Any, Any], Tensor]
 Callback = Callable[[int, Tensor], object]
@@ -24,7 +24,7 @@ Callback = Callable[[int, Tensor], object]
 
 def train_epsilon(
     network: Callable[[Any, Tensor], Any],
-    search: Search,
+    search: ArchitectureSearch,
     optimizer: torch.optim.Optimizer,
     loader: Iterable[tuple[Any, Any]],
     updates: int,
@@ -37,7 +37,7 @@ def train_epsilon(
     ----------
     network : Callable
         Module or function that is called as `network(x, mask)`.
-    search : Search
+    search : ArchitectureSearch
         Search over the architectures. Its algorithm has a fixed λ, as `pbil_epsilon(space)` and `cga(space)`.
     optimizer : torch.optim.Optimizer
         Optimizer of the weights W.
@@ -64,7 +64,7 @@ def train_epsilon(
 
 def train_lambda(
     network: Callable[[Any, Tensor], Any],
-    search: Search,
+    search: ArchitectureSearch,
     optimizer: torch.optim.Optimizer,
     loader: Iterable[tuple[Any, Any]],
     updates: int,
@@ -77,7 +77,7 @@ def train_lambda(
     ----------
     network : Callable
         Module or function that is called as `network(x, mask)`.
-    search : Search
+    search : ArchitectureSearch
         Search over the architectures. Its algorithm adapts λ, as `pbil_lambda(space)`.
     optimizer : torch.optim.Optimizer
         Optimizer of the weights W.

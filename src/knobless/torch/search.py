@@ -1,8 +1,8 @@
 """Algorithm 1 in tensors, for many independent trials at once, with θ on the device of the weights.
 
-`Search` is an `nn.Module` whose buffers hold the state; like `Optimizer` for the core, it is the only object that
-changes. Nothing is copied to the host, so that a training step can be recorded in a CUDA graph. The iterations of
-trials may have different lengths: each trial closes its own when it has λ losses.
+`ArchitectureSearch` is an `nn.Module` whose buffers hold the state; like `Optimizer` for the core, it is the only
+object that changes. Nothing is copied to the host, so that a training step can be recorded in a CUDA graph. The
+iterations of trials may have different lengths: each trial closes its own when it has λ losses.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .families import TensorFamily, space_in_tensors
 from .uniforms import tensor_uniforms
 
 
-class SearchState(NamedTuple):
-    """The state of the algorithm, with one row per trial: `SearchState` and `Signal` of the core in one."""
+class TensorState(NamedTuple):
+    """The state of the algorithm, with one row per trial: `State` and `Signal` of the core in one."""
 
     theta: Tensor
     s: Tensor
@@ -41,7 +41,7 @@ class SearchState(NamedTuple):
     lam_r: Tensor
 
 
-class Search(nn.Module):
+class ArchitectureSearch(nn.Module):
     """Sample architectures and learn from their losses.
 
     Parameters
@@ -64,8 +64,8 @@ class Search(nn.Module):
     Examples
     --------
     >>> from knobless import Binary
-    >>> from knobless.torch import Search
-    >>> search = Search(Binary(31), rng=0)
+    >>> from knobless.torch import ArchitectureSearch
+    >>> search = ArchitectureSearch(Binary(31), rng=0)
     >>> masks = search.ask(2)  # one row per architecture: 0 or 1 for a bit, else the index of an option
     >>> search.tell(masks, masks.sum(1))  # one loss per row
     >>> search.mode.shape
@@ -106,12 +106,12 @@ class Search(nn.Module):
         self.register_buffer("x", self._family.mode(self.theta)[:, None].repeat(1, capacity + 1, 1))
         self.register_buffer("f", torch.zeros(rows, capacity + 1, dtype=kind))
 
-    # SearchState.
+    # The state of the algorithm.
 
     @property
-    def state(self) -> SearchState:
+    def state(self) -> TensorState:
         """The buffers, not copied."""
-        return SearchState(self.theta, self.s, self.gamma, self.lam_r)
+        return TensorState(self.theta, self.s, self.gamma, self.lam_r)
 
     @property
     def lam(self) -> Tensor:
@@ -186,16 +186,25 @@ class Search(nn.Module):
         self.f[trial, place] = f
         self.told += x.shape[1]
         closing = self.told >= lam
-        x, f = self.x[:, :-1], self.f[:, :-1]
+        rows: slice | Tensor = slice(None)
+        used = self.f.shape[1] - 1
+        padded = used
         if closing.device.type == "cpu" and not torch.compiler.is_compiling():
-            if not closing.any():
+            rows = closing.nonzero()[:, 0]  # on a GPU the host would wait for this
+            if not len(rows):
                 return
+            used = int(lam[rows].max())
             # In whole blocks, so that the order of summation does not depend on the other trials.
-            needed = -(-int(lam.max()) // 64) * 64
-            x, f = x[:, :needed], f[:, :needed]
-        after = learn(self.algorithm, self._family, self.state, lambda share: self._family.average(share, x), f, lam)
-        for old, new in zip(self.state, after, strict=True):
-            old.copy_(torch.where(closing if new.dim() == 1 else closing[:, None], new, old))
+            padded = min(-(-used // 64) * 64, padded)
+        x, f, before = self.x[rows, :used], self.f[rows, :padded], TensorState(*(value[rows] for value in self.state))
+
+        def average(share: Tensor) -> Tensor:
+            return self._family.average(share[:, :used], x)
+
+        after = learn(self.algorithm, self._family, before, average, f, lam[rows])
+        for value, old, new in zip(self.state, before, after, strict=True):
+            closes = closing[rows]
+            value[rows] = torch.where(closes if new.dim() == 1 else closes[:, None], new, old)
         self.told.masked_fill_(closing, 0)
 
     # Internals.
@@ -247,7 +256,7 @@ class Search(nn.Module):
 
 def tensor_algorithm(algorithm: Any, family: Family) -> IGO:
     """Return an algorithm over this family that is supported in tensors; TypeError or ValueError for any other."""
-    if not isinstance(algorithm, IGO):
+    if not all(hasattr(algorithm, part) for part in ("preference", "adaptation", "elitism")):
         raise TypeError(
             "algorithm: expected one of pbil_lambda, pbil_epsilon, cga, umda or pbil, such as pbil_lambda(space), "
             f"got a value of type {type(algorithm).__name__}"
@@ -266,11 +275,11 @@ def tensor_algorithm(algorithm: Any, family: Family) -> IGO:
 def learn(
     algorithm: IGO,
     family: TensorFamily,
-    state: SearchState,
+    state: TensorState,
     average: Callable[[Tensor], Tensor],
     f: Tensor,
     lam: Tensor,
-) -> SearchState:
+) -> TensorState:
     """Return the next state: lines 4 to 15 of Algorithm 1, as `IGO.tell`, for the first λ points of each trial.
 
     `average(share)` returns Σ share_i T(x_i) over the points of each trial.
@@ -296,7 +305,7 @@ def learn(
         s = torch.where(told[:, None], s_next, s)
         gamma = torch.where(told, gamma_next, gamma)
         lam_r = torch.where(told, lam_next, lam_r)
-    return SearchState(torch.where(told[:, None], moved, theta), s, gamma, lam_r)
+    return TensorState(torch.where(told[:, None], moved, theta), s, gamma, lam_r)
 
 
 def weights(preference: Preference, f: Tensor, lam: Tensor) -> Tensor:

@@ -24,17 +24,16 @@ from knobless.core.adaptation import samples as spend_samples
 from knobless.core.igo import IGO
 from knobless.core.types import Points
 from knobless.core.violation import FEASIBLE_LIMIT
-from knobless.journal.evaluations import Evaluations
+from knobless.journal.evaluations import NO_ROWS, Evaluations
 from knobless.journal.events import RETURNED_NAN
 from knobless.recipes import pbil_lambda
 from knobless.run import interrupts
-from knobless.run.arguments import TENSOR_RUN
+from knobless.run.arguments import MEANT, OF_A_RUN, RUN
 from knobless.run.iteration import Info
-from knobless.run.kept_evaluations import KeptEvaluations
-from knobless.run.loop import StoppingRules
 from knobless.run.optimize import encoded_pairs
 from knobless.run.progress import Bar
 from knobless.run.result import MESSAGES, History, Result, Status
+from knobless.run.stopping import RunLimits
 from knobless.run.streams import Streams
 from knobless.space.space import Space
 from knobless.space.variables import Binary
@@ -44,8 +43,17 @@ from .engine import STATUSES, Engine, TrialCounts, record, take_point
 from .families import TensorFamily, in_tensors, space_in_tensors
 from .fused import FusedEngine, is_fused
 from .samples import RedrawnSamples, Samples, StoredSamples
-from .search import SearchState, most_samples, tensor_algorithm
+from .search import TensorState, most_samples, tensor_algorithm
 from .separable import Separable, checked_values
+
+# Names of arguments in other libraries, and what to use here instead, for error messages.
+TENSOR_RUN = {name: text for name, text in RUN.items() if name != "trials"} | dict.fromkeys(
+    (
+        *("stop", "vectorized", "deterministic", "evaluation_timeout", "constraints", "fixed"),
+        *("workers", *OF_A_RUN["workers"], "journal", *MEANT["journal, a file"]),
+    ),
+    "not available for objectives in tensors; kl.minimize and kl.maximize have it",
+)
 
 MOST_ITERATIONS = 64  # between two readings of the counts
 ROW_MULTIPLE = 64  # of the samples of a weighted sum, where λ is not known to the host
@@ -152,8 +160,8 @@ def minimize(
     >>> result.fun, result.nfev
     (0.0, 1000)
     """
-    rules = StoppingRules.of(1.0, budget, target, timeout, stall)
-    return _optimize(1.0, fun, space, device, algorithm, rules, x0, known, rng, batch, trials, callback, progress)
+    limits = RunLimits.of(1.0, budget, target, timeout, stall)
+    return _optimize(1.0, fun, space, device, algorithm, limits, x0, known, rng, batch, trials, callback, progress)
 
 
 @suggests("maximize", "maximize(fun, space, budget=10000)", TENSOR_RUN)
@@ -231,8 +239,8 @@ def maximize(
     >>> maximize(lambda x: x.sum(1), kl.Binary(20), budget=1000, rng=0).fun
     20.0
     """
-    rules = StoppingRules.of(-1.0, budget, target, timeout, stall)
-    return _optimize(-1.0, fun, space, device, algorithm, rules, x0, known, rng, batch, trials, callback, progress)
+    limits = RunLimits.of(-1.0, budget, target, timeout, stall)
+    return _optimize(-1.0, fun, space, device, algorithm, limits, x0, known, rng, batch, trials, callback, progress)
 
 
 @torch.no_grad()
@@ -242,7 +250,7 @@ def _optimize(
     space: Any,
     device: Any,
     algorithm: IGO | None,
-    rules: StoppingRules,
+    limits: RunLimits,
     x0: Any,
     known: Iterable[tuple[Any, float]],
     rng: Any,
@@ -268,9 +276,9 @@ def _optimize(
     code = None if x0 is None else space.encode(x0, "x0")
     where = usable_device(device)
     with ExitStack() as resources:
-        run = TensorRun(sign, fun, space, algorithm, rules, keys, where, code, pairs)
+        run = TensorRun(sign, fun, space, algorithm, limits, keys, where, code, pairs)
         if boolean("progress", progress):
-            run.bar = resources.enter_context(Bar(None if rules.budget == math.inf else rules.budget * len(keys)))
+            run.bar = resources.enter_context(Bar(None if limits.budget == math.inf else limits.budget * len(keys)))
         results = run.run(callback, listed=trials is not None)
     return results[0] if trials is None else results
 
@@ -293,13 +301,13 @@ class TensorRun:
         fun: TensorObjective | Separable,
         space: Space,
         algorithm: IGO,
-        rules: StoppingRules,
+        limits: RunLimits,
         keys: list[int],
         device: torch.device,
         x0: Points | None,
         known: list[tuple[Points, float]],
     ) -> None:
-        self.sign, self.fun, self.space, self.algorithm, self.rules = sign, fun, space, algorithm, rules
+        self.sign, self.fun, self.space, self.algorithm, self.limits = sign, fun, space, algorithm, limits
         self.device, self.trials = device, len(keys)
         self.bar: Bar | None = None
         self.histories = [History() for _ in keys]
@@ -307,13 +315,13 @@ class TensorRun:
         family, start = in_tensors(space.family), algorithm.init(x0=x0)
         feasible = [(code, value) for code, value in known if value < FEASIBLE_LIMIT]
         code, best = min(feasible, key=lambda pair: pair[1], default=(space.family.mode(start.theta), math.inf))
-        state = SearchState(*map(self._repeated, (start.theta, *start.signal)))
-        counts = TrialCounts.start(self.trials, best, rules, device)
+        state = TensorState(*map(self._repeated, (start.theta, *start.signal)))
+        counts = TrialCounts.start(self.trials, best, limits, device)
         key = torch.tensor(np.array(keys, dtype=np.uint64).view(np.int64), device=device)
         best_x = self._repeated(code)
-        if x0 is not None and not best <= rules.target:
+        if x0 is not None and not best <= limits.target:
             x = self._repeated(x0)
-            counts, best_x = take_point(counts, best_x, x, self.values(x), rules)
+            counts, best_x = take_point(counts, best_x, x, self.values(x), limits)
         self.engine = self._engine(family, key, state, counts, best_x)
         self.nit = 0  # iterations that were started; trials that have ended have fewer
         self.records: list[Tensor] = []  # of iterations that the histories keep, not read yet
@@ -323,9 +331,9 @@ class TensorRun:
         return torch.as_tensor(np.array([value] * self.trials), device=self.device)
 
     def _engine(
-        self, family: TensorFamily, key: Tensor, state: SearchState, counts: TrialCounts, best_x: Tensor
+        self, family: TensorFamily, key: Tensor, state: TensorState, counts: TrialCounts, best_x: Tensor
     ) -> Engine | FusedEngine:
-        start = (self.algorithm, family, self.rules, state, counts, best_x)
+        start = (self.algorithm, family, self.limits, state, counts, best_x)
         separable = self.fun if isinstance(self.fun, Separable) else None
         if is_fused(self.algorithm, self.device):
             return FusedEngine(*start, key, self.values, separable, self.sign)
@@ -342,7 +350,7 @@ class TensorRun:
 
     def run(self, callback: RunCallback | None, listed: bool) -> list[Result]:
         """Iterate until a stopping rule applies; return the results."""
-        deadline = time.monotonic() + self.rules.timeout
+        deadline = time.monotonic() + self.limits.timeout
         reading = self._read()
         try:
             while None in self.status:
@@ -380,7 +388,7 @@ class TensorRun:
         """Return the samples to draw in the i-th iteration after a reading: λ, or an upper bound of it."""
         if reads_at_once(self.device):
             each = zip(self.status, reading.lam, reading.nfev, strict=True)
-            return int(max(min(lam, self.rules.budget - nfev) for status, lam, nfev in each if status is None))
+            return int(max(min(lam, self.limits.budget - nfev) for status, lam, nfev in each if status is None))
         adaptation = self.algorithm.adaptation
         most = most_samples(adaptation)
         if not (isinstance(adaptation, SNR) and adaptation.spend is spend_samples):
@@ -447,7 +455,7 @@ class TensorRun:
         status = self.status[i] or Status.INTERRUPTED
         if history.last_iteration < reading.nit[i]:
             history.append(info)
-        found, failing, target = best < math.inf, 2 * failures > nfev, self.rules.target
+        found, failing, target = best < math.inf, 2 * failures > nfev, self.limits.target
         message = MESSAGES[status]
         if status is Status.FAILED:
             message += RETURNED_NAN
@@ -478,7 +486,7 @@ class TensorRun:
             failures=failures,
             failure=RETURNED_NAN if failures else None,
             history=history,
-            evaluations=Evaluations(self.space, direction, KeptEvaluations(self.space.family, self.sign), nfev),
+            evaluations=Evaluations(self.space, direction, NO_ROWS, nfev),
         )
 
 

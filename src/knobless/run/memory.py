@@ -1,4 +1,4 @@
-"""The evaluations of a run without a journal: packed points, values and times, in arrays of bounded size.
+"""The rows of a run without a journal: packed points, values and times, in arrays of bounded size.
 
 To keep an iteration only stores what the run has computed anyway. Every few thousand evaluations, or when they are
 accessed, these are packed. Until then they are few objects, because Python's garbage collector visits each of them.
@@ -18,14 +18,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless.core.families import Family
+from knobless.core.early_stopping import Curve
+from knobless.core.several import Several
 from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible
-from knobless.journal.evaluations import ROWS_AT_ONCE
-from knobless.journal.events import Event
-from knobless.parallel.evaluation import process_name
+from knobless.journal.evaluations import ROWS_AT_ONCE, Evaluations
+from knobless.journal.events import CHECKED, TOLD, Event, steps_of
+from knobless.parallel.evaluation import Outcome, process_name
+from knobless.space.space import Space
 
+from .candidates import Batch, ToldValues
 from .recording import shortened
+from .run_state import RunState
+from .sink import Positions, Value
 
 KEPT_EVALUATIONS = 2**18
 KEPT_BYTES = 2**26  # of packed points
@@ -33,8 +38,6 @@ MOST_MESSAGES = 256  # different messages of failures
 OTHER_MESSAGE = f"message not kept: more than {MOST_MESSAGES} different ones"
 PACKED_AT_ONCE = 2**14  # evaluations that are packed at once, so that most runs never are
 UNPACKED_BYTES = 2**22  # of points that are not packed yet
-
-Span = tuple[float, float, str]  # of an evaluation: when it started and ended, and where it ran
 
 
 class KeptGroup(NamedTuple):
@@ -48,8 +51,10 @@ class KeptGroup(NamedTuple):
     f: Array
     failures: Mapping[int, str]
     infeasible: Mapping[int, Infeasible]
-    times: int  # their first entry of `KeptEvaluations.times`, if they ran in this process
-    spans: Mapping[int, Span]  # by id, if they ran elsewhere
+    several: Mapping[int, Several]
+    curves: Mapping[int, Curve]
+    times: int  # their first entry of the times
+    workers: Sequence[int]  # where they ran; none for this process
 
 
 class Block(NamedTuple):
@@ -61,17 +66,18 @@ class Block(NamedTuple):
     times: Array
     failures: Mapping[int, str]
     violations: Mapping[int, float]
+    several: Mapping[int, Several]
+    curves: Mapping[int, tuple[bytes, int]]  # as the fields of an event
 
 
-class KeptEvaluations:
-    """The last evaluations of a run, in the order of their candidates; values are stored with the user's sign.
+class Memory:
+    """The last evaluations of a run, in the order of their candidates; values are stored with the user's sign."""
 
-    `times` has start and end of each that is not packed and ran in this process, by `time.monotonic()`.
-    """
+    raised: int | None = None
 
-    def __init__(self, family: Family, sign: float) -> None:
-        self._family = family
-        self._sign = sign
+    def __init__(self, space: Space, sign: float, objectives: Mapping[str, str] | None = None) -> None:
+        self._space, self._sign, self._objectives = space, sign, objectives
+        self._family = family = space.family
         self._most = max(min(KEPT_EVALUATIONS, KEPT_BYTES // max(family.width, 1)), 1)
         width = max(family.variables * family.dtype.itemsize, 1)
         self._at_once = max(min(PACKED_AT_ONCE, UNPACKED_BYTES // width), 1)
@@ -81,23 +87,73 @@ class KeptEvaluations:
         self.clear()
 
     def clear(self) -> None:
-        """Drop all of them."""
-        self.times = array("d")
+        """Delete all rows."""
+        self._times = array("d")  # start and end of each evaluation that is not packed, by time.monotonic()
+        self._first_time = 0  # in these, of the evaluations that are expected
+        self._outcomes: dict[tuple[bool, int], Outcome] = {}  # of other processes, not kept yet
+        self._checking = False  # whether the search learns nothing from the evaluations that are expected
         self._groups: list[KeptGroup] = []
         self._waiting = 0  # evaluations in these
         self._blocks: deque[Block] = deque()
         self._packed = 0  # evaluations in these
 
-    def begin(self) -> int:
-        """Return the entry of `times` from which those of an iteration are appended."""
+    # From values to rows.
+
+    def recall(self, candidates: Batch, positions: Positions | None = None) -> dict[int, Value]:
+        """Return no values: each candidate is evaluated."""
+        return {}
+
+    def expect(self, candidates: Batch, positions: Positions | None = None) -> None:
+        """Prepare rows of candidates whose evaluations begin."""
         if self._waiting >= self._at_once:
             self._pack()
-        return len(self.times)
+        self._first_time, self._checking = len(self._times), positions is not None
 
-    def add(self, group: KeptGroup) -> None:
-        """Keep evaluations."""
-        self._groups.append(group)
-        self._waiting += len(group.f)
+    def record(self, outcomes: Sequence[Outcome]) -> None:
+        """Record evaluations that have ended elsewhere."""
+        self._outcomes |= {(self._checking, each.id): each for each in outcomes}
+
+    def record_here(self, id: int, value: Value, started: float, ended: float) -> None:
+        """Record an evaluation that has ended in this process, with times by `time.monotonic()`."""
+        append = self._times.append
+        append(started)
+        append(ended)
+
+    def record_together(self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float) -> None:
+        """Record evaluations of one call in this process, as `record_here` does."""
+        self._times.extend((started, ended) * len(ids))
+
+    def keep(self, run: RunState, candidates: Batch, told: ToldValues, positions: Positions | None = None) -> None:
+        """Count values, in the order of their candidates, as evaluations of the run, before it is told them."""
+        first, nit = run.iteration.first + run.iteration.n_initial_points, run.nit
+        ids, codes = candidates.ids, candidates.codes
+        times, workers = self._first_time, self._take_outcomes(ids, positions is not None) if self._outcomes else ()
+        if workers:
+            times = len(self._times) - 2 * len(ids)
+        self._waiting += len(ids)
+        if positions is None:
+            self._groups.append(KeptGroup(nit, TOLD, first, ids, codes, *told, times, workers))
+            return
+        for i, id in enumerate(ids):
+            of_one = [id], codes[i : i + 1], *told.at(i), times + 2 * i, workers[i : i + 1]
+            self._groups.append(KeptGroup(nit, CHECKED, id - positions[id], *of_one))
+
+    def _take_outcomes(self, ids: Sequence[int], checking: bool) -> Sequence[int]:
+        """Append the times of evaluations that have ended elsewhere; return their workers, by number."""
+        workers = []
+        for id in ids:
+            _, _, started, ended, worker, _ = self._outcomes.pop((checking, id))
+            self._times.extend((started - self._epoch, ended - self._epoch))
+            workers.append(self._workers.setdefault(worker, len(self._workers)))
+        return workers
+
+    def drawn(self) -> None:
+        """Do nothing: a run without a journal is not resumed."""
+
+    def evaluations(self, nfev: int) -> Evaluations:
+        """Return the evaluations of the run, of which there were `nfev`."""
+        direction = "minimize" if self._sign > 0 else "maximize"
+        return Evaluations(self._space, direction, self, nfev - len(self), self._objectives)
 
     def _pack(self) -> None:
         """Pack the groups into one block, and drop the oldest blocks that are not needed."""
@@ -110,17 +166,12 @@ class KeptEvaluations:
         rows = np.empty((len(values), 5), dtype=np.int64)
         rows[:, :3] = np.repeat([(group.iteration, group.fate, group.first) for group in groups], sizes, axis=0)
         ids = np.array([id for group in groups for id in group.ids])
-        rows[:, 2], rows[:, 3] = ids, ids - rows[:, 2]
+        rows[:, 2], rows[:, 3] = ids, np.maximum(ids - rows[:, 2], -1)
         flat: list[float] = []
         workers: list[int] = []
         for group in groups:
-            if not group.spans:
-                flat.extend(self.times[group.times : group.times + 2 * len(group.f)])
-                workers += [0] * len(group.f)
-                continue
-            for started, ended, where in map(group.spans.__getitem__, group.ids):
-                flat += (started - self._epoch, ended - self._epoch)
-                workers.append(self._workers.setdefault(where, len(self._workers)))
+            flat.extend(self._times[group.times : group.times + 2 * len(group.f)])
+            workers.extend(group.workers or [0] * len(group.f))
         rows[:, 4] = workers
         times = np.array(flat).reshape(-1, 2) + self._epoch
         failures = {
@@ -133,12 +184,25 @@ class KeptEvaluations:
             for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)
             for i, rank in group.infeasible.items()
         }
+        several = {
+            start + i: rank
+            for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)
+            for i, rank in group.several.items()
+        }
+        curves = {
+            start + i: steps_of(curve, self._sign)
+            for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)
+            for i, curve in group.curves.items()
+        }
         for row, rank in infeasible.items():
             values[row] = self._sign * rank.value
+            if isinstance(rank.value, Several):
+                several[row] = rank.value
         violations = {row: rank.violation for row, rank in infeasible.items()}
-        self._blocks.append(Block(self._family.pack(codes), values, rows, times, failures, violations))
+        block = Block(self._family.pack(codes), values, rows, times, failures, violations, several, curves)
+        self._blocks.append(block)
         self._packed += len(values)
-        self.times, self._groups, self._waiting = array("d"), [], 0
+        self._times, self._groups, self._waiting = array("d"), [], 0
         while self._packed - len(self._blocks[0].values) >= self._most:
             self._packed -= len(self._blocks.popleft().values)
 
@@ -148,6 +212,8 @@ class KeptEvaluations:
         if len(self._messages) < MOST_MESSAGES:
             return self._messages.setdefault(text, text)
         return self._messages.get(text, OTHER_MESSAGE)
+
+    # From rows to evaluations.
 
     def __len__(self) -> int:
         return min(self._packed + self._waiting, self._most)
@@ -174,7 +240,7 @@ class KeptEvaluations:
                 fate,
                 id,
                 block.codes[row * width : (row + 1) * width],
-                None if math.isnan(value) else value,
+                block.several.get(row, None if math.isnan(value) else value),
                 block.failures.get(row),
                 iteration,
                 position,
@@ -182,6 +248,7 @@ class KeptEvaluations:
                 ended,
                 workers[worker],
                 block.violations.get(row),
+                *block.curves.get(row, ()),
             )
             for row, (value, (iteration, fate, id, position, worker), (started, ended)) in enumerate(
                 zip(*parts, strict=True), start
