@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,11 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from knobless import Axis, BayesianPortfolio, Bernoulli, Categorical, Gaussian, Product, portfolio, recipes
+from knobless import Binary, Choice, Float, Integer, Space, Subset, search
 from knobless.core.adaptation import Signal
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.rng import Stream
-from knobless.core.states import state_data, state_of
+from knobless.families import Axis, Bernoulli, Categorical, Gaussian, Product
 from knobless.run import compiled_engine
 
 settings.register_profile("knobless", derandomize=True, deadline=None, max_examples=20)
@@ -84,24 +85,44 @@ def compiled_at_once(monkeypatch):
         monkeypatch.setattr(compiled_engine, name, -math.inf)
 
 
-def later_portfolio(space):
-    """Return the recommended portfolio without Bayesian optimization, with which it begins for few bits."""
-    whole = portfolio(space)
-    return whole.rest if isinstance(whole, BayesianPortfolio) else whole
+# A space of each kind that the recommended search treats in its own way.
+SPACES = {
+    "two bits": Binary(2),
+    "few bits": Binary(9),
+    "many bits": Binary(60),
+    "few choices": Space(bits=Binary(3), kinds=Choice("a", "b", "c", n=3), one=Choice(1, 2, 3, 4, 5)),
+    "many choices": Choice(*"abc", n=26),
+    "subsets": Space(some=Subset(7, 3), any=Subset(["a", "b", "c", "d"], (1, 3)), kind=Choice(1, 2, 3)),
+    "numbers": Space(bits=Binary(3), kind=Choice("a", "b", "c"), below=[Integer(0, 20), Float(-1, 1, n=2)]),
+    "branches": Space(
+        kind=Choice("a", "b", "c"),
+        bits=Binary(12).when(kind=("a", "b")),
+        flag=Binary(1),
+        one=Choice(1, 2, 3, 4, n=3).when(flag=1, kind=("b", "c")),
+    ),
+    "branches with numbers": Space(
+        kind=Choice("a", "b"),
+        n=Integer(1, 3),
+        rate=Float(-1, 1, n=2).when(n=(2, 3)),
+        inner=Space(depth=Integer(1, 9), share=Float(0, 1)).when(kind="b"),
+    ),
+}
 
 
-def skip_bayesian_optimization(patch):
-    """Let runs with the recommended algorithm begin with the portfolio, also over few bits.
-
-    A given algorithm would be the same, except where it is not stated whether the objective is noisy.
-    """
-    patch.setattr(recipes, "MOST_BITS", 0)
+def members_alone(space):
+    """Return the recommended search for a deterministic objective, whose members begin at once: without stages."""
+    return replace(search(space), stages=())
 
 
-@pytest.fixture
-def no_bayesian_optimization(monkeypatch):
-    """Let runs with the recommended algorithm begin with the portfolio, also over few bits."""
-    skip_bayesian_optimization(monkeypatch)
+def briefly_modeled(space, **regime):
+    """Return the recommended search with a first stage of 20 evaluations, each of which takes milliseconds."""
+    recommended = search(space, **regime)
+    return replace(recommended, stages=tuple(replace(stage, until=20) for stage in recommended.stages))
+
+
+def sharing(space):
+    """Return P3 and the genetic algorithm in turns, without stages and without a study."""
+    return replace(members_alone(space), study=None)
 
 
 def steps(cost, algorithm, state=None, rng=None):
@@ -113,10 +134,15 @@ def steps(cost, algorithm, state=None, rng=None):
         state = algorithm.tell(state, x, cost(x))
 
 
+def saved_and_restored(algorithm, state, theta=None, x0=None):
+    """Return a state after it was written as JSON and read again; θ and x0 are those of the start."""
+    return algorithm.restore(algorithm.init(theta, x0), json.loads(json.dumps(algorithm.data(state))))
+
+
 def check_continuations(cost, algorithm, state, n):
     """Check that a copy and a saved state continue as the original for n iterations; also save the algorithm."""
     assert algorithm_of(json.loads(json.dumps(algorithm_data(algorithm))), algorithm.family) == algorithm
-    saved = state_of(algorithm, json.loads(json.dumps(state_data(algorithm, state))), None)
+    saved = saved_and_restored(algorithm, state)
     runs = [steps(cost, algorithm, each, Stream(3)) for each in (state.copy(), saved, state)]
     for _ in range(n):
         one, two, three = (next(run)[1] for run in runs)

@@ -77,8 +77,8 @@ def joined(distances, names):
 class Pyramid:
     """What all climbers share: the levels and their trees, what is known, and the random numbers."""
 
-    def __init__(self, options, key):
-        self.options, self.random = options, SplitMix(key)
+    def __init__(self, options, key, climbers=1):
+        self.options, self.random, self.climbers = options, SplitMix(key), climbers
         self.levels, self.trees, self.members, self.known = [], [], set(), {}
         self.individuals = 0
 
@@ -129,7 +129,8 @@ class Climber:
         known = self.pyramid.known
         if tuple(x) in known:
             self.skipped += 1
-            if self.skipped < SKIPPED:
+            every = math.prod(self.pyramid.options)
+            if self.skipped < (SKIPPED if self.pyramid.climbers == 1 or len(known) < every else 1):
                 return known[tuple(x)]
         self.skipped = 0
         known[tuple(x)] = self.f(tuple(x))
@@ -280,7 +281,7 @@ def alone(options, key, f, count, x0=None):
 
 def together(options, key, f, rounds, climbers, x0=None):
     """What each of several climbers evaluates in each of so many rounds; values come when all have asked."""
-    pyramid, seen = Pyramid(options, key), []
+    pyramid, seen = Pyramid(options, key, climbers), []
 
     def at_once(points):
         if len(seen) == rounds:

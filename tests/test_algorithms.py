@@ -15,12 +15,29 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from conftest import later_portfolio, quick_if
-from knobless.core.algorithm import AlgorithmInfo, Member
-from knobless.core.coordinate_search import CoordinateSearch
+from conftest import SPACES, briefly_modeled, members_alone, quick_if, sharing
+from knobless.algorithms import (
+    IGO,
+    P3,
+    Algorithm,
+    BestSoFar,
+    CoordinateSearch,
+    Evolution,
+    LinearThompson,
+    NoElitism,
+    Search,
+    cga,
+    linear_thompson,
+    p3,
+    pbil,
+    pbil_elitist,
+    umda,
+)
+from knobless.core.algorithm import AlgorithmInfo
+from knobless.core.catalog import PartMembers, in_branches
 from knobless.core.description import stream_data
-from knobless.core.evolution import Evolution
 from knobless.core.rng import Stream
+from knobless.families import Conditional, Family
 
 
 class Walker(NamedTuple):
@@ -38,7 +55,7 @@ class Walker(NamedTuple):
 class Walk:
     """A user's own, as little as there can be: some variables of the best point are drawn anew."""
 
-    family: kl.Family
+    family: Family
     size: int = 2
 
     def init(self, theta=None, x0=None):
@@ -71,94 +88,117 @@ class Walk:
 
 
 class WalkingMember(Walk):
-    """The same with what a portfolio needs beyond that."""
+    """The same with what a member of a search needs beyond that."""
+
+    def init(self, theta=None, x0=None, archive=None):
+        return super().init(theta, x0)
 
     def inject(self, state, x, f):
         return state._replace(x=x, f=f)
 
-    def observe(self, state, x, f):
-        return state
-
     def can_yield(self, state):
         return True
 
+    def data(self, state):
+        return {"theta": state.theta.tolist(), "x": None if state.x is None else state.x.tolist(), "f": state.f}
 
-BITS = kl.Binary(9)
-CHOICES = kl.Space(bits=kl.Binary(3), kinds=kl.Choice("a", "b", "c", n=3), one=kl.Choice(1, 2, 3, 4, 5))
-NUMBERS = kl.Space(bits=kl.Binary(3), kind=kl.Choice("a", "b", "c"), below=[kl.Integer(0, 20), kl.Float(-1, 1, n=2)])
-SUBSETS = kl.Space(some=kl.Subset(7, 3), any=kl.Subset(["a", "b", "c", "d"], (1, 3)), kind=kl.Choice(1, 2, 3))
-BRANCHES = kl.Space(
-    kind=kl.Choice("a", "b", "c"),
-    bits=kl.Binary(12).when(kind=("a", "b")),
-    flag=kl.Binary(1),
-    one=kl.Choice(1, 2, 3, 4, n=3).when(flag=1, kind=("b", "c")),
-)
-NUMBERED_BRANCHES = kl.Space(
-    kind=kl.Choice("a", "b"),
-    n=kl.Integer(1, 3),
-    rate=kl.Float(-1, 1, n=2).when(n=(2, 3)),
-    inner=kl.Space(depth=kl.Integer(1, 9), share=kl.Float(0, 1)).when(kind="b"),
-)
+    def restore(self, state, data):
+        x = None if data["x"] is None else np.array(data["x"], self.family.dtype)
+        return Walker(np.array(data["theta"]), x, data["f"])
+
+
+BITS, CHOICES, NUMBERS, SUBSETS = (SPACES[name] for name in ("few bits", "few choices", "numbers", "subsets"))
+BRANCHES, NUMBERED_BRANCHES = SPACES["branches"], SPACES["branches with numbers"]
+SEVEN_BITS = kl.Space(bits=kl.Binary(3), kinds=kl.Choice("a", "b", n=4))
 
 
 def best_so_far(space):
-    return replace(kl.pbil_lambda(space), elitism=kl.BestSoFar())
+    return replace(kl.pbil_lambda(space), elitism=BestSoFar())
+
+
+def family_of(space):
+    return kl.Space.of(space).family
 
 
 def of_three(space):
-    return kl.Portfolio((kl.pbil_elitist(space), kl.P3(kl.Space.of(space).family, 2), kl.cga(space)))
+    return Search((pbil_elitist(space), P3(family_of(space), 2), cga(space)))
 
 
 def with_a_linear_model(space):
-    return kl.Portfolio((kl.linear_thompson(space), kl.pbil_lambda(space)))
+    return Search((LinearThompson(family_of(space)), kl.pbil_lambda(space)))
 
 
 def with_a_walk(space):
-    return kl.Portfolio((kl.pbil_elitist(space), WalkingMember(kl.Space.of(space).family)))
+    return Search((pbil_elitist(space), WalkingMember(family_of(space))))
+
+
+def noisy(space):
+    return kl.search(space, deterministic=False)
+
+
+def constrained(space):
+    return briefly_modeled(space, constrained=True)
+
+
+def without_a_linear_model(space):
+    return in_branches(family_of(space), PartMembers(deterministic=False, elitism=NoElitism()), deterministic=False)
 
 
 ALGORITHMS = {
     "pbil_lambda": (kl.pbil_lambda, CHOICES),
     "pbil_epsilon": (kl.pbil_epsilon, BITS),
-    "cga": (kl.cga, CHOICES),
-    "umda": (lambda space: kl.umda(space, 6, 2), BITS),
-    "pbil": (lambda space: kl.pbil(space, 6, 2, 0.3), CHOICES),
-    "pbil_elitist": (kl.pbil_elitist, CHOICES),
-    "pbil_elitist on numbers": (kl.pbil_elitist, NUMBERS),
+    "cga": (cga, CHOICES),
+    "umda": (lambda space: umda(space, 6, 2), BITS),
+    "pbil": (lambda space: pbil(space, 6, 2, 0.3), CHOICES),
+    "pbil_elitist": (pbil_elitist, CHOICES),
+    "pbil_elitist on numbers": (pbil_elitist, NUMBERS),
     "best so far": (best_so_far, BITS),
-    "p3": (kl.p3, BITS),
-    "evolution": (lambda space: Evolution(kl.Space.of(space).family), CHOICES),
-    "p3 on choices": (kl.p3, CHOICES),
+    "p3": (p3, BITS),
+    "evolution": (lambda space: Evolution(family_of(space)), CHOICES),
+    "p3 on choices": (p3, CHOICES),
     "pbil_lambda on subsets": (kl.pbil_lambda, SUBSETS),
-    "linear_thompson": (kl.linear_thompson, CHOICES),
-    "linear_thompson on subsets": (kl.linear_thompson, SUBSETS),
-    "linear_thompson on numbers": (kl.linear_thompson, NUMBERS),
-    "noisy_portfolio": (kl.noisy_portfolio, CHOICES),
-    "noisy_portfolio on numbers": (kl.noisy_portfolio, NUMBERS),
-    "coordinate search": (lambda space: CoordinateSearch(kl.Space.of(space).family), NUMBERS),
-    "branch_search": (kl.branch_search, BRANCHES),
-    "branch_search on numbers": (kl.branch_search, NUMBERED_BRANCHES),
-    "branch_search without a linear model": (lambda space: kl.BranchSearch(kl.pbil_lambda(space)), NUMBERED_BRANCHES),
-    "portfolio": (later_portfolio, BITS),
-    "portfolio on bits": (lambda space: later_portfolio(space).rest, BITS),
-    "portfolio on few bits": (later_portfolio, kl.Space(bits=kl.Binary(3), kinds=kl.Choice("a", "b", n=4))),
-    "portfolio on choices": (lambda space: kl.portfolio(space).rest, CHOICES),
-    "guided portfolio": (kl.portfolio, CHOICES),
-    "Bayesian portfolio": (kl.portfolio, BITS),
-    "portfolio on numbers": (kl.portfolio, NUMBERS),
-    "portfolio on subsets": (kl.portfolio, SUBSETS),
-    "portfolio of three": (of_three, CHOICES),
-    "portfolio with a linear model": (with_a_linear_model, CHOICES),
-    "own": (lambda space: Walk(kl.Space.of(space).family), NUMBERS),
-    "portfolio with an own": (with_a_walk, BITS),
+    "linear_thompson": (linear_thompson, CHOICES),
+    "linear_thompson on subsets": (linear_thompson, SUBSETS),
+    "linear_thompson on numbers": (linear_thompson, NUMBERS),
+    "coordinate search": (lambda space: CoordinateSearch(family_of(space)), NUMBERS),
+    "search": (briefly_modeled, BITS),
+    "search on seven bits": (briefly_modeled, SEVEN_BITS),
+    "search on choices": (briefly_modeled, CHOICES),
+    "search on numbers": (briefly_modeled, NUMBERS),
+    "search on subsets": (briefly_modeled, SUBSETS),
+    "search of branches": (briefly_modeled, BRANCHES),
+    "search of branches with numbers": (briefly_modeled, NUMBERED_BRANCHES),
+    "search of branches without a linear model": (without_a_linear_model, NUMBERED_BRANCHES),
+    "noisy search": (noisy, CHOICES),
+    "noisy search on numbers": (noisy, NUMBERS),
+    "noisy search of branches": (noisy, BRANCHES),
+    "search with constraints": (constrained, CHOICES),
+    "search of branches with constraints": (constrained, BRANCHES),
+    "members alone": (members_alone, BITS),
+    "members alone on seven bits": (members_alone, SEVEN_BITS),
+    "members alone on choices": (members_alone, CHOICES),
+    "members without a study": (sharing, BITS),
+    "search of three": (of_three, CHOICES),
+    "search with a linear model": (with_a_linear_model, CHOICES),
+    "own": (lambda space: Walk(family_of(space)), NUMBERS),
+    "search with an own": (with_a_walk, BITS),
 }
-OWN = ("own", "portfolio with an own")
 STEPS = 50  # of a run that is resumed now and then
 every_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
-# One of each class is quick; the others differ from it in their parts.
-CLASSES = {type(recipe(space)): name for name, (recipe, space) in reversed(ALGORITHMS.items())}
-one_quick_of_each_class = pytest.mark.parametrize(
-    "name", [quick_if(name in CLASSES.values(), name) for name in ALGORITHMS]
+
+
+def kind(algorithm):
+    """Return the class of an algorithm, and for a search what it is made of."""
+    if not isinstance(algorithm, Search):
+        return type(algorithm)
+    stages = tuple(type(stage.member) for stage in algorithm.stages)
+    return stages, type(algorithm.rule), algorithm.study is not None, algorithm.parts is not None
+
+
+# One of each kind is quick; the others differ from it in their parts.
+KINDS = {kind(recipe(space)): name for name, (recipe, space) in reversed(ALGORITHMS.items())}
+one_quick_of_each_kind = pytest.mark.parametrize(
+    "name", [quick_if(name in KINDS.values(), name) for name in ALGORITHMS]
 )
 either = pytest.mark.parametrize(
     "deterministic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["noisy", "deterministic"]
@@ -201,27 +241,27 @@ class Watched:
         names = {name for name in dir(self.inner) if not name.startswith("_")} - {"tell", "at_least"}
         vars(self).update({name: getattr(self.inner, name) for name in names})
 
-    def tell(self, state, x, f):
+    def tell(self, state, x, f, *kinds):
         self.told.append((x.tolist(), repr(f.tolist())))
-        return self.inner.tell(state, x, f)
+        return self.inner.tell(state, x, f, *kinds)
 
     def at_least(self, lam):
         return Watched(self.inner.at_least(lam), self.told)
 
 
 def test_all_public_recipes_are_here():
-    recipes = {"branch_search", "cga", "linear_thompson", "noisy_portfolio", "p3", "portfolio", "umda"}
+    recipes = {"cga", "linear_thompson", "p3", "search", "umda"}
     recipes |= {"pbil", "pbil_elitist", "pbil_epsilon", "pbil_lambda"}
     assert recipes <= ALGORITHMS.keys()
-    others = {name for name in kl.__all__ if name.islower()} - recipes
-    assert others == {"maximize", "minimize", "samples", "steps"}
+    others = {name for name in kl.algorithms.__all__ if name.islower()} - recipes
+    assert others == {"samples", "steps"}
 
 
 @every_algorithm
 def test_it_keeps_the_protocol(name):
     recipe, space = ALGORITHMS[name]
     algorithm = recipe(space)
-    assert isinstance(algorithm, kl.Algorithm)
+    assert isinstance(algorithm, Algorithm)
     assert algorithm == recipe(space)
     assert hash(algorithm) == hash(recipe(space))
     for lam in (1, 4, 9):
@@ -244,7 +284,7 @@ def test_it_keeps_the_protocol(name):
         assert copy.theta.tolist() == theta
         after = algorithm.tell(copy, x, f)
         assert after.theta.tolist() == state.theta.tolist()
-        if isinstance(algorithm, Member):
+        if hasattr(algorithm, "can_yield"):
             assert algorithm.can_yield(after) is algorithm.can_yield(state)
         assert algorithm.lam(after) == algorithm.lam(state)
         info = algorithm.info(state)
@@ -257,7 +297,7 @@ def test_it_keeps_the_protocol(name):
 
 
 @either
-@one_quick_of_each_class
+@one_quick_of_each_kind
 def test_asked_in_parts_is_asked_at_once(name, deterministic):
     one, other = (made(name, deterministic=deterministic, batch=6) for _ in range(2))
     for _ in range(8):
@@ -284,7 +324,7 @@ def spoil(x):
 
 
 @either
-@one_quick_of_each_class
+@one_quick_of_each_kind
 def test_writing_to_what_was_handed_out_changes_nothing(name, deterministic):
     opt, other = (made(name, deterministic=deterministic) for _ in range(2))
     for _ in range(20):
@@ -292,7 +332,7 @@ def test_writing_to_what_was_handed_out_changes_nothing(name, deterministic):
             break
         out, same = opt.ask(), other.ask()
         values = [value(c) for c in same]
-        batch = () if isinstance(opt.space.family, kl.Conditional) else (out.x,)  # which has no batches of points
+        batch = () if isinstance(opt.space.family, Conditional) else (out.x,)  # which has no batches of points
         for x in (*(c.x for c in out), *batch, opt.mode, opt.theta):
             spoil(x)
         opt.tell(out, values)
@@ -317,7 +357,7 @@ def test_the_points_of_an_iteration_are_the_callers_own(name):
 
 
 @either
-@one_quick_of_each_class
+@one_quick_of_each_kind
 def test_any_order_of_tells_in_any_parts_is_the_same(name, deterministic):
     def played(shuffled):
         opt, held = made(name, deterministic=deterministic), []
@@ -361,7 +401,7 @@ def test_more_candidates_than_needed_do_not_change_the_iterations(name, determin
 
 
 @either
-@one_quick_of_each_class
+@one_quick_of_each_kind
 def test_an_iteration_goes_on_without_those_given_up(name, deterministic):
     opt, chance = made(name, deterministic=deterministic), random.Random(0)
     for round in range(30):
@@ -391,7 +431,7 @@ def test_where_all_fail_there_is_no_best_and_then_there_is(name, failed):
     assert opt.best.fun == 1.0
 
 
-@one_quick_of_each_class
+@one_quick_of_each_kind
 def test_no_iteration_is_smaller_than_the_batch(name):
     opt = made(name, batch=7)
     for _ in range(25):
@@ -402,7 +442,7 @@ def test_no_iteration_is_smaller_than_the_batch(name):
 
 
 @either
-@one_quick_of_each_class
+@one_quick_of_each_kind
 def test_x0_is_handed_out_first(name, deterministic):
     _, space = ALGORITHMS[name]
     start = kl.Space.of(space)
@@ -423,11 +463,8 @@ def test_x0_is_handed_out_first(name, deterministic):
 @every_algorithm
 def test_a_deterministic_run_pays_for_no_point_twice(name):
     opt, paid = made(name, deterministic=True), []
-    covers = name in (
-        "p3",
-        "portfolio",
-        "portfolio on bits",
-        "portfolio on few bits",
+    covers = ALGORITHMS[name][1] in (BITS, SEVEN_BITS) and (
+        name == "p3" or name.startswith(("search on", "members"))
     )  # which leave no point of a small space out
     while not opt.exhausted and opt.nfev < (600 if covers else 300):
         out = opt.ask()
@@ -480,15 +517,16 @@ def test_a_journal_opened_again_goes_on_as_the_run_that_never_stopped(name, dete
         assert [(c.id, repr(flat(c.x))) for c in held] == [(c.id, repr(flat(c.x))) for c in out]
         return opt, held
 
-    expected = played(name, deterministic, STEPS, lambda: made(name, deterministic=deterministic), lambda *both: both)
-    opt = played(name, deterministic, STEPS, begun, killed)
+    steps = max(STEPS, 10 * made(name).lam)  # enough for several iterations
+    expected = played(name, deterministic, steps, lambda: made(name, deterministic=deterministic), lambda *both: both)
+    opt = played(name, deterministic, steps, begun, killed)
     assert look(opt) == look(expected)
     assert opt.nit >= 3
     opt.close()
 
 
 @either
-@one_quick_of_each_class
+@one_quick_of_each_kind
 def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministic, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)  # this is not about the disk, which is slow
     path, (_, space) = tmp_path / "run.json", ALGORITHMS[name]
@@ -498,13 +536,17 @@ def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministi
 
     def loaded(opt, out):
         opt.save(path)
-        other = kl.Optimizer.load(path, space)
+        custom = opt.algorithm if name == "search with an own" else None
+        if custom is not None:
+            with pytest.raises(kl.SnapshotError, match="custom components"):
+                kl.Optimizer.load(path, space)
+        other = kl.Optimizer.load(path, space, custom)
         assert other.algorithm == opt.algorithm
         assert look(other) == look(opt)
         return other, out
 
-    if name in OWN:
-        with pytest.raises(TypeError, match=r"^algorithm: expected IGO, P3, CoordinateSearch, Evolution"):
+    if name == "own":
+        with pytest.raises(TypeError, match=r"^algorithm: expected one whose state can be saved"):
             begun().save(path)
         assert not path.exists()
         return
@@ -515,7 +557,7 @@ def test_what_was_saved_goes_on_as_the_run_that_never_stopped(name, deterministi
 # Whole runs
 
 
-@one_quick_of_each_class
+@one_quick_of_each_kind
 def test_a_run_ends_where_its_journal_says_it_does(name, tmp_path):
     """`minimize` in two parts with a journal is `minimize` in one."""
     recipe, space = ALGORITHMS[name]
@@ -565,6 +607,6 @@ def test_what_is_given_up_is_not_asked_for_for_ever(name, deterministic):
 
 
 def test_a_class_is_no_algorithm():
-    for each in (kl.IGO, kl.P3, kl.Portfolio):
+    for each in (IGO, P3, Search):
         with pytest.raises(TypeError, match=r"^algorithm: expected a value such as pbil_lambda"):
             kl.Optimizer(BITS, each)

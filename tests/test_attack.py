@@ -1,6 +1,6 @@
-"""A fixed slice of the attacks of `benchmarks/attack`, by seed; a case that is wrong prints what differed.
+"""A fixed slice of the attacks of `tests/attack`, by seed; a case that is wrong prints what differed.
 
-`python benchmarks/attack --only NAME --case SEED` reruns one of them, `python benchmarks/attack` runs many more.
+`python tests/attack --only NAME --case SEED` reruns one of them, `python tests/attack` runs many more.
 """
 
 import subprocess
@@ -14,7 +14,7 @@ if sys.platform == "win32":
 
 from attack import ask_tell, compiled, differential, hostile
 
-COMMAND = Path(__file__).parents[1] / "benchmarks" / "attack"
+COMMAND = Path(__file__).parent / "attack"
 
 DIFFERENTIAL, COMPILED, FUZZER, HOSTILE = 18, 6, 30, 60  # cases of each attack
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.algorithms import IGO, SNR, Quartiles, cga
+from knobless.families import Bernoulli
 from knobless.problems import LeadingOnes
 
 SEEDS = range(5)
@@ -32,7 +34,7 @@ def hit(algorithm, f, seed, cap=10**6):
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "low", "high"), [(100, 600, 880), (1000, 11_000, 13_500)])
 def test_pbil_lambda_hits_onemax_as_in_the_paper(n, low, high):
-    runs = [hit(kl.pbil_lambda(kl.Bernoulli(n)), onemax, seed) for seed in SEEDS]
+    runs = [hit(kl.pbil_lambda(Bernoulli(n)), onemax, seed) for seed in SEEDS]
     assert low <= np.median([calls for calls, _ in runs]) <= high
     if n == 1000:
         assert 13 <= np.median([peak for _, peak in runs]) <= 17
@@ -41,27 +43,27 @@ def test_pbil_lambda_hits_onemax_as_in_the_paper(n, low, high):
 @pytest.mark.slow
 def test_pbil_lambda_hits_leadingones_as_in_the_paper():
     fast = pytest.importorskip("knobless.fast", reason="these many calls are for the compiled engine")
-    runs = fast.trials(LeadingOnes(100), kl.pbil_lambda(kl.Bernoulli(100)), SEEDS, budget=10**6, target=0)
+    runs = fast.trials(LeadingOnes(100), kl.pbil_lambda(Bernoulli(100)), SEEDS, budget=10**6, target=0)
     assert 20_000 <= np.median([run.nfev for run in runs]) <= 42_000
 
 
 @pytest.mark.slow
 def test_cga_with_the_usual_step_on_onemax():
-    assert 2000 <= np.median([hit(kl.cga(kl.Bernoulli(100)), onemax, seed)[0] for seed in SEEDS]) <= 2350
+    assert 2000 <= np.median([hit(cga(Bernoulli(100)), onemax, seed)[0] for seed in SEEDS]) <= 2350
 
 
 @pytest.mark.slow
 def test_a_small_step_needs_no_more_than_two_samples_and_is_then_cga():
-    family = kl.Bernoulli(100)
-    small = kl.IGO(family, kl.Quartiles(), kl.SNR(eps=1 / 100, lam_max=100))
+    family = Bernoulli(100)
+    small = IGO(family, Quartiles(), SNR(eps=1 / 100, lam_max=100))
     for seed in SEEDS:
-        assert hit(small, onemax, seed) == hit(kl.cga(family), onemax, seed)
+        assert hit(small, onemax, seed) == hit(cga(family), onemax, seed)
 
 
 @pytest.mark.slow
 def test_a_large_step_leads_cga_astray_on_leadingones():
     fast = pytest.importorskip("knobless.fast", reason="half a million calls are for the compiled engine")
-    algorithm = kl.cga(kl.Bernoulli(100), eps=0.1)
+    algorithm = cga(Bernoulli(100), eps=0.1)
     runs = list(fast.trials(LeadingOnes(100), algorithm, SEEDS, budget=10**5, target=0))
     assert all(run.nfev == 10**5 and run.best > 0 for run in runs)
 
@@ -124,4 +126,4 @@ def test_noise_is_averaged_out_by_adaptation():
 
 @pytest.mark.slow
 def test_noise_is_not_averaged_out_by_a_large_fixed_step():
-    assert solved_under_noise(kl.cga(kl.Binary(50), eps=0.1), runs=1) == 0
+    assert solved_under_noise(cga(kl.Binary(50), eps=0.1), runs=1) == 0

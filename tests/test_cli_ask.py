@@ -1,6 +1,7 @@
 """`knobless ask` and `tell`: the same run as with `Optimizer`, by any number of processes that take turns."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from knobless.journal.records import read
 from knobless.journal.sqlite import Writer
 from knobless.report.summary import jsonable
 from knobless.run import shared
+from knobless.run.recording import Recording
 from knobless.space.toml import space_from_toml
 
 TOML = """
@@ -120,12 +122,28 @@ def test_a_checkpoint_that_is_not_of_this_journal_is_ignored(folder, monkeypatch
     path = folder / "run.sqlite.checkpoint"
     text = path.read_text()
     used = []
-    restored = shared.restore_checkpoint
-    monkeypatch.setattr(shared, "restore_checkpoint", lambda *given: used.append(restored(*given)) or used[-1])
-    for change in (lambda: None, lambda: path.write_text(text.replace("nfev", "mfev")), path.unlink):
+    restored = Recording.restored_row
+    monkeypatch.setattr(Recording, "restored_row", lambda journal: used.append(restored(journal)) or used[-1])
+    for change in (lambda: None, lambda: path.write_text(text.replace("waiting", "weiting")), path.unlink):
         change()
         assert ask("--again", 0) == found
     assert used == [3, 0, 0]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes there")
+def test_named_pipes_are_not_opened(folder, monkeypatch):
+    monkeypatch.setattr(shared, "SLOW", -1.0)
+    begin("--n", 3)
+    tell(*({"id": id, "value": 1.0 * id} for id in range(3)))
+    ask()
+    found = ask("--again", 0)
+    (folder / "run.sqlite.checkpoint").unlink()
+    os.mkfifo(folder / "run.sqlite.checkpoint")
+    assert ask("--again", 0) == found
+    os.mkfifo(folder / "pipe")
+    assert "pipe: cannot open: no such file" in here("ask", "pipe", code=2).output
+    with pytest.raises(kl.JournalError, match="pipe: cannot open: expected a file"):
+        kl.Optimizer(SPACE, journal="pipe")
 
 
 def test_the_library_continues_and_hands_out_again_what_is_pending(folder):

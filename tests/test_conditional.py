@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 
 import numpy as np
@@ -11,27 +10,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from conftest import examples, frozen
-from knobless import (
-    Axis,
-    Bernoulli,
-    Categorical,
-    Choice,
-    Float,
-    Gaussian,
-    Integer,
-    Product,
-    Space,
-    linear_thompson,
-    p3,
-    pbil_elitist,
-    pbil_lambda,
-)
-from knobless.core.branch_search import PER_BRANCH, BranchSearch
+from conftest import examples, frozen, saved_and_restored
+from knobless import Choice, Float, Integer, Space, pbil_lambda, search
+from knobless.algorithms import Search, Stage, p3, pbil_elitist
 from knobless.core.branches import Branches
+from knobless.core.catalog import PER_BRANCH, PartMembers, in_branches
 from knobless.core.conditional import Condition, Conditional
 from knobless.core.rng import Stream
-from knobless.core.states import state_data, state_of
+from knobless.families import Axis, Bernoulli, Categorical, Gaussian, Product
 
 
 def one(k):
@@ -205,13 +191,27 @@ def test_combinations(family, seed):
                 assert best[other] == min(best[b] for b in branches.of_node[node])
 
 
-def searched(family, fun, iterations, seed=0, **options):
-    algorithm = BranchSearch(pbil_elitist(family), **options)
+def noisy(family):
+    """Return a search in branches for noisy objectives, whose parts have one member, the loop."""
+    return in_branches(family, PartMembers(deterministic=False), deterministic=False)
+
+
+SEARCHES = {
+    "recommended": search,
+    "constrained": lambda family: search(family, constrained=True),
+    "without a linear model": lambda family: in_branches(family, PartMembers()),
+    "noisy": noisy,
+}
+every_search = pytest.mark.parametrize("make", SEARCHES.values(), ids=SEARCHES)
+
+
+def searched(algorithm, fun, iterations, seed=0):
+    """Yield the state before each iteration, the points and their values."""
     state, stream = algorithm.init(), Stream(seed)
     for _ in range(iterations):
         x = algorithm.ask(state, stream)
         f = np.array([fun(row) for row in x])
-        yield algorithm, state, x, f
+        yield state, x, f
         state = algorithm.tell(state, frozen(x), frozen(f))
 
 
@@ -219,50 +219,54 @@ def value(row):
     return float(np.sin(row @ (1.0 + np.arange(len(row)))))
 
 
-@given(trees(several=True), st.booleans(), st.booleans())
-def test_the_points_of_a_turn_have_one_combination_and_are_canonical(family, deterministic, is_linear):
-    linear = linear_thompson(family) if is_linear else None
-    for algorithm, state, x, _ in searched(family, value, 20, linear=linear, deterministic=deterministic):
+@every_search
+@given(trees(several=True))
+def test_the_points_of_a_turn_have_one_combination_and_are_canonical(make, family):
+    algorithm = make(family)
+    branches = algorithm.branching.branches
+    for state, x, _ in searched(algorithm, value, 20):
         assert len(x) == algorithm.lam(state)
         assert (family.canonical(x) == x).all()
-        if state.turn is not None:
-            branch, combination = state.turn
-            assert {algorithm.branches.combination_of(row) for row in x} == {combination}
-            assert branch in algorithm.branches.contained(combination)
+        if state.begun:
+            assert {branches.combination_of(row) for row in x} == {state.turns.combination}
+            assert state.turns.branch in branches.contained(state.turns.combination)
 
 
 @given(trees(most=4), st.integers(0, 9))
 def test_every_point_of_a_small_tree_is_found(family, seed):
     points = {row.tobytes() for row in family.canonical(distribution(family, family.initial())[0])}
     found = set()
-    for *_, x, _ in searched(family, value, 1000, seed, deterministic=True):
+    for _, x, _ in searched(search(family), value, 1000, seed):
         found.update(row.tobytes() for row in x)
         if found == points:
             break
     assert found == points
 
 
+@every_search
 @given(trees(several=True), st.integers(0, 9))
-def test_a_state_is_a_value_without_p3(family, seed):
-    runs = [(state, x, f) for _, state, x, f in searched(family, value, 15, seed)]
-    algorithm = BranchSearch(pbil_elitist(family))
+def test_a_copy_is_a_value(make, family, seed):
+    algorithm = make(family)
+    runs = [(state.copy(), x, f) for state, x, f in searched(algorithm, value, 15, seed)]
     for (state, x, f), (after, *_) in itertools.pairwise(runs):
         again = algorithm.tell(state, x, f)
         assert (again.theta == after.theta).all()
-        assert (again.n, again.best, again.turn) == (after.n, after.best, after.turn)
+        assert (again.n, again.stage, again.turns is None) == (after.n, after.stage, after.turns is None)
+        if after.begun:
+            assert again.turns[1:] == after.turns[1:]
 
 
 @pytest.mark.slow
+@every_search
 @examples(5)
 @given(trees(several=True), st.integers(0, 9))
-def test_a_state_is_restored_from_its_data(family, seed):
-    for algorithm, state, x, f in searched(family, value, 20, seed, deterministic=True):
-        data = json.loads(json.dumps(state_data(algorithm, state)))
-        restored = state_of(algorithm, data, None)
-        assert (algorithm.ask(restored, Stream(1)) == algorithm.ask(state, Stream(1))).all()
-        assert state_data(algorithm, algorithm.tell(restored, x, f)) == state_data(
-            algorithm, algorithm.tell(state.copy(), x, f)
-        )
+def test_a_state_is_restored_from_its_data(make, family, seed):
+    algorithm = make(family)
+    for state, x, f in searched(algorithm, value, 20, seed):
+        restored = saved_and_restored(algorithm, state)
+        assert (algorithm.ask(restored, Stream(1)) == algorithm.ask(state.copy(), Stream(1))).all()
+        after = [algorithm.tell(each, x, f) for each in (restored, state.copy())]
+        assert algorithm.data(after[0]) == algorithm.data(after[1])
 
 
 @pytest.mark.slow
@@ -271,45 +275,35 @@ def test_shares_of_the_turns():
     flat = Product((Categorical(1, 3), Gaussian((Axis(),) * 3)))
     conditions = tuple(Condition(i + 1, 0, ((i - 0.5, i + 0.5),)) for i in range(3))
     family = Conditional(flat, conditions, ((0, (0.0, 1.0, 2.0)),))
-    *_, (_, state, *_) = searched(family, lambda row: row[0], 3000)
-    assert sum(state.n) >= 3000
-    assert np.array(state.n) / sum(state.n) == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.02)
+    *_, (state, *_) = searched(noisy(family), lambda row: row[0], 3000)
+    n = np.array(state.turns.n)
+    assert n.sum() >= 3000
+    assert n / n.sum() == pytest.approx([6 / 11, 3 / 11, 2 / 11], abs=0.02)
 
 
 def test_the_stages_end_after_a_number_of_evaluations_per_branch():
     family = Conditional(Bernoulli(3), (Condition(1, 0, ((0.5, 1.5),)),), ((0, (0.0, 1.0)),))
-    counts = [state.spent for _, state, *_ in searched(family, value, 30) if state.turn is None]
+    counts = [state.n for state, *_ in searched(noisy(family), value, 30) if not state.begun]
     assert max(counts) < 2 * PER_BRANCH
-    states = [state for _, state, *_ in searched(family, value, 60, linear=linear_thompson(family))]
-    loops = [state.loop.theta for state in states if state.turn is None and state.spent >= 2 * PER_BRANCH]
-    assert len(loops) > 1  # in which the linear search runs, and the loop rests
-    assert all((theta == loops[0]).all() for theta in loops)
-    assert max(state.spent for state in states if state.turn is None) < 4 * PER_BRANCH
-    assert all(state.linear is None for state in states if state.turn is not None)
 
 
-@pytest.mark.parametrize(
-    ("loop", "message"),
-    [
-        (lambda family: pbil_lambda(family.flat), "conditional"),
-        (lambda family: pbil_lambda(family), None),
-    ],
-)
-def test_bad_loops(loop, message):
-    family = Conditional(Bernoulli(3), (Condition(1, 0, ((0.5, 1.5),)),), ((0, (0.0, 1.0)),))
-    if message is None:
-        BranchSearch(loop(family))
-    else:
-        with pytest.raises(TypeError, match=message):
-            BranchSearch(loop(family))
+WIDE = Space(n=Integer(1, 100), x=Float(0, 1).when(n=range(50, 101)))  # has conditions, but no branches
+
+
+@pytest.mark.parametrize("family", [Bernoulli(3), WIDE.family], ids=["no conditions", "no branches"])
+def test_a_search_without_members_needs_branches(family):
+    with pytest.raises(ValueError, match=r"^members: expected at least one algorithm, got none"):
+        Search(stages=(Stage(pbil_lambda(family), 10),), parts=PartMembers())
+    if isinstance(family, Conditional):
+        assert in_branches(family, PartMembers()) == Search((pbil_elitist(family),))
 
 
 def test_branches_of_an_integer_have_the_best_values_of_the_loop():
     space = Space(n=Integer(1, 3), x=Float(0, 1).when(n=2), y=Float(0, 1).when(n=(2, 3)))
-    algorithm, rng = BranchSearch(pbil_elitist(space)), np.random.default_rng(0)
+    algorithm, rng = noisy(space.family), np.random.default_rng(0)
     x = algorithm.ask(algorithm.init(), rng, 100)
     f = np.array([float(each["n"]) for each in space.decode_each(x)])
-    assert algorithm.tell(algorithm.init(), x, f).best == (1.0, 2.0, 3.0)
+    assert algorithm.tell(algorithm.init(), x, f).turns.best == (1.0, 2.0, 3.0)
 
 
 def test_a_variable_below_one_without_branches_has_none():
@@ -320,24 +314,24 @@ def test_a_variable_below_one_without_branches_has_none():
         a=Choice(1, 2, 3),
         y=Float(0, 1).when(a=2),
     )
-    algorithm = BranchSearch(pbil_elitist(space))
-    assert [space.names[column] for column in algorithm.branches.columns] == ["a"]
-    for *_, x, _ in searched(space.family, value, 60):
+    algorithm = search(space)
+    assert [space.names[column] for column in algorithm.branching.branches.columns] == ["a"]
+    for _, x, _ in searched(algorithm, value, 60):
         assert (space.family.canonical(x) == x).all()
 
 
 def test_points_of_other_combinations_are_learned_from_in_their_own():
     space = Space(a=Choice(0, 1, 2), x=Float(0, 1).when(a=0), y=Float(0, 1).when(a=1))
-    algorithm, rng = BranchSearch(pbil_elitist(space)), np.random.default_rng(0)
+    algorithm, rng = noisy(space.family), np.random.default_rng(0)
     state = algorithm.init()
-    while state.turn is None:
+    while not state.begun:
         x = algorithm.ask(state, rng)
         state = algorithm.tell(state, x, x[:, 0] + 1.0)
     x = np.array([space.encode({"a": 1, "y": y}) for y in (0.1, 0.2, 0.8, 0.9)] + [space.encode({"a": 2})])
     after = algorithm.tell(state, x, np.array([4.0, 3.0, 2.0, 1.0, 0.5]))
     columns = {name: i for i, name in enumerate(space.names)}
-    assert (np.array(after.n) - state.n).tolist() == [0, 4, 1]
-    assert after.best[1:] == (1.0, 0.5)
+    assert (np.array(after.turns.n) - state.turns.n).tolist() == [0, 4, 1]
+    assert after.turns.best[1:] == (1.0, 0.5)
     before, now = (algorithm.family.marginal(each.theta, columns["y"]).mean for each in (state, after))
     assert now > before
     assert algorithm.family.marginal(after.theta, columns["x"]) == algorithm.family.marginal(state.theta, columns["x"])

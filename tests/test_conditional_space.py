@@ -643,10 +643,10 @@ def test_a_space_file_with_conditions_is_run_and_resumed(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_torch_refuses_conditional_variables():
     pytest.importorskip("torch")
-    from knobless.torch import Search
+    from knobless.torch import ArchitectureSearch
 
     with pytest.raises(TypeError, match="none of them conditional, got a conditional variable"):
-        Search(kl.Space(a=KIND, b=KIND.when(a="b")), rng=0)
+        ArchitectureSearch(kl.Space(a=KIND, b=KIND.when(a="b")), rng=0)
 
 
 @pytest.mark.slow

@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 
 import knobless as kl
 from constraints import BUDGETS, METHODS, SEEN, medians
+from harness import read_csv
+from knobless.algorithms import linear_thompson, p3
 from knobless.cli.app import app
 from knobless.core.repair import Repair
 from knobless.core.violation import Infeasible, is_feasible, negated, ranked
-from knobless.paper.table import read_csv
 
 BITS = kl.Binary(8)
 WEIGHTS = np.array([5, 3, 8, 2, 7, 4, 6, 1])
@@ -75,7 +76,7 @@ ALGORITHMS = {
     "deterministic": lambda space: {"deterministic": True},
     "noisy": lambda space: {"deterministic": False},
     "pbil": lambda space: {"algorithm": kl.pbil_lambda(space)},
-    "linear": lambda space: {"algorithm": kl.linear_thompson(space)},
+    "linear": lambda space: {"algorithm": linear_thompson(space)},
 }
 
 
@@ -310,13 +311,20 @@ def test_failed_values_with_a_violation_fail():
     assert ranked(math.inf, -1.0) == math.inf
 
 
+@pytest.mark.parametrize("value", [1.797e308, -(2.0**512)])
+def test_values_that_are_too_large_for_a_violation_are_refused(value):
+    with pytest.raises(ValueError, match=r"^value: expected a magnitude below 2\*\*512 .*, got "):
+        kl.minimize(lambda x: kl.Constrained(value, 0.0), kl.Binary(8), budget=5, rng=0)
+    assert kl.minimize(lambda x: kl.Constrained(2.0**511, 0.0), kl.Binary(8), budget=5, rng=0).fun == 2.0**511
+
+
 def knapsack_pair(x):
-    return float(WEIGHTS @ x), float(WEIGHTS @ x - 12)
+    return kl.Constrained(float(WEIGHTS @ x), float(WEIGHTS @ x - 12))
 
 
 @pytest.mark.parametrize("deterministic", [None, True, False])
 @pytest.mark.parametrize(
-    "options", [{}, {"algorithm": kl.pbil_lambda(BITS)}, {"algorithm": kl.p3(BITS), "deterministic": True}]
+    "options", [{}, {"algorithm": kl.pbil_lambda(BITS)}, {"algorithm": p3(BITS), "deterministic": True}]
 )
 def test_the_best_feasible_point_is_found(deterministic, options):
     result = kl.maximize(knapsack_pair, BITS, budget=300, rng=0, **{"deterministic": deterministic} | options)
@@ -325,11 +333,11 @@ def test_the_best_feasible_point_is_found(deterministic, options):
     assert result.success
     worse = [each for each in result.evaluations if each.violation > 0]
     assert worse
-    assert all((each.value, each.violation) == knapsack_pair(each.x) for each in worse)
+    assert all(kl.Constrained(each.value, each.violation) == knapsack_pair(each.x) for each in worse)
 
 
 def test_without_a_feasible_point_the_least_violation_is_the_result():
-    result = kl.maximize(lambda x: (float(x[0]), 1.0 + float(x.sum())), BITS, budget=300, rng=0)
+    result = kl.maximize(lambda x: kl.Constrained(x[0], 1.0 + x.sum()), BITS, budget=300, rng=0)
     assert not result.success
     assert result.violation == 1.0
     assert result.fun == 0.0
@@ -342,7 +350,7 @@ def test_without_a_feasible_point_the_least_violation_is_the_result():
 @pytest.mark.parametrize("direction", [kl.minimize, kl.maximize])
 def test_values_with_a_violation_are_recorded(tmp_path, direction):
     def run(budget, **more):
-        result = direction(lambda x: (score(x), light(x)), BITS, budget=budget, rng=0, batch=2, **more)
+        result = direction(lambda x: kl.Constrained(score(x), light(x)), BITS, budget=budget, rng=0, batch=2, **more)
         rows = [(repr(each.x), each.value, each.violation) for each in result.evaluations]
         return rows, result.fun, result.violation, [row[:3] for row in result.history]
 
@@ -359,26 +367,43 @@ def test_values_with_a_violation_are_recorded(tmp_path, direction):
     assert kl.Optimizer.load(tmp_path / "s", BITS).best.violation == opt.best.violation
 
 
-def test_pairs_can_be_told_added_known_and_vectorized():
+def test_values_with_a_violation_can_be_told_added_known_and_vectorized():
     opt = kl.Optimizer(BITS, rng=0)
     batch = opt.ask(3)
-    opt.tell(batch, [(1.0, 2.0), 3.0, (0.5, 1.0)])
+    opt.tell(batch, [kl.Constrained(1.0, 2.0), 3.0, kl.Constrained(0.5, 1.0)])
     assert opt.best[1:] == (3.0, 0.0)
-    opt.add(np.zeros(8, np.int8), (-9.0, 4.0))
+    opt.add(np.zeros(8, np.int8), kl.Constrained(-9.0, 4.0))
     assert opt.best.fun == 3.0
-    known = [(np.ones(8, np.int8), (5.0, 0.25))]
-    result = kl.minimize(lambda x: (0.0, 1.0), BITS, budget=5, rng=0, known=known)
+    known = [(np.ones(8, np.int8), kl.Constrained(5.0, 0.25))]
+    result = kl.minimize(lambda x: kl.Constrained(0.0, 1.0), BITS, budget=5, rng=0, known=known)
     assert (result.fun, result.violation) == (5.0, 0.25)
-    result = kl.maximize(lambda x: (x @ WEIGHTS, x @ WEIGHTS - 12.0), BITS, budget=300, rng=0, vectorized=True)
+    result = kl.maximize(
+        lambda x: kl.Constrained(x @ WEIGHTS, x @ WEIGHTS - 12.0), BITS, budget=300, rng=0, vectorized=True
+    )
     assert (result.fun, result.violation) == (12.0, 0.0)
+
+
+@pytest.mark.parametrize("pair", [(1.0, 2.0), (1.0,), (1.0, 2.0, 3.0)])
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_a_tuple_could_mean_anything(pair, vectorized):
+    message = r"expected one number, got a tuple of \d; a value with a violation of constraints is kl.Constrained"
+    with pytest.raises(TypeError, match="objective: " + message):
+        kl.minimize(lambda x: pair, BITS, budget=9, rng=0, vectorized=vectorized)
+    with pytest.raises(TypeError, match=r"known\[0\]: " + message):
+        kl.minimize(score, BITS, budget=9, known=[([0] * 8, pair)])
+    opt = kl.Optimizer(BITS, rng=0)
+    with pytest.raises(TypeError, match="values: " + message):
+        opt.tell(opt.ask(1), [pair])
+    with pytest.raises(TypeError, match="value: " + message):
+        opt.add([0] * 8, pair)
 
 
 def test_noise_in_the_violation_is_noise():
     noise = np.random.default_rng(0)
-    result = kl.minimize(lambda x: (0.0, float(5 + x.sum() + noise.normal())), BITS, budget=200, rng=0)
+    result = kl.minimize(lambda x: kl.Constrained(0.0, 5 + x.sum() + noise.normal()), BITS, budget=200, rng=0)
     assert result.deterministic is False
     assert not result.success
-    quiet = kl.minimize(lambda x: (float(x.sum()) + 1e-9 * noise.normal(), light(x)), BITS, budget=200, rng=0)
+    quiet = kl.minimize(lambda x: kl.Constrained(x.sum() + 1e-9 * noise.normal(), light(x)), BITS, budget=200, rng=0)
     assert quiet.deterministic is True  # as without violations: differences of rounding
 
 
@@ -426,8 +451,8 @@ def test_a_run_with_fixed_variables_is_resumed(tmp_path):
         ({"other": 1}, ValueError, "fixed: expected names among bits, kind, n, rate, size, got 'other'"),
         ({"kind": "z"}, ValueError, r"fixed\['kind'\]: expected one of 'a', 'b', 'c', got 'z'"),
         ({"rate": 1.5}, ValueError, r"fixed\['rate'\]: expected a number from 0.0 to 1.0, got 1.5"),
-        ({"bits": [1, 0]}, ValueError, r"fixed\['bits'\]: expected 3 values, got 2"),
-        ({"bits": 1}, ValueError, r"fixed\['bits'\]: expected one value for each entry, got 1"),
+        ({"bits": [1, 0]}, ValueError, r"fixed\['bits'\]: expected 3 values, got \[1, 0\]"),
+        ({"bits": 1}, ValueError, r"fixed\['bits'\]: expected 3 values, got 1"),
         ({"bits[3]": 1}, ValueError, "fixed: expected names among"),
         ([("kind", "a")], TypeError, "fixed: expected a dict of values by the names of variables"),
         pytest.param(
@@ -501,11 +526,11 @@ def test_constraints_and_fixed_variables_of_the_command_line(tmp_path, monkeypat
 
 
 def test_programs_can_print_a_violation():
-    from knobless.cli.command import last_number, last_violation
+    from knobless.cli.command import last_named, last_number
 
-    assert last_violation("loss 3.0\nviolation=0.5\n") == 0.5
-    assert last_violation('{"value": 1, "violation": -2e1}') == -20.0
-    assert last_violation("violations 3") is None
+    assert last_named("loss 3.0\nviolation=0.5\n", "violation") == 0.5
+    assert last_named('{"value": 1, "violation": -2e1}', "violation") == -20.0
+    assert last_named("violations 3", "violation") is None
     assert last_number("3 4") == 4.0
 
 
@@ -540,7 +565,7 @@ def test_a_scalar_array_of_a_bool_is_a_bool_and_a_violation_is_not():
         )
         assert result.fun == 3
     with pytest.raises(TypeError, match="violation: expected a number, at most 0 if feasible, got True"):
-        kl.minimize(lambda x: (float(x.sum()), bool(x[0])), kl.Binary(6), budget=40, x0=[1] * 6, rng=0)
+        kl.minimize(lambda x: kl.Constrained(x.sum(), bool(x[0])), kl.Binary(6), budget=40, x0=[1] * 6, rng=0)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -551,7 +576,7 @@ def test_a_recommended_point_was_never_infeasible_if_there_is_such_a_point(seed)
         value = float(x @ np.arange(10))
         violation = value - 6 + 0.1 * noise.normal()
         infeasible.setdefault(x.tobytes(), []).append(violation > 0)
-        return value + 0.5 * noise.normal(), violation
+        return kl.Constrained(value + 0.5 * noise.normal(), violation)
 
     result = kl.maximize(loss, kl.Subset(10, 3), budget=90, rng=seed, deterministic=False)
     assert any(not any(each) for each in infeasible.values())

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.algorithms import cga
 from knobless.journal.events import JournalError
-from knobless.parallel.processes import pickled
+from knobless.parallel.sending import pickled
 from knobless.run.code_digest import code_digest
 from knobless.run.progress import Bar
 from knobless.run.run_state import RunState
@@ -122,7 +123,7 @@ def test_functions_of_an_interactive_session_are_sent_to_processes():
 
 def test_without_cloudpickle_the_error_names_the_remedies(monkeypatch):
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(TypeError, match=r"fun: .* top level of a module .* install cloudpickle; .*loky"):
+    with pytest.raises(TypeError, match=r"fun: .* top level of a module .* install cloudpickle; .*ThreadPool"):
         kl.minimize(lambda x: x.sum(), kl.Binary(6), budget=40, workers=2)
 
 
@@ -235,7 +236,7 @@ def test_a_warning_if_most_evaluations_fail():
         return ones(x)
 
     with pytest.warns(RuntimeWarning, match=r"Most evaluations failed.*The first failure: RuntimeError: no solution"):
-        result = kl.minimize(fails, kl.Binary(9), budget=20, rng=0, x0=np.zeros(9), algorithm=kl.cga(kl.Binary(9)))
+        result = kl.minimize(fails, kl.Binary(9), budget=20, rng=0, x0=np.zeros(9), algorithm=cga(kl.Binary(9)))
     assert 2 * result.failures > result.nfev
     assert result.x is not None
     assert not result.success
@@ -288,7 +289,7 @@ def test_an_interrupt_that_is_lost_in_a_finalizer_ends_the_run(monkeypatch):
     ignored, count = [], itertools.count()
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     before = signal.getsignal(signal.SIGINT)
-    result = kl.minimize(fun, kl.Binary(9), budget=100, batch=4)
+    result = kl.minimize(fun, kl.Binary(9), budget=100, batch=4, rng=0)
     assert [each.exc_type for each in ignored] == [KeyboardInterrupt]
     assert (result.status, result.nfev) == (kl.Status.INTERRUPTED, 8)
     assert signal.getsignal(signal.SIGINT) is before

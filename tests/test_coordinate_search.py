@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from conftest import saved_and_restored
+from knobless.algorithms import IGO
 from knobless.core.coordinate_search import CoordinateSearch, vertex
-from knobless.core.states import state_data, state_of
+from knobless.families import Bernoulli
 from knobless.report.trace import Trace
 
 MIXED = kl.Space(bits=kl.Binary(4), kind=kl.Choice("a", "b", "c"), n=kl.Integer(0, 20), z=kl.Float(-1, 1, n=2))
@@ -117,7 +119,7 @@ def test_a_saved_state_continues_as_the_original():
     algorithm = CoordinateSearch(MIXED.family, 2)
     _, state = searched(algorithm, valley, 20)
     state = algorithm.inject(state, np.array([0.0, 0, 0, 0, 1, 0.4, 0.5, 0.5]), -5.0)
-    again = state_of(algorithm, state_data(algorithm, state), None)
+    again = saved_and_restored(algorithm, state)
     assert searched(algorithm, valley, 40, state)[0] == searched(algorithm, valley, 40, again)[0]
 
 
@@ -127,25 +129,24 @@ def test_a_saved_state_continues_as_the_original():
 def test_a_wrong_state_is_refused(changed):
     algorithm = CoordinateSearch(MIXED.family, 2)
     _, state = searched(algorithm, valley, 20)
-    data = state_data(algorithm, algorithm.inject(state, np.zeros(8), -5.0))
+    data = algorithm.data(algorithm.inject(state, np.zeros(8), -5.0))
     with pytest.raises(ValueError, match="expected"):
-        state_of(algorithm, data | changed, None)
+        algorithm.restore(algorithm.init(), data | changed)
 
 
 def test_families_without_numbers_and_with_conditions_are_refused():
     with pytest.raises(TypeError, match=r"^family: expected integers or floats"):
-        CoordinateSearch(kl.Bernoulli(3))
+        CoordinateSearch(Bernoulli(3))
     conditional = kl.Space(kind=kl.Choice("a", "b"), z=kl.Float(0, 1).when(kind="b"))
     with pytest.raises(TypeError, match=r"^family: expected no conditional variables"):
-        kl.portfolio(conditional)
+        CoordinateSearch(conditional.family)
 
 
 def test_the_search_of_branches_has_it_for_parts_with_numbers():
     space = kl.Space(kind=kl.Choice("a", "b"), z=kl.Float(0, 1, n=2).when(kind="b"))
-    search = kl.branch_search(space)
-    kinds = {type(search.part((float(kind),))[1]) for kind in range(2)}
-    assert kinds == {type(None), kl.Portfolio}
-    assert isinstance(search.part((1.0,))[1].members[0], CoordinateSearch)
+    search = kl.search(space)
+    members = [[type(member) for member in search.part((float(kind),))[1]] for kind in range(2)]
+    assert members == [[], [CoordinateSearch, IGO]]
 
 
 CONDITIONAL = kl.Space(kind=kl.Choice("a", "b"), y=kl.Float(0, 1), z=kl.Float(0, 1).when(kind="b"))

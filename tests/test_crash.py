@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-CRASH = Path(__file__).parent.parent / "benchmarks" / "crash.py"
+CRASH = Path(__file__).parent / "attack" / "crash.py"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the benchmark forks")
-def test_four_kills():
+@pytest.mark.parametrize("words", [["--budgets", "1200", "200"], ["--budgets", "300", "100", "--several"]])
+def test_four_kills(words):
     done = subprocess.run(
-        [sys.executable, CRASH, "--kills", "4", "--seed", "3", "--budgets", "1200", "200"],
+        [sys.executable, CRASH, "--kills", "4", "--seed", "3", *words],
         capture_output=True,
         text=True,
         timeout=400,

@@ -13,6 +13,7 @@ given; review the difference before committing it.
 
 import ast
 import contextlib
+import doctest
 import functools
 import importlib
 import inspect
@@ -29,7 +30,11 @@ from pathlib import Path
 import griffe
 import pytest
 
-from knobless.core.algorithm import Algorithm, Member
+from knobless.core.adaptation import Adaptation
+from knobless.core.algorithm import Algorithm
+from knobless.core.elitism import Elitism
+from knobless.core.member import Member, SkippingMember
+from knobless.core.preferences import Preference
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -49,7 +54,11 @@ NOT_RUN = {
     "pip install": "changes the environment of the tests; `make dist` installs into one of its own",
     "make ": "sets up an environment; the demo and the examples have tests of their own",
     "knobless watch": "serves until Ctrl-C; tests/test_report.py does it",
-    "knobless reproduce": "takes minutes to hours; tests/test_reproduce.py does it in small",
+    **dict.fromkeys(
+        ("PYTHONPATH=. dask ", "python on_", "mpiexec ", "python study.py ", "knobless ask run.sqlite "),
+        "needs a cluster; tests/test_clusters.py runs it where one is installed",
+    ),
+    "python -m reproduction": "takes minutes to hours; tests/test_reproduce.py does it in small",
 }
 # What differs from run to run is not compared.
 VARIES = re.compile(
@@ -75,6 +84,8 @@ def updated(page: Path, text: str) -> str:
                 output = run(block, page.name, namespace)
                 return f"```python\n{block['body']}```\n" + (f"\n```text\n{output}```\n" if output else "")
             case "console":
+                if re.search(rf"^\$ (?:{'|'.join(NOT_RUN)})", block["body"], re.MULTILINE):
+                    return block[0]
                 commands = [line for line in block["body"].splitlines() if line.startswith("$ ")]
                 renewed = "".join(f"{line}\n{printed(line[2:], shown=True)}" for line in commands)
                 return block[0] if same(renewed, block["body"]) else f"```console\n{renewed}```\n"
@@ -155,11 +166,14 @@ def test_what_does_not_run_is_on_a_page():
 
 MODULES = [
     "knobless",
+    "knobless.algorithms",
+    "knobless.families",
     "knobless.fast",
     "knobless.journal",
     "knobless.optuna",
     "knobless.plots",
     "knobless.problems",
+    "knobless.parallel.ray",
     "knobless.report",
     "knobless.sklearn",
     "knobless.torch",
@@ -206,8 +220,11 @@ NOT_IMPERATIVE = re.compile(r"(?:A|An|The|Of|What|Where|Whether|How|As|If|With|[
 ALIGNED = re.compile(r"^(?!\.\.\. )\S+(?:, \S+)* {2,}\S", re.MULTILINE)  # names and their meanings in columns
 # Parameters without types in one entry: the reference would show all of them with the type and default of the first.
 GROUPED = re.compile(r"^[a-z]\w*(?:, \w+)+$(?=\n {4})", re.MULTILINE)
-# Methods of an algorithm have one line each: the protocols document their parameters.
-PROTOCOL = {name: each for protocol in (Algorithm, Member) for name, each in vars(protocol).items()}
+# Protocols document the parameters of their methods; methods of other classes of the core have no need to repeat them.
+PROTOCOLS = (Algorithm, Member, SkippingMember, Adaptation, Elitism, Preference)
+PROTOCOL_METHODS = {
+    f"{protocol.__module__}.{protocol.__qualname__}.{name}" for protocol in PROTOCOLS for name in vars(protocol)
+}
 Sections = griffe.DocstringSectionKind
 
 
@@ -235,6 +252,11 @@ def parameters(obj: object) -> list[str]:
     return [prefix.get(each.kind, "") + each.name for each in signature.parameters.values() if each.name != "self"]
 
 
+def is_method_of_core(function: types.FunctionType) -> bool:
+    name = f"{function.__module__}.{function.__qualname__}"
+    return name.startswith("knobless.core.") and "." in function.__qualname__ and name not in PROTOCOL_METHODS
+
+
 def faults(obj: object) -> list[str]:
     """Return how a docstring differs from numpydoc."""
     text = inspect.cleandoc(obj.__doc__ or "")
@@ -246,8 +268,7 @@ def faults(obj: object) -> list[str]:
     missing = [name for name in parameters(obj) if name not in listed and name != "cls"]
     is_function = isinstance(obj, types.FunctionType)
     returned = obj.__annotations__.get("return") if is_function else None
-    protocol = PROTOCOL.get(obj.__name__) if is_function else None
-    if protocol not in (None, obj) and parameters(protocol) == parameters(obj):
+    if is_function and is_method_of_core(obj):
         missing, returned = [], None
     found = [f"{name}: not documented" for name in missing]
     if not summary.endswith(".") or rest.partition("\n")[0]:
@@ -263,6 +284,18 @@ def faults(obj: object) -> list[str]:
 def test_public_docstrings_are_numpydoc():
     each = {name: faults(obj) for path in reference() for name, obj in documented(path)}
     assert {name: found for name, found in each.items() if found} == {}
+
+
+SOURCE = ROOT / "src"
+WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in text_of(path)]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_the_examples_of_docstrings_run(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    module = pytest.importorskip(name, exc_type=ImportError)
+    assert not doctest.testmod(module).failed
 
 
 # The comparison.

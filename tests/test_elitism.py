@@ -13,26 +13,22 @@ from hypothesis import strategies as st
 
 import oracle
 from conftest import FAMILIES, SMALL, Spy, examples, frozen, support, thetas, tuples
-from knobless import (
+from knobless import Binary, Optimizer, pbil_lambda
+from knobless.algorithms import (
     IGO,
     SNR,
-    Axis,
-    Bernoulli,
     BestSoFar,
-    Binary,
     Elite,
-    Gaussian,
     LastBest,
     NoElitism,
-    Optimizer,
     Quartiles,
     Truncation,
     Values,
     cga,
     pbil_elitist,
-    pbil_lambda,
 )
 from knobless.core.rng import Stream
+from knobless.families import Axis, Bernoulli, Gaussian
 from oracle_p3 import SplitMix
 
 PREFERENCES = {"quartiles": Quartiles(), "best": Truncation(1), "values": Values()}

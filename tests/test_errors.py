@@ -1,11 +1,26 @@
 """Bad input: each is refused before anything is evaluated, with its name, what was expected and what came."""
 
+import importlib
 import math
+import sys
 
 import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.algorithms import (
+    P3,
+    CoordinateSearch,
+    Evolution,
+    Fixed,
+    LinearThompson,
+    QuadraticStudy,
+    Quartiles,
+    cga,
+    pbil,
+    umda,
+)
+from knobless.families import Categorical
 
 BITS = kl.Binary(3)
 SPACE = kl.Space(
@@ -261,21 +276,21 @@ VARIABLES = {
         r"expected one of Model\(\), None, got Model\(\); options are compared by equality: .* that are strings$",
     ),
     "Categorical for Choice": (
-        lambda: kl.Categorical("a", "b"),
+        lambda: Categorical("a", "b"),
         TypeError,
         r"^n and k: expected integers, got 'a' and 'b'; .* written kl.Choice\('a', 'b'\)$",
     ),
     "Categorical of a list": (
-        lambda: kl.Categorical(["a", "b"]),
+        lambda: Categorical(["a", "b"]),
         TypeError,
         r"missing .*; expected a call such as kl.Choice\('a', 'b'\) for a variable",
     ),
-    "umda, mu = lam": (lambda: kl.umda(BITS, 4, 4), ValueError, r"^mu: expected fewer than lam = 4, got 4$"),
-    "umda, lam of 1": (lambda: kl.umda(BITS, 1, 1), ValueError, r"^lam: expected an integer of at least 2, got 1$"),
-    "pbil, eps of 2": (lambda: kl.pbil(BITS, 4, 2, 2.0), ValueError, r"^eps: expected a number in \(0, 1\], got 2.0$"),
-    "cga, eps of 0": (lambda: kl.cga(BITS, eps=0.0), ValueError, r"^eps: expected a number above 0, got 0.0$"),
+    "umda, mu = lam": (lambda: umda(BITS, 4, 4), ValueError, r"^mu: expected fewer than lam = 4, got 4$"),
+    "umda, lam of 1": (lambda: umda(BITS, 1, 1), ValueError, r"^lam: expected an integer of at least 2, got 1$"),
+    "pbil, eps of 2": (lambda: pbil(BITS, 4, 2, 2.0), ValueError, r"^eps: expected a number in \(0, 1\], got 2.0$"),
+    "cga, eps of 0": (lambda: cga(BITS, eps=0.0), ValueError, r"^eps: expected a number above 0, got 0.0$"),
     "cga of nothing": (
-        lambda: kl.cga(5),
+        lambda: cga(5),
         TypeError,
         r"^space: expected Binary, .*, got 5 .* written kl.Binary\(5\)$",
     ),
@@ -317,9 +332,12 @@ ARGUMENTS = {
     "timeout of text": ({"timeout": "1s"}, TypeError, r"^timeout: expected a number, got '1s' of type str$"),
     "stall of 0": ({"stall": 0}, ValueError, r"^stall: expected an integer of at least 1, got 0$"),
     "stall of 2.5": ({"stall": 2.5}, TypeError, r"^stall: expected an integer, got 2.5 of type float$"),
+    "stop of 3": ({"stop": 3}, TypeError, r"^stop: expected a function or several, got 3$"),
+    "stop of text": ({"stop": "now"}, TypeError, r"^stop: expected a function or several, got 'now'$"),
+    "stop of numbers": ({"stop": [len, 3]}, TypeError, r"^stop\[1\]: expected a function, got 3$"),
     "callback of 3": ({"callback": 3}, TypeError, r"^callback: expected a function, got 3$"),
     "a recipe, not its value": (
-        {"algorithm": kl.cga},
+        {"algorithm": cga},
         TypeError,
         r"^algorithm: expected a value such as .*\(space\), got <function cga",
     ),
@@ -329,12 +347,12 @@ ARGUMENTS = {
         r"^algorithm: expected a value such as .*\(space\), got 'cga'$",
     ),
     "for another space": (
-        {"algorithm": kl.cga(kl.Binary(4))},
+        {"algorithm": cga(kl.Binary(4))},
         ValueError,
         r"^algorithm: expected one for this space.*, got one for 4 variables",
     ),
     "for another prior": (
-        {"algorithm": kl.cga(kl.Binary(3, p=0.1))},
+        {"algorithm": cga(kl.Binary(3, p=0.1))},
         ValueError,
         r"^algorithm: expected one for this space.*, got ",
     ),
@@ -359,7 +377,8 @@ ARGUMENTS = {
     "x0 a number": ({"x0": 0}, ValueError, r"^x0: expected 3 values, got 0$"),
     "x0 no bit": ({"x0": [0, 1, 2]}, ValueError, r"^x0\[2\]: expected 0 or 1, got 2$"),
     "x0 between bits": ({"x0": [0, 1, 0.5]}, ValueError, r"^x0\[2\]: expected 0 or 1, got 0.5$"),
-    "x0 in two dimensions": ({"x0": np.eye(3)}, ValueError, r"^x0\[0\]: expected 0 or 1, got array"),
+    "x0 in three dimensions": ({"x0": np.eye(3)[None]}, ValueError, r"^x0: expected 3 values, got array"),
+    "one of x0 no bit": ({"x0": [[0, 1, 1], [0, 1, 2]]}, ValueError, r"^x0\[1\]\[2\]: expected 0 or 1, got 2$"),
     "x0 no dict": (
         {"space": SPACE, "x0": [0, 1]},
         TypeError,
@@ -510,8 +529,93 @@ def test_a_wrong_call_shows_the_right_one(entry):
 
 def test_names_of_other_libraries_name_the_right_one():
     names = {"Real": "use kl.Float", "Int": "use kl.Integer", "fmin": "use kl.minimize", "Bool": "use kl.Binary"}
+    names |= {"cga": "use kl.algorithms.cga", "Bernoulli": "use kl.families.Bernoulli"}
     for name, hint in names.items():
         with pytest.raises(AttributeError, match=rf"^module 'knobless' has no attribute '{name}': {hint}"):
             getattr(kl, name)
     with pytest.raises(AttributeError, match=r"^module 'knobless' has no attribute 'nothing'$"):
         kl.nothing  # noqa: B018
+
+
+ZERO = np.array(3)  # an array without dimensions, which has `__iter__` and `__len__`
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"x0": ZERO}, r"^x0: expected 3 values, got array\(3\)$"),
+        ({"constraints": ZERO}, r"^constraints: expected a function or a sequence of functions, got array\(3\)$"),
+        ({"known": ZERO}, r"^known: expected pairs \(point, value\), got array\(3\)$"),
+        ({"stop": ZERO}, r"^stop: expected a function or several, got array\(3\)$"),
+    ],
+    ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",
+)
+def test_arrays_without_dimensions_are_refused(given, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        kl.minimize(sum, BITS, budget=10, **given)
+
+
+@pytest.mark.parametrize(
+    "variable", [kl.Binary, lambda n, p: kl.Choice(2, 3, p=p), lambda n, p: kl.Choice(2, 3, p=[p, 1])]
+)
+def test_probabilities_that_are_too_large_are_refused(variable):
+    with pytest.raises(ValueError, match="p: expected probabilities, got an integer that is too large"):
+        variable(2, p=10**400)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        P3,
+        Evolution,
+        CoordinateSearch,
+        LinearThompson,
+        kl.algorithms.Model,
+        QuadraticStudy,
+        lambda x: umda(BITS, 4, 2).__class__(x, Quartiles(), Fixed(2, 0.1)),
+    ],
+)
+def test_algorithms_of_a_space_are_refused(algorithm):
+    with pytest.raises(
+        TypeError, match=r"^family: expected a family of distributions, got Binary\(8\) of type Binary; "
+    ):
+        algorithm(kl.Binary(8))
+
+
+@pytest.mark.parametrize("entry", [kl.minimize, kl.maximize])
+def test_a_run_without_finite_values_warns(entry):
+    worst = math.inf if entry is kl.minimize else -math.inf
+    with pytest.warns(RuntimeWarning, match=r"^Evaluation budget exhausted\. No evaluation gave a finite value\.$"):
+        result = entry(lambda x: worst, BITS, budget=5, rng=0)
+    assert (result.x, result.success) == (None, False)
+
+
+def test_flags_of_constraints_that_are_integers_warn():
+    def at_most_two(x):
+        return int(x.sum() <= 2)
+
+    with pytest.warns(UserWarning, match=r"^constraints\[0\], .*at_most_two: returned only the integers 0 and 1, "):
+        result = kl.maximize(sum, kl.Binary(8), budget=40, rng=0, constraints=at_most_two)
+    assert result.fun > 2
+    for constraint in (lambda x: bool(x.sum() <= 2), lambda x: x.sum() - 2, lambda x: float(x.sum() > 2)):
+        assert kl.maximize(sum, kl.Binary(8), budget=60, rng=0, constraints=constraint).fun == 2
+
+
+EXTRAS = [
+    *(("knobless.plots", "matplotlib", "plots"), ("knobless.sklearn", "sklearn", "sklearn")),
+    *(
+        ("knobless.optuna", "optuna", "optuna"),
+        ("knobless.torch", "torch", "torch"),
+        ("knobless.fast", "numba", "fast"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("module", "library", "extra"), EXTRAS)
+def test_modules_whose_library_is_missing_name_the_extra(module, library, extra, monkeypatch):
+    for name in [name for name in sys.modules if name == module or name.startswith((f"{module}.", f"{library}."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    message = rf"^{library} is not installed: pip install 'knobless\[{extra}\]'$"
+    with pytest.raises(ModuleNotFoundError, match=message):
+        importlib.import_module(module)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import knobless as kl
 from knobless.cli.app import app
 from knobless.journal import read
-from knobless.run import kept_evaluations
+from knobless.run import memory
 from knobless.run.recommendation import reserved
 
 SPACE = kl.Space(
@@ -25,7 +25,7 @@ SPACE = kl.Space(
     pair=kl.Choice((1, 2), None),
 )
 NAMES = ("kernel", "x.value", "gamma", "more.degree", "more.bits[0]", "more.bits[1]", "pair")
-FACTS = ["value", "violation", "status", "kind", "iteration", "worker", "start", "seconds", "message"]
+FACTS = ["value", "violation", "status", "kind", "iteration", "worker", "start", "seconds", "message", "steps"]
 
 
 def flat(x):
@@ -158,9 +158,9 @@ def test_initial_points_confirmations_known_and_cancelled_points_are_marked(tmp_
 
 
 def test_a_long_run_without_a_journal_keeps_the_last_ones(monkeypatch):
-    monkeypatch.setattr(kept_evaluations, "KEPT_EVALUATIONS", 100)
-    monkeypatch.setattr(kept_evaluations, "PACKED_AT_ONCE", 30)
-    monkeypatch.setattr(kept_evaluations, "MOST_MESSAGES", 2)
+    monkeypatch.setattr(memory, "KEPT_EVALUATIONS", 100)
+    monkeypatch.setattr(memory, "PACKED_AT_ONCE", 30)
+    monkeypatch.setattr(memory, "MOST_MESSAGES", 2)
     space, seen = kl.Binary(10), []
 
     def fun(x):

@@ -14,7 +14,10 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 # Longer ones, with tests of their own.
-OTHERS = {"bit_widths.py", "blackjack.py", "compiler_flags.py", "dask_cluster.py", "demo.py", "joint_training.py"}
+OTHERS = {
+    *("bit_widths.py", "blackjack.py", "compiler_flags.py", "dask_cluster.py", "demo.py", "joint_training.py"),
+    "power_stabilizer.py",
+}
 EXAMPLES = sorted(path for path in FOLDER.glob("*.py") if path.name not in OTHERS)
 PRINTS = re.compile(r"(?<=It prints:\n\n)(?:    .*\n)+(?=\"\"\")")
 EXTRAS = ("sklearn", "optuna")

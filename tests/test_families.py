@@ -14,26 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import FAMILIES, directions, free, frozen, log_density, marginals, parts_of, support, thetas
-from knobless import (
-    IGO,
-    Axis,
-    Bernoulli,
-    BestSoFar,
-    Categorical,
-    Family,
-    Float,
-    Gaussian,
-    Integer,
-    Product,
-    Quartiles,
-    cga,
-    pbil_elitist,
-    pbil_epsilon,
-    pbil_lambda,
-    umda,
-)
+from knobless import Float, Integer, pbil_epsilon, pbil_lambda
+from knobless.algorithms import IGO, BestSoFar, Quartiles, cga, pbil_elitist, umda
 from knobless.core.families import Discrete, Normal
 from knobless.core.rng import Stream
+from knobless.families import Axis, Bernoulli, Categorical, Family, Gaussian, Product
 
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 RECIPES = {

@@ -13,8 +13,24 @@ import pytest
 
 import knobless as kl
 from knobless import problems
-from knobless.core import evolution, linkage, p3, portfolio, rng
+from knobless.algorithms import (
+    IGO,
+    SNR,
+    BestSoFar,
+    Fixed,
+    LastBest,
+    Quartiles,
+    Truncation,
+    Values,
+    cga,
+    pbil,
+    pbil_elitist,
+    steps,
+    umda,
+)
+from knobless.core import evolution, linkage, p3, rng
 from knobless.core.rng import Stream
+from knobless.families import Bernoulli
 
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
 
@@ -22,7 +38,7 @@ from knobless import fast  # noqa: E402
 from knobless.fast import engine, pyramid, shared  # noqa: E402
 from knobless.fast.interrupts import deferred_interrupt  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("compiled_at_once", "no_bayesian_optimization")
+pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
 CONFIGURATIONS = 60
 
@@ -45,7 +61,7 @@ def recipes(n, rng):
     """A random setting of every recipe, and of its relatives."""
     lam = int(rng.integers(2, 30))
     mu = int(rng.integers(1, lam))
-    family = kl.Bernoulli(n, p=tuple(rng.uniform(0.1, 0.9, n)))
+    family = Bernoulli(n, p=tuple(rng.uniform(0.1, 0.9, n)))
     lam_min = int(rng.integers(2, 6))
     snr = {
         "eps": float(rng.uniform(0.02, 1)),
@@ -55,16 +71,16 @@ def recipes(n, rng):
     return [
         kl.pbil_lambda(family),
         kl.pbil_epsilon(family),
-        kl.cga(family),
-        kl.umda(family, lam, mu),
-        kl.pbil(family, lam, mu, float(rng.uniform(0.01, 1))),
-        kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, alpha=float(rng.uniform(1, 3)))),
-        kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, spend=kl.steps)),
-        kl.IGO(family, kl.Truncation(1), kl.SNR(**snr)),
-        kl.pbil_elitist(family),
-        kl.IGO(family, kl.Quartiles(), kl.SNR(**snr), kl.BestSoFar()),
-        kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, spend=kl.steps), kl.LastBest()),
-        kl.IGO(family, kl.Truncation(mu), kl.Fixed(lam, 0.2), kl.BestSoFar()),
+        cga(family),
+        umda(family, lam, mu),
+        pbil(family, lam, mu, float(rng.uniform(0.01, 1))),
+        IGO(family, Quartiles(), SNR(**snr, alpha=float(rng.uniform(1, 3)))),
+        IGO(family, Quartiles(), SNR(**snr, spend=steps)),
+        IGO(family, Truncation(1), SNR(**snr)),
+        pbil_elitist(family),
+        IGO(family, Quartiles(), SNR(**snr), BestSoFar()),
+        IGO(family, Quartiles(), SNR(**snr, spend=steps), LastBest()),
+        IGO(family, Truncation(mu), Fixed(lam, 0.2), BestSoFar()),
     ]
 
 
@@ -100,8 +116,8 @@ def test_the_engine_takes_the_way_of_the_core(start):
 
 def test_many_samples_are_ranked_as_few():
     # Above 32 values are sorted, and above 256 the buffers grow.
-    family = kl.Bernoulli(9)
-    algorithm = kl.IGO(family, kl.Quartiles(), kl.Fixed(lam=700, eps=0.3))
+    family = Bernoulli(9)
+    algorithm = IGO(family, Quartiles(), Fixed(lam=700, eps=0.3))
     ints = np.array([*range(1, 10), 20, 3, 4])
     run = fast.Run(fast.Objective(rough, ints, np.zeros(1)), algorithm, 0)
     state, stream = algorithm.init(), Stream.of(0)
@@ -113,8 +129,8 @@ def test_many_samples_are_ranked_as_few():
 
 
 def test_streams_are_uniform_and_independent():
-    family = kl.Bernoulli(50, p=tuple(np.linspace(0.05, 0.95, 50)))
-    run = fast.Run(flat, kl.IGO(family, kl.Quartiles(), kl.Fixed(lam=20_000, eps=0.1)), rng=0)
+    family = Bernoulli(50, p=tuple(np.linspace(0.05, 0.95, 50)))
+    run = fast.Run(flat, IGO(family, Quartiles(), Fixed(lam=20_000, eps=0.1)), rng=0)
     run.go(iterations=1)
     x = run.x[:20_000].astype(float)
     assert np.abs(x.mean(axis=0) - run.theta).max() < 5 * 0.5 / 20_000**0.5
@@ -141,7 +157,7 @@ def test_a_compiled_objective_can_be_called():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_budget_target_and_stall_end_a_run_where_they_say(seed):
-    algorithm = kl.pbil_lambda(kl.Bernoulli(40))
+    algorithm = kl.pbil_lambda(Bernoulli(40))
     run = fast.Run(zeros, algorithm, seed)
     assert run.go(budget=101) is kl.Status.BUDGET
     assert run.nfev == 101
@@ -154,7 +170,7 @@ def test_budget_target_and_stall_end_a_run_where_they_say(seed):
 
 
 def test_a_run_goes_on_where_it_stopped():
-    algorithm = kl.pbil_lambda(kl.Bernoulli(40))
+    algorithm = kl.pbil_lambda(Bernoulli(40))
     once, often = (fast.Run(problems.LeadingOnes(40).__knobless_compiled__(), algorithm, 5) for _ in range(2))
     once.go(iterations=90)
     for _ in range(9):
@@ -174,7 +190,7 @@ class Watched(problems.OneMax):
 
 
 def test_minimize_takes_the_engine_by_itself():
-    result = kl.minimize(Watched(60), kl.Binary(60), budget=5000, target=0, deterministic=True, rng=0)
+    result = kl.minimize(Watched(120), kl.Binary(120), budget=5000, target=0, deterministic=True, rng=0)
     assert result.success
     assert result.fun == 0
     assert result.x.all()
@@ -188,7 +204,7 @@ def test_minimize_takes_the_engine_by_itself():
     [
         {"deterministic": True, "batch": 2},
         {"space": kl.Space(x=kl.Binary(60)), "fun": lambda x: float(60 - x["x"].sum())},
-        {"algorithm": kl.IGO(kl.Bernoulli(60), kl.Values(), kl.Fixed(5, 0.1))},
+        {"algorithm": IGO(Bernoulli(60), Values(), Fixed(5, 0.1))},
     ],
 )
 def test_what_the_engine_does_not_know_is_left_to_the_core(given):
@@ -209,6 +225,11 @@ def test_minimize_compiled_obeys_its_arguments():
             raise StopIteration
 
     assert kl.minimize(problems.OneMax(50), kl.Binary(50), budget=333, rng=1, callback=stop).status == "callback"
+    rule = {"stop": lambda info: info.nfev > 100 and "enough"}
+    stopped = kl.minimize(problems.OneMax(50), kl.Binary(50), budget=333, rng=1, **rule)
+    interpreted = kl.minimize(problems.OneMax(50).__call__, kl.Binary(50), budget=333, rng=1, **rule)
+    assert stopped.message == interpreted.message == "enough"
+    assert stopped.nfev == interpreted.nfev > 100
     result = kl.minimize(problems.OneMax(50), kl.Binary(50), budget=10**6, stall=500, rng=1)
     assert result.status is kl.Status.STALL
     result = kl.minimize(flat, kl.Binary(50), budget=10**12, timeout=0.2, rng=1)
@@ -227,7 +248,7 @@ def test_maximize_compiled():
 
 
 def test_trials_do_not_depend_on_the_threads():
-    algorithm = kl.pbil_lambda(kl.Bernoulli(50))
+    algorithm = kl.pbil_lambda(Bernoulli(50))
     runs = [list(fast.trials(zeros, algorithm, range(8), budget=10**5, target=0, jobs=jobs)) for jobs in (1, 4)]
     assert [run.nfev for run in runs[0]] == [run.nfev for run in runs[1]]
 
@@ -241,7 +262,7 @@ def test_the_interpreter_goes_on_beside_a_compiled_run():
             time.sleep(0.001)
 
     done, thread = threading.Event(), threading.Thread(target=beat)
-    run = fast.Run(flat, kl.cga(kl.Bernoulli(200)), 0)
+    run = fast.Run(flat, cga(Bernoulli(200)), 0)
     run.go(budget=10)
     thread.start()
     began = time.monotonic()
@@ -276,7 +297,7 @@ def test_what_cannot_be_compiled_says_why():
     with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
         fast.Run(zeros, kl.pbil_lambda(kl.Choice(1, 2, 3)))
     with pytest.raises(TypeError, match=r"^fun: expected a compiled objective"):
-        list(fast.trials(lambda x: 0.0, kl.pbil_lambda(kl.Bernoulli(3)), [0], budget=5))
+        list(fast.trials(lambda x: 0.0, kl.pbil_lambda(Bernoulli(3)), [0], budget=5))
 
 
 @fast.objective
@@ -315,7 +336,7 @@ def test_stall_counts_as_in_the_core(known):
 
 def test_the_last_iteration_closes_with_the_target_on_its_last_candidate():
     hits = [
-        kl.minimize(zeros, kl.Binary(10), budget=10**4, target=0, rng=s, algorithm=kl.cga(kl.Binary(10)))
+        kl.minimize(zeros, kl.Binary(10), budget=10**4, target=0, rng=s, algorithm=cga(kl.Binary(10)))
         for s in range(30)
     ]
     assert len({result.nfev % 2 for result in hits}) == 2
@@ -323,7 +344,7 @@ def test_the_last_iteration_closes_with_the_target_on_its_last_candidate():
 
 
 def test_limits_that_are_met_already_end_a_run_at_once():
-    run = fast.Run(zeros, kl.pbil_lambda(kl.Bernoulli(40)), 0)
+    run = fast.Run(zeros, kl.pbil_lambda(Bernoulli(40)), 0)
     for _ in range(2):
         assert run.go(budget=10) is kl.Status.BUDGET
         assert run.nfev == 10
@@ -345,14 +366,14 @@ PROBLEMS = [
 def test_every_problem_runs_compiled(problem):
     result = kl.minimize(problem, problem.space, budget=200, rng=0)
     assert math.isclose(result.fun, problem(result.x), rel_tol=1e-12, abs_tol=1e-12)
-    other = kl.Bernoulli(problem.n + 1)
+    other = Bernoulli(problem.n + 1)
     with pytest.raises(ValueError, match=rf"^objective: expected {problem.n} bits, got {problem.n + 1}$"):
         fast.Run(fast.compiled(problem), kl.pbil_lambda(other))
 
 
 def test_priors_are_no_reason_to_leave_the_engine():
     Watched.calls = 0
-    kl.minimize(Watched(60), kl.Binary(60, p=0.3), budget=2000, deterministic=True, rng=0)
+    kl.minimize(Watched(120), kl.Binary(120, p=0.3), budget=2000, deterministic=True, rng=0)
     assert Watched.calls < 5
 
 
@@ -388,9 +409,9 @@ def test_the_cache_does_not_remember_what_may_change(tmp_path):
 def test_the_cache_of_the_engine_belongs_to_all_its_sources(tmp_path, monkeypatch):
     files = {path.resolve() for path in shared.sources()}
     assert {path.resolve() for path in Path(fast.__file__).parent.glob("*.py")} < files
-    constants = (rng, linkage, p3, evolution, portfolio)  # are compiled in
+    constants = (rng, linkage, p3, evolution)  # are compiled in
     assert {Path(each.__file__).resolve() for each in constants} < files
-    for function in (engine.loop_runner(), pyramid.pyramid_runner(), shared.move, shared.recall, shared.store):
+    for function in (engine.run_loop, pyramid.run_pyramid, shared.move, shared.recall, shared.store):
         assert function.compiled.py_func.__qualname__.endswith(shared.source_hash())
     copies = [tmp_path / f"{i}.py" for i in range(len(files))]
     for copy, path in zip(copies, shared.sources(), strict=True):
@@ -424,7 +445,7 @@ def test_ctrl_c_is_heard_in_a_compiled_run():
             time.sleep(0.001)
         signal.raise_signal(signal.SIGINT)
 
-    run = fast.Run(flat, kl.cga(kl.Bernoulli(50)), 0)
+    run = fast.Run(flat, cga(Bernoulli(50)), 0)
     run.go(budget=10)
     thread = threading.Thread(target=interrupt)
     with pytest.raises(KeyboardInterrupt):  # noqa: PT012

@@ -10,28 +10,26 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import knobless as kl
 import oracle
 from conftest import FAMILIES, SMALL, Spy, examples, frozen, log_density, support, thetas, tuples
-from knobless import (
+from knobless import pbil_epsilon, pbil_lambda
+from knobless.algorithms import (
     IGO,
     SNR,
-    Bernoulli,
-    Categorical,
     Fixed,
+    LastBest,
     Quartiles,
     Truncation,
     Values,
     cga,
     pbil,
-    pbil_epsilon,
-    pbil_lambda,
     samples,
     steps,
     umda,
 )
 from knobless.core.adaptation import Signal
 from knobless.core.rng import Stream
+from knobless.families import Bernoulli, Categorical
 from oracle_p3 import SplitMix
 
 RECIPES = {
@@ -40,6 +38,7 @@ RECIPES = {
     "cga": cga,
     "umda": lambda family: umda(family, 8, 3),
     "pbil": lambda family: pbil(family, 6, 2, 0.3),
+    "alpha": lambda family: IGO(family, Quartiles(), SNR(eps=0.5, lam_max=8, alpha=3.0)),
     "values": lambda family: IGO(family, Values(), SNR(eps=0.5, lam_max=8)),
 }
 ORACLES = {
@@ -48,6 +47,7 @@ ORACLES = {
     "cga": oracle.cga,
     "umda": lambda n: oracle.umda(8, 3),
     "pbil": lambda n: oracle.pbil(6, 2, 0.3),
+    "alpha": lambda n: oracle.Settings(oracle.quartiles, eps=0.5, lam_min=2, lam_max=8, alpha=3.0),
 }
 every_recipe = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
@@ -420,11 +420,11 @@ def test_steps_are_as_short_as_the_ratio_says():
         ("preference", "quartiles"),
         ("adaptation", SNR),
         ("adaptation", None),
-        ("elitism", kl.LastBest),
+        ("elitism", LastBest),
         ("elitism", True),
     ],
 )
 def test_components_are_values(component, given):
-    parts = {"preference": Quartiles(), "adaptation": Fixed(2, 0.1), "elitism": kl.LastBest()} | {component: given}
+    parts = {"preference": Quartiles(), "adaptation": Fixed(2, 0.1), "elitism": LastBest()} | {component: given}
     with pytest.raises(TypeError, match=rf"^{component}: expected a value such as .*, got "):
-        kl.IGO(kl.Bernoulli(3), **parts)
+        IGO(Bernoulli(3), **parts)

@@ -18,7 +18,7 @@ from knobless.problems import incremental, instances
 from knobless.problems.instances import Format, Instance, solve_instance
 from knobless.problems.quadratic import MaxCut, Qubo
 from knobless.problems.sat import MaxSat
-from knobless.run.loop import StoppingRules
+from knobless.run.stopping import RunLimits
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -139,12 +139,13 @@ def test_a_target_is_that_of_the_problem_although_weights_are_rounded():
     rng = np.random.default_rng(4)
     for seed in range(8):
         problem = graph(rng, 21, rng.integers(1, 99, 63) / 100)
-        nothing, rules = incremental.NOTHING, StoppingRules.of(1.0, 2000, None, None, None)
-        best = incremental.search_incrementally(problem, nothing, rules, seed, False)
-        found = incremental.search_incrementally(problem, nothing, rules._replace(target=best.cost), seed, False)
+        limits = RunLimits.of(1.0, 2000, None, None, None)
+        first = incremental.Found.of(kl.minimize(problem.__call__, problem.space, budget=1, rng=0))
+        best = incremental.search_incrementally(problem, first, limits, seed, False)
+        found = incremental.search_incrementally(problem, first, limits._replace(target=best.cost), seed, False)
         assert (found.status, found.cost) == (Status.TARGET, best.cost)
-        lower = rules._replace(target=np.nextafter(best.cost, -math.inf))
-        found = incremental.search_incrementally(problem, nothing, lower, seed, False)
+        lower = limits._replace(target=np.nextafter(best.cost, -math.inf))
+        found = incremental.search_incrementally(problem, first, lower, seed, False)
         assert (found.status is Status.TARGET) == (found.cost <= lower.target)
 
 
@@ -152,6 +153,21 @@ def test_small_weights_beside_large_ones_are_not_rounded_to_nothing():
     large = MaxSat([[1], [2], [-2]], [2.0**60, 2.0, 1.0], 120)
     answer = solved(large, Format.WCNF, budget=3000)
     assert (answer.result.status, answer.value) == (Status.BUDGET, 1)
+
+
+@pytest.mark.parametrize("n", [60, 120])
+def test_evaluations_begin_before_the_search_is_compiled(monkeypatch, n):
+    monkeypatch.setattr(instances, "FIRST_EVALUATIONS", 100)
+    problem = graph(np.random.default_rng(1), n, np.ones(3 * n))
+    asked = []
+    monkeypatch.setattr(incremental.Compiler, "is_ready", lambda compiler: asked.append(1) or len(asked) > 5)
+    answer = solved(problem, Format.MC, budget=5000)
+    assert (len(asked), answer.result.nfev, answer.result.status) == (6, 5000, Status.BUDGET)
+    assert answer.result.incremental > 0
+    monkeypatch.setattr(incremental.Compiler, "is_ready", lambda compiler: False)
+    never = solved(problem, Format.MC, budget=500)
+    plain = kl.minimize(problem.__call__, problem.space, budget=500, rng=1, deterministic=True)
+    assert (never.result.cost, never.result.nfev, never.result.incremental) == (plain.fun, 500, 0)
 
 
 @pytest.mark.parametrize("n", [60, 120])

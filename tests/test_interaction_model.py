@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-import knobless as kl
 from conftest import FAMILIES, frozen
 from knobless.core.interaction_model import ORDERS, InteractionModel
 from knobless.core.linear import recommend_evaluated
 from knobless.core.linear_model import RATIOS, rank_scores
 from knobless.core.rng import Stream
+from knobless.families import Bernoulli
 
 
 def covariance(a, b, order, dim):
@@ -93,7 +93,7 @@ def test_draws_have_the_mean_and_the_covariance_of_one_model():
     ids=["linear", "ring", "two maxima"],
 )
 def test_the_evidence_finds_interactions_where_there_are_some(fun, low, high):
-    family, rng = kl.Bernoulli(10), np.random.default_rng(0)
+    family, rng = Bernoulli(10), np.random.default_rng(0)
     x = family.sample(family.initial(), 120, rng)
     f = fun(x) + 0.5 * rng.normal(size=120)
     probability = InteractionModel.fit(family.features(x), rank_scores(f), family.dim).probability_of_any
@@ -101,7 +101,7 @@ def test_the_evidence_finds_interactions_where_there_are_some(fun, low, high):
 
 
 def test_equal_values_have_equal_means():
-    family = kl.Bernoulli(6)
+    family = Bernoulli(6)
     phi = family.features(family.sample(family.initial(), 20, Stream(0)))
     model = InteractionModel.fit(phi, rank_scores(np.zeros(20)), family.dim)
     assert np.allclose(model.mean(phi), 0, atol=1e-9)
@@ -109,7 +109,7 @@ def test_equal_values_have_equal_means():
 
 
 def test_the_recommended_one_is_an_evaluated_point_with_good_neighbors_not_the_luckiest():
-    family, rng = kl.Bernoulli(8), np.random.default_rng(3)
+    family, rng = Bernoulli(8), np.random.default_rng(3)
     x = family.sample(family.initial(), 200, rng)
     true = (x != np.roll(x, 1, axis=1)).sum(axis=1)
     f = true + rng.normal(size=200)
@@ -118,17 +118,4 @@ def test_the_recommended_one_is_an_evaluated_point_with_good_neighbors_not_the_l
     best = recommend_evaluated(family, x, f)
     assert (x == best).all(axis=1).any()
     assert np.count_nonzero(best != np.roll(best, 1)) <= 2
-    assert recommend_evaluated(kl.Bernoulli(51), np.zeros((9, 51), np.int8), np.zeros(9)) is None
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_a_draw_given_the_evaluations_of_the_fit_is_a_draw_of_the_fit(order):
-    rng = np.random.default_rng(3)
-    phi, at = (2.0 * rng.integers(0, 2, (n, 6)) - 1.0 for n in (12, 4))
-    y = rng.standard_normal((2, 12))
-    u = rng.integers(0, 2**32, 5, dtype=np.uint32)
-    model = InteractionModel.fit(phi, y, 6)
-    one = np.zeros_like(model.probability)
-    one[order, 1, 5] = 1.0
-    model = model._replace(probability=one)
-    assert np.allclose(model.draw_given(phi, y, at, u), model.draw(at, u), rtol=0.0, atol=1e-6)
+    assert recommend_evaluated(Bernoulli(51), np.zeros((9, 51), np.int8), np.zeros(9)) is None

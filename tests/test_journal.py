@@ -25,15 +25,17 @@ from hypothesis import strategies as st
 
 import knobless as kl
 from conftest import examples, quick_if
+from knobless.algorithms import IGO, SNR, Quartiles, cga, umda
 from knobless.core.data import difference
+from knobless.families import Bernoulli
 from knobless.journal.events import CHECKED, Event
 from knobless.journal.events import RETURNED_NAN as NAN
 from knobless.journal.records import read
-from knobless.journal.sqlite import Writer, connect
+from knobless.journal.sqlite import Lock, Writer, connect
 from knobless.parallel.evaluation import Outcome
 from knobless.report.summary import summary
 from knobless.report.trace import Trace
-from knobless.run.loop import NOT_CALLED
+from knobless.run.optimize import NOT_CALLED
 from knobless.space.codec import space_data, space_of
 
 BITS = kl.Binary(10)
@@ -114,6 +116,55 @@ def fused(fun, calls):
 
 
 # Resuming.
+
+
+def test_a_run_resumed_with_more_workers_than_its_batch_says_so(tmp_path):
+    path = tmp_path / "run.sqlite"
+    given = {"fun": ones, "space": kl.Binary(20), "rng": 3, "journal": path}
+    kl.minimize(budget=10, **given)
+    with ThreadPoolExecutor(4) as pool:
+        with pytest.warns(UserWarning, match=r"begun with batch=1,.* pass the evaluations of this one as known"):
+            resumed = kl.minimize(budget=20, workers=pool, **given)
+        known = [(each.x, each.value) for each in resumed.evaluations]
+        other = given | {"journal": tmp_path / "other.sqlite", "known": known}
+        for _ in range(2):
+            kl.minimize(budget=20, workers=pool, **other)  # without a warning
+    assert resumed.nfev == 20
+
+
+@pytest.mark.parametrize("deterministic", [None, True, False])
+@pytest.mark.parametrize("calls", [1, 2, 4, 30])
+def test_a_run_with_several_initial_points_is_resumed(calls, deterministic, tmp_path):
+    path, initial = tmp_path / "run.sqlite", [[0, 1] * 10, [1] * 20, [0] * 20]
+    given = {"space": kl.Binary(20), "budget": 60, "x0": initial, "deterministic": deterministic, "rng": 3}
+    with pytest.raises(Bomb):
+        kl.minimize(fused(coarse, calls), journal=path, **given)
+    assert look_at(kl.minimize(coarse, journal=path, **given)) == look_at(kl.minimize(coarse, **given))
+    with read(path) as record:
+        assert [x.tolist() for x in record.x0] == initial
+        assert [each.kind for each in record.evaluations][:4] == ["initial point"] * 3 + ["search"]
+    with pytest.raises(kl.JournalError, match="x0"):
+        kl.minimize(coarse, journal=path, **given | {"x0": initial[:2]})
+    opt = kl.Optimizer(kl.Binary(20), x0=initial, deterministic=deterministic, rng=3)
+    opt.tell(opt.ask(2), [2.0, 1.0])
+    for _ in range(5):
+        opt.save(tmp_path / "run.json")
+        loaded = kl.Optimizer.load(tmp_path / "run.json", kl.Binary(20))
+        assert look(loaded) == look(opt)
+        out = opt.ask()
+        assert points(loaded.ask()) == points(out)
+        opt.tell(out, [told(each) for each in out])
+
+
+def test_a_run_that_a_stopping_rule_has_ended_is_resumed(tmp_path):
+    path = tmp_path / "run.sqlite"
+    given = {"fun": ones, "space": kl.Binary(20), "budget": 300, "algorithm": cga(kl.Binary(20)), "rng": 3}
+    rule = {"stop": lambda info: info.nfev >= 40 and "enough"}
+    first, again = (kl.minimize(journal=path, **rule, **given) for _ in range(2))
+    assert (first.nfev, first.message) == (40, "enough")
+    assert look_at(again) == look_at(first)
+    assert again.message == "enough" + NOT_CALLED
+    assert look_at(kl.minimize(journal=path, **given)) == look_at(kl.minimize(**given))
 
 
 def played(domain, steps, chance, deterministic, journal, reopened):
@@ -209,7 +260,7 @@ SETTINGS = {
     "deterministic": {"deterministic": True},
     "known": {"known": [([1] * 10, 3.5), ([0] * 10, 9.0)], "stall": 60},
     "x0": {"x0": [1, 0] * 5},
-    "umda": {"algorithm": kl.umda(BITS, 12, 4)},
+    "umda": {"algorithm": umda(BITS, 12, 4)},
 }
 
 
@@ -340,20 +391,21 @@ def test_a_compiled_objective_is_recorded_too(tmp_path):
 def test_what_was_drawn_on_a_machine_that_rounds_otherwise_counts_as_it_was(tmp_path):
     path = tmp_path / "run.sqlite"
     space = kl.Space(b=kl.Binary(2), f=kl.Float(0, 1))
-    kl.minimize(lambda x: x["f"], space, budget=20, journal=path, rng=0)
+    given = {"algorithm": kl.pbil_lambda(space), "journal": path}  # whose points are the same on every machine
+    kl.minimize(lambda x: x["f"], space, budget=20, rng=0, **given)
     with closing(sqlite3.connect(path)) as connection, connection:
         (code,) = connection.execute("SELECT code FROM events WHERE number = 3").fetchone()
         z = np.nextafter(np.frombuffer(code[1:]), 9.0)
         connection.execute("UPDATE events SET code = ? WHERE number = 3", (code[:1] + z.tobytes(),))
     connection.close()
-    assert kl.minimize(lambda x: x["f"], space, budget=30, journal=path).nfev == 30
-    opt = kl.Optimizer(space, journal=path)
-    assert z[0] in opt.run.log.x
+    assert kl.minimize(lambda x: x["f"], space, budget=30, **given).nfev == 30
+    opt = kl.Optimizer(space, **given)
+    assert z[0] in opt.run.archive.evaluations()[0]
     opt.close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE events SET code = ? WHERE number = 3", (code[:1] + (z + 0.01).tobytes(),))
     connection.close()
-    for go_on in (lambda: kl.Optimizer(space, journal=path), lambda: kl.minimize(ones, space, budget=30, journal=path)):
+    for go_on in (lambda: kl.Optimizer(space, **given), lambda: kl.minimize(ones, space, budget=30, **given)):
         with pytest.raises(kl.JournalError, match="not those drawn now"):
             go_on()
 
@@ -367,9 +419,9 @@ ANOTHER = {
     "batch": ({"batch": 4}, "batch: journal has 1, got 4"),
     "deterministic": ({"deterministic": True}, "deterministic: journal has null, got true"),
     "x0": ({"x0": [1] * 10}, "x0: journal has null, got"),
-    "algorithm": ({"algorithm": kl.cga(BITS)}, r'adaptation: journal has .*SNR.*, got .*"Fixed"'),
+    "algorithm": ({"algorithm": cga(BITS)}, r'adaptation: journal has .*SNR.*, got .*"Fixed"'),
     "alpha": (
-        {"algorithm": kl.IGO(kl.Bernoulli(10), kl.Quartiles(), kl.SNR(10**-0.5, 10, 1.25))},
+        {"algorithm": IGO(Bernoulli(10), Quartiles(), SNR(10**-0.5, 10, 1.25))},
         "alpha: journal has",
     ),
 }
@@ -456,7 +508,7 @@ def test_an_algorithm_of_ones_own_goes_on(tmp_path):
     def ranks(f):
         return (f > f[:, None]).mean(axis=1) - (f < f[:, None]).mean(axis=1)
 
-    mine = kl.IGO(kl.Bernoulli(10), ranks, kl.SNR(eps=0.2, lam_max=math.inf))
+    mine = IGO(Bernoulli(10), ranks, SNR(eps=0.2, lam_max=math.inf))
     with pytest.raises(Bomb):
         kl.minimize(fused(ones, 30), BITS, budget=90, journal=tmp_path / "a", rng=0, algorithm=mine)
     result = kl.minimize(ones, BITS, budget=90, journal=tmp_path / "a", rng=0, algorithm=mine)
@@ -720,9 +772,11 @@ def test_a_commit_waits_for_the_disk_where_that_is_worth_it(tmp_path, monkeypatc
     monkeypatch.setattr("knobless.journal.sqlite.connect", traced)
     writer = Writer(kl.Journal(tmp_path / "a"))
 
+    ids = itertools.count()
+
     def waits(started, ended):
         statements.clear()
-        writer.append([Event(1, 1, 0, b"", 1.0, None, 0, 0, started, ended, None)])
+        writer.append([Event(1, 1, next(ids), b"", 1.0, None, 0, 0, started, ended, None)])
         found = "PRAGMA synchronous = FULL" in statements
         assert (statements[-1] == "PRAGMA synchronous = NORMAL") == found
         return found
@@ -832,6 +886,77 @@ def test_a_reader_cannot_write(tmp_path):
         connection.execute("DELETE FROM events")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="open files cannot be renamed there")
+@pytest.mark.parametrize("how", ["deleted", "renamed", "replaced"])
+def test_a_journal_that_is_no_longer_at_its_path_is_copied_and_reported(how, tmp_path):
+    path, calls = tmp_path / "run.sqlite", []
+
+    def moved(x):
+        calls.append(x)
+        if len(calls) == 10:
+            if how == "deleted":
+                path.unlink()
+            elif how == "renamed":
+                path.rename(tmp_path / "other")
+            else:
+                (tmp_path / "other").write_bytes(path.read_bytes())
+                (tmp_path / "other").replace(path)
+        return ones(x)
+
+    with pytest.raises(kl.JournalError, match=r"deleted, renamed or replaced.*run\.sqlite\.saved, a journal"):
+        kl.minimize(moved, BITS, budget=40, journal=path, rng=0)
+    assert len(calls) == 10
+    saved = tmp_path / "run.sqlite.saved"
+    with read(saved) as record:
+        assert record.counts().evaluations == 9
+    others = {"deleted": set(), "renamed": {"other"}, "replaced": {"run.sqlite"}}[how]
+    assert {file.name for file in tmp_path.iterdir()} == {"run.sqlite.saved"} | others  # neither a lock nor a log
+    resumed = kl.minimize(ones, BITS, budget=40, journal=saved, rng=0)
+    assert resumed.fun == kl.minimize(ones, BITS, budget=40, rng=0).fun
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="open files cannot be removed there")
+def test_a_writer_without_its_lock_ends(tmp_path):
+    path = tmp_path / "run.sqlite"
+    first = kl.Optimizer(BITS, rng=0, journal=path)
+    batch = first.ask(3)
+    first.tell(batch[:1], [1.0])
+    (tmp_path / "run.sqlite.lock").unlink()
+    second = kl.Optimizer(BITS, rng=0, journal=path)
+    with pytest.raises(kl.JournalError, match=r"the lock file .*run\.sqlite\.lock was deleted or replaced"):
+        first.tell(batch[1:], [2.0, 3.0])
+    with pytest.raises(kl.JournalError, match="the journal was closed"):
+        first.tell(batch[1:], [2.0, 3.0])
+    second.tell(second.ask(2), [4.0, 5.0])
+    second.close()
+    with read(path) as record:
+        assert [event.value for event in record] == [1.0, 4.0, 5.0]
+
+
+def test_a_second_row_of_a_candidate_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "run.sqlite"
+    monkeypatch.setattr(Lock, "is_in_place", lambda lock: True)  # at the moment at which both writers write
+    first = kl.Optimizer(BITS, rng=0, journal=path)
+    batch = first.ask(2)
+    (tmp_path / "run.sqlite.lock").unlink()
+    second = kl.Optimizer(BITS, rng=0, journal=path)
+    first.tell(batch, [1.0, 2.0])
+    with pytest.raises(kl.JournalError, match="cannot record an evaluation: UNIQUE constraint failed"):
+        second.tell(second.ask(2), [3.0, 4.0])
+    second.close()
+    first.close()
+    with kl.Optimizer(BITS, rng=0, journal=path) as opt:
+        assert (opt.nfev, opt.best.fun) == (2, 1.0)
+
+
+def test_readers_leave_no_files(tmp_path):
+    path = tmp_path / "run.sqlite"
+    kl.minimize(ones, BITS, budget=5, journal=path, rng=0)
+    with read(path) as record, read(path) as other:
+        assert len(list(record)) == len(list(other)) == 5
+    assert [file.name for file in tmp_path.iterdir()] == ["run.sqlite"]
+
+
 # What is wrong with a file.
 
 
@@ -854,12 +979,13 @@ def test_files_that_are_no_journals(tmp_path):
     connection.close()
     refused("a database of another application", other)
     refused("no such file|unable to open|cannot open", tmp_path / "no such folder" / "run")
-    refused("no such file|unable to open", tmp_path)
+    refused("expected a file", tmp_path)
     assert not (tmp_path.parent / f"{tmp_path.name}.lock").exists()
     for statement, message in (
-        ("PRAGMA user_version = 99", "cannot resume: expected journal format 4, got format 99"),
+        ("PRAGMA user_version = 99", "cannot resume: expected journal format 6, got format 99"),
         ("CREATE TABLE more (id)", "it has other tables"),
         ("CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END", "it has other tables"),
+        ("UPDATE events SET value = x'00' WHERE number = 2", "row 2 has values of other types"),
         ("UPDATE events SET value = 'drop table' WHERE number = 2", "row 2 has values of other types"),
         ("UPDATE header SET json = '[]' WHERE name = 'identity'", "identity: expected a dict"),
     ):
@@ -1016,6 +1142,7 @@ def test_a_folder_where_nothing_can_be_written(tmp_path_factory):
         import knobless as kl
         from knobless.journal.records import read
 
+        names = kl.Binary, kl.JournalError, kl.Optimizer  # imported before the files of the package may be unreadable
         if os.geteuid() == 0:
             os.setuid(65534)
         with read({str(path)!r}) as record:
@@ -1269,16 +1396,14 @@ def test_sizes_of_hostile_journals_are_refused(tmp_path):
     def batch(connection):
         connection.execute("UPDATE header SET json = json_set(json, '$.batch', 20000000) WHERE name = 'identity'")
 
-    row = (
-        "INSERT INTO events SELECT ?, ?, fate, id + ?, code, value, failure, iteration, position, 0.0, 0.0, NULL, NULL "
-    )
-    row += "FROM events WHERE number = 1"
+    row = "INSERT INTO events SELECT ?, ?, fate, id + ?, code, value, failure, iteration, position, 0.0, 0.0, NULL, "
+    row += "NULL, NULL, 0 FROM events WHERE number = 1"
     refused("batch", batch, deterministic=True)
     refused("batch of PBIL", batch)
-    refused("known points", lambda c: c.execute(row, (99, 2**62, 3)), deterministic=True)
-    refused("one row", lambda c: c.execute(row, (99, 2**62, 3)))
+    refused("known points", lambda c: c.execute(row, (99, 2**62, 9)), deterministic=True)
+    refused("one row", lambda c: c.execute(row, (99, 2**62, 9)))
     refused("growing", lambda c: c.executemany(row, [(99 + i, i * 2**19, i * 2**19 - 1) for i in range(1, 20)]))
-    refused("header", lambda c: c.execute("INSERT INTO header VALUES ('drawn', ?)", (str(2**60),)))
+    refused("header", lambda c: c.execute("INSERT OR REPLACE INTO header VALUES ('drawn', ?)", (str(2**60),)))
     with pytest.raises(ValueError, match="batch: expected at most"):
         kl.Optimizer(BITS, batch=2**40, algorithm=kl.pbil_lambda(BITS), journal=tmp_path / "mine")
 
@@ -1378,3 +1503,19 @@ def test_a_damaged_description_of_the_space_is_a_journal_error(tmp_path):
     connection.close()
     with pytest.raises(kl.JournalError):
         kl.minimize(lambda x: float(x["a"].sum()), space, budget=9, batch=1, rng=0, journal=path)
+
+
+def test_a_closed_journal_has_the_iterations_that_equal_points_ended(tmp_path):
+    seen = []
+    for seed in range(20):
+        path = tmp_path / f"{seed}.sqlite"
+        opt = kl.Optimizer(kl.Binary(3), kl.pbil_lambda(kl.Binary(3)), rng=seed, deterministic=True, journal=path)
+        while opt.nfev < 4:
+            opt.tell(batch := opt.ask(1), [float(c.x.sum()) for c in batch])
+        told = opt.nit
+        opt.ask(1)
+        opt.close()
+        again = kl.Optimizer.from_journal(path)
+        assert (again.nit, again.theta.tolist(), len(again.pending)) == (opt.nit, opt.theta.tolist(), len(opt.pending))
+        seen.append(opt.nit > told)
+    assert any(seen)

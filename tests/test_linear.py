@@ -13,14 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
-from conftest import FAMILIES, frozen, parts_of
+from conftest import FAMILIES, frozen, parts_of, saved_and_restored
+from knobless.algorithms import LinearThompson, Search
 from knobless.core import linear
 from knobless.core.algorithm import is_exact
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.linear import estimate, recommend
 from knobless.core.linear_model import RATIOS, LinearModel, rank_scores, words
 from knobless.core.rng import Stream, first_uniforms
-from knobless.core.states import state_data, state_of
+from knobless.core.search import WHOLE
+from knobless.families import Bernoulli, Categorical
 
 LEGENDRE, WEIGHTS = np.polynomial.legendre.leggauss(6)
 MIXED = kl.Space(bits=kl.Binary(3), kind=kl.Choice("a", "b", "c"), below=kl.Float(0, 1))
@@ -36,14 +38,35 @@ def uniform(family):
     return frozen(list(x)), np.array([math.prod(p) for p in itertools.product(*(p for _, p in each))])
 
 
-def spent(algorithm, fun, budget, seed=0, state=None):
+def linear_thompson(space):
+    """The one member of the search."""
+    return kl.algorithms.linear_thompson(space).members[0]
+
+
+def told(algorithm, x, f, state=None):
+    """The state after evaluations, which are in its archive."""
+    state = algorithm.init() if state is None else state
+    state.archive.add(x, f)
+    return algorithm.tell(state, x, f)
+
+
+def spent(algorithm, fun, budget, seed=0):
     """The state after a run, and all points."""
-    state, rng, seen = algorithm.init() if state is None else state, Stream(seed), []
+    state, rng, seen = algorithm.init(), Stream(seed), []
     while sum(map(len, seen)) < budget:
         x = algorithm.ask(state, rng)
         seen.append(x)
-        state = algorithm.tell(state, x, fun(x))
+        state = told(algorithm, x, fun(x), state)
     return state, np.concatenate(seen)
+
+
+def random_evaluations(family, n):
+    return family.sample(family.initial(), n, Stream(0)), np.random.default_rng(0).normal(size=n)
+
+
+def points_of(state):
+    """The points from which a state of the member has learned."""
+    return state.archive.at(state.kept - state.archive.dropped)
 
 
 def minimizers(state, size):
@@ -60,7 +83,7 @@ def test_features_are_standardized_under_the_uniform_distribution(family):
     phi = family.features(x)
     expected = np.eye(phi.shape[1])
     for part, where in parts_of(family):
-        if isinstance(part, kl.Categorical):
+        if isinstance(part, Categorical):
             expected[where, where] = np.kron(np.eye(part.n), np.eye(part.k) - 1 / part.k)
     assert phi.shape[1] == len(family.initial())
     assert np.allclose(p @ phi, 0, atol=1e-14)
@@ -92,7 +115,7 @@ def test_the_minimizer_is_the_least_of_all_points(family, data):
 
 
 def test_a_choice_of_two_has_the_scalar_products_and_minimizers_of_a_bit():
-    bit, choice = kl.Bernoulli(3), kl.Categorical(3, 2)
+    bit, choice = Bernoulli(3), Categorical(3, 2)
     x = np.array(list(itertools.product((0, 1), repeat=3)))
     one, other = bit.features(x), choice.features(x)
     assert np.allclose(one @ one.T, other @ other.T)
@@ -217,7 +240,7 @@ def test_draws_do_not_depend_on_how_many_there_are():
 
 @pytest.mark.parametrize("value", [0.0, math.nan, math.inf, -math.inf, 1e308])
 def test_equal_values_leave_the_draws_symmetric(value):
-    algorithm = kl.linear_thompson(kl.Binary(6))
+    algorithm = linear_thompson(kl.Binary(6))
     state, _ = spent(algorithm, lambda x: np.full(len(x), value), 40)
     assert np.isfinite(state.model.draw(Stream(0).uniforms(100, words(6)))).all()
     assert np.abs(state.model.weights).max() < 1e-12
@@ -232,7 +255,7 @@ def test_equal_values_leave_the_draws_symmetric(value):
 def test_under_pure_noise_every_point_is_uniform():
     """Chi-square test of the 12th to 24th evaluations at the level 0.001, with one point of each run."""
     space = kl.Space(bits=kl.Binary(2), kind=kl.Choice("a", "b", "c"))
-    algorithm, counts = kl.linear_thompson(space), np.zeros((2, 2, 3))
+    algorithm, counts = linear_thompson(space), np.zeros((2, 2, 3))
     for seed in range(120):
         noise = np.random.default_rng(seed)
         _, x = spent(algorithm, lambda x, noise=noise: noise.normal(size=len(x)), 24, seed)
@@ -267,9 +290,9 @@ def test_renaming_options_and_flipping_bits_renames_the_posterior(n):
 def test_a_prior_is_what_uninformed_sampling_begins_with():
     p = (0.7, 0.2, 0.1)
     space = kl.Space(bit=kl.Binary(1, p=0.8), kind=kl.Choice("a", "b", "c", p=list(p)))
-    algorithm = kl.linear_thompson(space)
-    state = algorithm.tell(algorithm.init(), algorithm.family.sample(algorithm.init().first, 1, Stream(0)), np.zeros(1))
-    state = algorithm.tell(state, state.x.copy(), np.zeros(1))  # one point twice: nothing is learned
+    algorithm = linear_thompson(space)
+    state = told(algorithm, algorithm.family.sample(algorithm.init().first, 1, Stream(0)), np.zeros(1))
+    state = told(algorithm, points_of(state), np.zeros(1), state)  # one point twice: nothing is learned
     x = minimizers(state, 20_000)
     assert x[:, 0].mean() == pytest.approx(state.first[0], abs=0.03)
     shares = np.bincount(x[:, 1].astype(int)) / len(x)
@@ -281,7 +304,7 @@ def test_a_prior_is_what_uninformed_sampling_begins_with():
 
 def test_it_finds_the_optimum_of_a_noisy_linear_function_and_of_a_parabola():
     space = kl.Space(bits=kl.Binary(10), kind=kl.Choice("a", "b", "c"), below=kl.Float(0, 1))
-    algorithm, noise = kl.linear_thompson(space), np.random.default_rng(0)
+    algorithm, noise = linear_thompson(space), np.random.default_rng(0)
 
     def fun(x):
         return x[:, :10].sum(axis=1) + 2 * (x[:, 10] != 1) + 20 * (x[:, 11] - 0.3) ** 2 + noise.normal(size=len(x))
@@ -290,13 +313,13 @@ def test_it_finds_the_optimum_of_a_noisy_linear_function_and_of_a_parabola():
     best = algorithm.best_point(state)
     assert best[:11].tolist() == [0] * 10 + [1]
     assert best[11] == pytest.approx(0.3, abs=0.06)
-    assert recommend(algorithm.family, state.x, state.f) == pytest.approx(best)
-    mean, std = estimate(algorithm.family, state.x, state.f, best[None])
+    assert recommend(algorithm.family, points_of(state), state.f) == pytest.approx(best)
+    mean, std = estimate(algorithm.family, points_of(state), state.f, best[None])
     assert abs(mean[0]) < 4 * std[0] < 1.5
 
 
 def test_estimates_ignore_failures_and_have_the_scale_of_the_values():
-    family, rng = kl.Bernoulli(4), np.random.default_rng(1)
+    family, rng = Bernoulli(4), np.random.default_rng(1)
     x = family.sample(family.initial(), 50, rng)
     f = x.sum(axis=1) + rng.normal(size=50)
     mean, std = estimate(family, x, f, x[:3])
@@ -310,11 +333,11 @@ def test_estimates_ignore_failures_and_have_the_scale_of_the_values():
 
 
 def test_a_variable_that_never_varies_is_sampled_again_and_recommended_as_it_was():
-    family = kl.Bernoulli(3)
-    algorithm, x = kl.LinearThompson(family), family.sample(family.initial(), 40, Stream(0))
+    family = Bernoulli(3)
+    algorithm, x = LinearThompson(family), family.sample(family.initial(), 40, Stream(0))
     for bit in (0, 1):
         x[:, 1] = bit
-        state = algorithm.tell(algorithm.init(), x, x[:, 0] + 0.01 * np.sin(np.arange(40)))
+        state = told(algorithm, x, x[:, 0] + 0.01 * np.sin(np.arange(40)))
         assert algorithm.best_point(state).tolist()[:2] == [0, bit]
         drawn = minimizers(state, 2000)
         assert drawn[:, 0].mean() < 0.01
@@ -323,23 +346,23 @@ def test_a_variable_that_never_varies_is_sampled_again_and_recommended_as_it_was
 
 @given(st.integers(0, 300), st.integers(1, 40))
 def test_an_iteration_has_a_twentieth_of_the_evaluations_or_a_third(n, batch):
-    large = kl.LinearThompson(kl.Bernoulli(60), batch)
-    assert large.lam(large.tell(large.init(), np.zeros((n, 60), np.int8), np.zeros(n))) == max(n // 3, batch, 6)
-    algorithm = kl.LinearThompson(kl.Bernoulli(2), batch)
-    state = algorithm.tell(algorithm.init(), np.zeros((n, 2), np.int8), np.zeros(n))
+    large = LinearThompson(Bernoulli(60), batch)
+    assert large.lam(told(large, np.zeros((n, 60), np.int8), np.zeros(n))) == max(n // 3, batch, 6)
+    algorithm = LinearThompson(Bernoulli(2), batch)
+    state = told(algorithm, np.zeros((n, 2), np.int8), np.zeros(n))
     assert algorithm.lam(state) == max(n // 20, batch, 2 - n, 1)
 
 
 def searched(n=40, variables=16):
     """A search of bits after n evaluations that have different values, the lowest first."""
-    algorithm = kl.linear_thompson(kl.Binary(variables))
+    algorithm = linear_thompson(kl.Binary(variables))
     x = algorithm.family.sample(algorithm.init().first, n, Stream(0))
-    return algorithm, algorithm.tell(algorithm.init(), x, np.arange(float(n)))
+    return algorithm, told(algorithm, x, np.arange(float(n)))
 
 
 def test_every_second_point_is_crossed_with_one_of_the_best():
     algorithm, state = searched()
-    assert (state.elites == state.x[:4]).all()  # ln 40 = 3.7
+    assert (state.elites == points_of(state)[:4]).all()  # ln 40 = 3.7
     u = Stream(2).uniforms(4000, algorithm.width)
     drawn, x = algorithm.family.minimizer(state.model.draw(u[:, : words(16)])), algorithm.points(state, state.model, u)
     whole = (x == drawn).all(axis=1)
@@ -358,9 +381,9 @@ def test_crossed_points_of_a_conditional_space_are_canonical():
         degree=kl.Integer(2, 5).when(kernel="poly"),
         rest=kl.Binary(6),
     )
-    algorithm, family = kl.linear_thompson(space), space.family
+    algorithm, family = linear_thompson(space), space.family
     x = family.sample(family.initial(), 60, Stream(0))
-    state = algorithm.tell(algorithm.init(), x, np.random.default_rng(1).normal(size=60))
+    state = told(algorithm, x, np.random.default_rng(1).normal(size=60))
     elites, u = state.elites, Stream(2).uniforms(3000, algorithm.width)
     active = family.active(elites)
     assert (active != active[0]).any()
@@ -376,12 +399,12 @@ def test_crossed_points_of_a_conditional_space_are_canonical():
 @pytest.mark.parametrize("f", [np.zeros(40), np.arange(40) % 3 > 0, np.full(40, math.nan)], ids=["one", "two", "nan"])
 def test_no_point_is_crossed_with_one_of_many_equal_ones(f):
     algorithm, state = searched()
-    assert algorithm.tell(algorithm.init(), state.x, f.astype(float)).elites is None
+    assert told(algorithm, points_of(state), f.astype(float)).elites is None
 
 
 def test_a_point_that_was_evaluated_is_drawn_again():
     algorithm, state = searched(variables=5)
-    known = {row.tobytes() for row in state.x}
+    known = {row.tobytes() for row in points_of(state)}
     assert 20 < len(known) < 32
     x = algorithm.ask(state, Stream(3), 2000)
     u, share = Stream(3).uniforms(2000, algorithm.width + 2)[:, : algorithm.width].copy(), words(len(state.first)) + 1
@@ -394,9 +417,9 @@ def test_a_point_that_was_evaluated_is_drawn_again():
 
 
 def test_interactions_make_points_crossed_ones_that_were_not_evaluated():
-    family, rng = kl.Bernoulli(12), np.random.default_rng(0)
-    algorithm, x = kl.LinearThompson(family), family.sample(family.initial(), 100, rng)
-    state = algorithm.tell(algorithm.init(), x, (x != np.roll(x, 1, axis=1)).sum(axis=1) + 0.1 * rng.normal(size=100))
+    family, rng = Bernoulli(12), np.random.default_rng(0)
+    algorithm, x = LinearThompson(family), family.sample(family.initial(), 100, rng)
+    state = told(algorithm, x, (x != np.roll(x, 1, axis=1)).sum(axis=1) + 0.1 * rng.normal(size=100))
     assert state.interactions.probability_of_any > 0.99
     drawn = algorithm.ask(state, Stream(1), 200)
     assert not {row.tobytes() for row in x} & {row.tobytes() for row in drawn}
@@ -406,11 +429,11 @@ def test_interactions_make_points_crossed_ones_that_were_not_evaluated():
 
 
 def test_the_model_with_interactions_depends_on_the_evaluations_alone():
-    family, rng = kl.Bernoulli(6), np.random.default_rng(0)
-    algorithm, x, f = kl.LinearThompson(family), family.sample(family.initial(), 60, rng), rng.normal(size=60)
-    once, step = algorithm.tell(algorithm.init(), x, f), algorithm.init()
+    family, rng = Bernoulli(6), np.random.default_rng(0)
+    algorithm, x, f = LinearThompson(family), family.sample(family.initial(), 60, rng), rng.normal(size=60)
+    once, step = told(algorithm, x, f), algorithm.init()
     for i in range(60):
-        step = algorithm.tell(step, x[i : i + 1], f[i : i + 1])
+        step = told(algorithm, x[i : i + 1], f[i : i + 1], step)
         assert (step.interactions is None) == (i < 7)
     assert (once.interactions.probability == step.interactions.probability).all()
     assert 50 <= len(step.interactions.phi) <= 60
@@ -428,79 +451,118 @@ def test_the_first_uniforms_of_a_key_are_those_of_its_stream():
 
 
 def test_observed_evaluations_count_as_its_own():
-    algorithm = kl.linear_thompson(MIXED)
-    family, rng = algorithm.family, np.random.default_rng(0)
+    search = kl.algorithms.linear_thompson(MIXED)
+    family, rng = search.family, np.random.default_rng(0)
     x, f = family.sample(family.initial(), 30, rng), rng.normal(size=30)
-    told = algorithm.tell(algorithm.init(), x, f)
-    observed = algorithm.observe(algorithm.tell(algorithm.init(), x[:9], f[:9]), x[9:], f[9:])
-    assert (algorithm.ask(told, Stream(4)) == algorithm.ask(observed, Stream(4))).all()
-    assert (told.theta == observed.theta).all()
+    asked = search.tell(search.init(), x, f)
+    observed = search.observe(search.tell(search.init(), x[:9], f[:9]), x[9:], f[9:])
+    assert (search.ask(asked, Stream(4)) == search.ask(observed, Stream(4))).all()
+    assert (asked.theta == observed.theta).all()
 
 
-def test_members_of_a_portfolio_observe_each_other():
+def test_it_learns_from_the_evaluations_of_other_members():
     space = kl.Binary(8)
-    algorithm = kl.Portfolio((kl.linear_thompson(space), kl.pbil_lambda(space)))
-    state, x = spent(algorithm, lambda x: x.sum(axis=1) + 0.0, 100)
-    assert (state.members[0].x == x).all()
+    members = (linear_thompson(space), kl.pbil_lambda(space))
+    search, rng, seen = Search(members, deterministic=False), Stream(0), []
+    state = search.init()
+    while sum(map(len, seen)) < 100:
+        seen.append(search.ask(state, rng))
+        state = search.tell(state, seen[-1], seen[-1].sum(axis=1) + 0.0)
+    group = state.groups[WHOLE]
+    assert all(record.spent for record in group.records)
+    assert (points_of(group.states[0]) == np.concatenate(seen)).all()
+    assert (group.states[0].f == np.concatenate(seen).sum(axis=1)).all()
     assert is_exact(kl.pbil_lambda(space))
-    assert not is_exact(algorithm)
+    assert not is_exact(search)
 
 
 def test_theta_is_the_mean_of_the_newest_quarter():
-    family = kl.Bernoulli(4)
+    family = Bernoulli(4)
     x = family.sample(family.initial(), 40, Stream(0))
-    algorithm = kl.LinearThompson(family)
-    state = algorithm.tell(algorithm.init(), x, np.arange(40.0))
+    algorithm = LinearThompson(family)
+    state = told(algorithm, x, np.arange(40.0))
     assert state.theta == pytest.approx(np.clip(x[30:].mean(axis=0), 0.25, 0.75))
 
 
 # States
 
 
+def searched_with(search, fun, n):
+    """The state of a search after n evaluations or a few more."""
+    state, rng = search.init(), Stream(0)
+    while state.n < n:
+        x = search.ask(state, rng)
+        state = search.tell(state, x, fun(x))
+    return state
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 30, 700])
 def test_copies_and_saved_states_continue_as_the_original(n):
-    algorithm, rng = kl.linear_thompson(MIXED), np.random.default_rng(n)
-    fun = lambda x: rng.normal(size=len(x))  # noqa: E731
-    state, _ = spent(algorithm, fun, n) if n else (algorithm.init(), None)
-    described = json.loads(json.dumps(algorithm_data(algorithm)))
-    assert algorithm_of(described, algorithm.family) == algorithm
-    saved = state_of(algorithm, json.loads(json.dumps(state_data(algorithm, state))), None)
+    search, rng = kl.algorithms.linear_thompson(MIXED), np.random.default_rng(n)
+    state = searched_with(search, lambda x: rng.normal(size=len(x)), n)
+    described = json.loads(json.dumps(algorithm_data(search)))
+    assert algorithm_of(described, search.family) == search
+    saved = saved_and_restored(search, state)
     copy = state.copy()
     for _ in range(3):
-        x = algorithm.ask(state, Stream(5))
+        x = search.ask(state, Stream(5))
         f = np.sin(np.arange(len(x)))
         for other in (copy, saved):
-            assert (algorithm.ask(other, Stream(5)) == x).all()
-            algorithm.tell(other, x, f)
-        state = algorithm.tell(state, x, f)
+            assert (search.ask(other, Stream(5)) == x).all()
+        copy, saved, state = (search.tell(each, x, f) for each in (copy, saved, state))
         assert (state.theta == copy.theta).all()
+        assert (state.theta == saved.theta).all()
 
 
 def test_a_copy_is_independent():
-    algorithm = kl.linear_thompson(kl.Binary(3))
-    state, _ = spent(algorithm, lambda x: x.sum(axis=1) + 0.0, 20)
-    copy, x, theta = state.copy(), state.x.copy(), state.theta.copy()
-    copy.x[:], copy.theta[:] = 1, 0.3
-    algorithm.tell(copy, x, np.zeros(len(x)))
-    assert (state.x == x).all()
+    search = kl.algorithms.linear_thompson(kl.Binary(3))
+    state = searched_with(search, lambda x: x.sum(axis=1) + 0.0, 20)
+    copy, x, theta = state.copy(), state.archive.x(), state.theta.copy()
+    copy.theta[:] = 0.3
+    search.tell(copy, x, np.zeros(len(x)))
+    assert (state.archive.x() == x).all()
+    assert (points_of(state.groups[WHOLE].states[0]) == x).all()
     assert (state.theta == theta).all()
 
 
-@pytest.mark.parametrize("data", [{"x": "AAAA", "f": ""}, {"x": "", "f": "AAAAAAAAAAA="}, {"x": 1, "f": ""}])
-def test_what_is_not_a_state_is_rejected(data):
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rows": "012"},
+        {"rows": [0, 0]},
+        {"rows": [1, 0]},
+        {"rows": [-1]},
+        {"rows": [20]},
+        {"rows": [0.5]},
+    ],
+)
+def test_what_is_not_a_state_is_rejected(change):
+    algorithm = linear_thompson(kl.Binary(3))
+    state = told(algorithm, *random_evaluations(algorithm.family, 20))
+    data = algorithm.data(state)
+    assert (algorithm.restore(algorithm.init(archive=state.archive), data).theta == state.theta).all()
     with pytest.raises(ValueError, match="expected"):
-        state_of(kl.linear_thompson(kl.Binary(3)), data, None)
+        algorithm.restore(algorithm.init(archive=state.archive), data | change)
+
+
+def test_more_rows_than_are_kept_are_rejected(monkeypatch):
+    algorithm = linear_thompson(kl.Binary(3))
+    state = told(algorithm, *random_evaluations(algorithm.family, 20))
+    data = algorithm.data(state)
+    monkeypatch.setattr(linear, "KEPT", 3 * 19)
+    with pytest.raises(ValueError, match="rows: expected at most 19"):
+        algorithm.restore(algorithm.init(archive=state.archive), data)
 
 
 @pytest.mark.slow
 def test_what_was_learned_outlasts_the_evaluations_that_are_dropped(monkeypatch):
     monkeypatch.setattr(linear, "KEPT", 20 * 1500)
-    algorithm, noise = kl.linear_thompson(kl.Binary(20)), np.random.default_rng(1)
+    algorithm, noise = linear_thompson(kl.Binary(20)), np.random.default_rng(1)
     state, x = spent(algorithm, lambda x: x.sum(axis=1) + noise.normal(0, 20**0.5, len(x)), 12_000, seed=1)
     assert 750 <= state.n <= state.most == 1500
-    assert (state.x[-1] == x[-1]).all()
+    assert (points_of(state)[-1] == x[-1]).all()
     assert algorithm.best_point(state).sum() == 0
-    fresh = algorithm.tell(algorithm.init(), state.x, state.f)
+    fresh = told(algorithm, points_of(state), state.f)
     assert (algorithm.ask(fresh, Stream(0)) == algorithm.ask(state, Stream(0))).all()
 
 
@@ -514,7 +576,7 @@ def test_a_run_is_resumed_from_its_journal(tmp_path):
 
     runs = [
         [
-            kl.minimize(fun, MIXED, budget=budget, algorithm=kl.linear_thompson(MIXED), rng=3, journal=file)
+            kl.minimize(fun, MIXED, budget=budget, algorithm=kl.algorithms.linear_thompson(MIXED), rng=3, journal=file)
             for budget in budgets
         ][-1]
         for budgets, file in (((60,), None), ((7, 31, 60), tmp_path / "run.journal"))
@@ -524,7 +586,7 @@ def test_a_run_is_resumed_from_its_journal(tmp_path):
 
 
 def test_estimates_of_the_largest_values_are_infinite_rather_than_an_error():
-    family = kl.Bernoulli(3)
+    family = Bernoulli(3)
     x = family.sample(family.initial(), 8, Stream(0))
     mean, std = estimate(family, x, np.where(x[:, 0], 1.7e308, -1.7e308), np.array([[1, 1, 1]]))
     assert mean[0] > 1e307

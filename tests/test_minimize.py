@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.algorithms import cga, umda
 
 BITS = kl.Binary(10)
 MIXED = kl.Space(
@@ -112,7 +113,7 @@ def test_minimize_is_the_loop_over_an_optimizer():
 
 
 def test_another_algorithm():
-    result = kl.minimize(ones, BITS, budget=100, algorithm=kl.umda(BITS, 20, 5), rng=0)
+    result = kl.minimize(ones, BITS, budget=100, algorithm=umda(BITS, 20, 5), rng=0)
     assert result.nit == 5
 
 
@@ -223,6 +224,41 @@ def test_known_points_count_for_the_best_but_not_for_the_budget(deterministic):
     assert result.history[0].best == -1.0
 
 
+def chosen(rng, ones):
+    return {f"c{i}": "d" if rng.random() < ones else "abc"[rng.integers(3)] for i in range(12)}
+
+
+LEARNED = {
+    "30 bits": (kl.Binary(30), lambda x: float(30 - x.sum()), lambda rng, ones: rng.random(30) < ones),
+    "120 bits": (kl.Binary(120), lambda x: float(120 - x.sum()), lambda rng, ones: rng.random(120) < ones),
+    "choices": (
+        {f"c{i}": kl.Choice("a", "b", "c", "d") for i in range(12)},
+        lambda x: float(sum(value != "d" for value in x.values())),
+        chosen,
+    ),
+    "floats": (
+        [kl.Float(0.0, 1.0)] * 8,
+        lambda x: float(sum((value - 0.7) ** 2 for value in x)),
+        lambda rng, ones: list(rng.uniform(0.6, 0.8, 8) if ones > 0.5 else rng.random(8)),
+    ),
+}
+
+
+@pytest.mark.parametrize("deterministic", [None, True, False])
+@pytest.mark.parametrize("domain", LEARNED)
+def test_a_run_learns_from_known_points(domain, deterministic):
+    space, fun, drawn = LEARNED[domain]
+    found = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        points = [drawn(rng, ones) for ones in [0.3] * 20 + [0.9] + [0.3] * 19]
+        for known in ([], [(x, fun(x)) for x in points]):
+            spy = Spy(fun)
+            kl.minimize(spy, space, budget=15, known=known, deterministic=deterministic, rng=seed)
+            found.append(min(map(fun, spy.x)))  # of new evaluations alone
+    assert sum(found[1::2]) < 0.75 * sum(found[::2])
+
+
 def test_a_target_met_by_what_is_known_costs_nothing():
     fun = Spy(ones)
     result = kl.minimize(fun, BITS, budget=20, target=0.5, known=iter([([1] * 10, 10), ([0] * 10, 0)]), rng=0)
@@ -238,6 +274,50 @@ def test_x0_is_evaluated_first():
     result = kl.minimize(fun, BITS, budget=1, x0=x0, rng=0)
     assert [x.tolist() for x in fun.x] == [x0.tolist()]
     assert result.x.tolist() == x0.tolist()
+
+
+@pytest.mark.parametrize("deterministic", [None, True, False])
+@pytest.mark.parametrize("domain", LEARNED)
+def test_several_initial_points_are_evaluated_first_and_the_best_is_started_from(domain, deterministic):
+    space, fun, drawn = LEARNED[domain]
+    found = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        points = [drawn(rng, ones) for ones in (0.3, 0.9, 0.3)]
+        for x0 in (points, points[0]):
+            spy = Spy(fun)
+            kl.minimize(spy, space, budget=15, x0=x0, deterministic=deterministic, rng=seed)
+            found.append(min(map(fun, spy.x[3:])))
+            if x0 is points:
+                assert list(map(fun, spy.x[:3])) == pytest.approx(list(map(fun, points)))
+    assert sum(found[::2]) < sum(found[1::2])
+
+
+def test_an_algorithm_that_is_given_starts_from_the_best_initial_point():
+    points = [[0, 1] * 5, [0] * 10, [1] * 10]
+    one, several = (
+        kl.Optimizer(BITS, kl.pbil_lambda(BITS), x0=x0, rng=0, deterministic=False) for x0 in (points[1], points)
+    )
+    out = several.ask()
+    assert [x.tolist() for _, x in out] == points
+    several.tell(out, [ones(x) for _, x in out])
+    assert several.theta.tolist() == one.theta.tolist()
+    assert (several.best.x.tolist(), several.nit) == (points[1], 1)
+
+
+def test_initial_points_are_one_point_or_several():
+    for x0 in ([0, 1, 1], np.array([0, 1, 1]), (0, 1, 1)):
+        assert len(kl.Optimizer(kl.Binary(3), x0=x0, rng=0).run.x0) == 1
+    for x0 in ([[0, 1, 1]] * 2, np.array([[0, 1, 1], [1, 1, 1]]), ((0, 1, 1), [1, 1, 1])):
+        assert len(kl.Optimizer(kl.Binary(3), x0=x0, rng=0).run.x0) == 2
+    assert len(kl.Optimizer([kl.Binary(2), kl.Binary(2)], x0=[[0, 1], [1, 1]], rng=0).run.x0) == 1
+    assert len(kl.Optimizer(kl.Choice("a", "b"), x0=["a", "b", "a"], rng=0).run.x0) == 3
+    with pytest.raises(ValueError, match=r"^x0\[1\]\[2\]: expected 0 or 1, got 2$"):
+        kl.minimize(ones, kl.Binary(3), budget=9, x0=[[0, 1, 1], [0, 1, 2]])
+    with pytest.raises(ValueError, match=r"^x0\[2\]: expected 0 or 1, got 2$"):
+        kl.minimize(ones, kl.Binary(3), budget=9, x0=[0, 1, 2])
+    with pytest.raises(ValueError, match=r"^x0\[1\]: expected a feasible point"):
+        kl.minimize(ones, kl.Binary(3), budget=9, x0=[[0, 1, 1], [1, 1, 1]], constraints=lambda x: x.sum() < 3)
 
 
 # deterministic.
@@ -338,7 +418,7 @@ def test_the_callback_may_stop_the_run():
         if info.iteration == 5:
             raise StopIteration
 
-    result = kl.minimize(ones, BITS, budget=1000, callback=stop, batch=4, algorithm=kl.cga(BITS), rng=0)
+    result = kl.minimize(ones, BITS, budget=1000, callback=stop, batch=4, algorithm=cga(BITS), rng=0)
     assert (result.nit, result.nfev, result.status) == (5, 20, "callback")
     assert result.message == "Stopped by the callback."
     assert result.success
@@ -353,12 +433,60 @@ def test_an_error_in_the_callback_is_the_users():
         kl.minimize(ones, BITS, budget=10, callback=broken, rng=0)
 
 
+# Rules of the user.
+
+
+def test_a_stopping_rule_ends_the_run_with_its_message():
+    def solved(info):
+        return info.best <= 2 and f"solved at {info.nfev}"
+
+    infos = []
+    given = {"budget": 1000, "algorithm": cga(BITS), "rng": 0}
+    result = kl.minimize(ones, BITS, stop=solved, callback=infos.append, **given)
+    assert (result.status, result.message) == (kl.Status.STOPPED, f"solved at {result.nfev}")
+    assert result.success
+    assert result.fun <= 2 < infos[-2].best
+    assert result.nit == len(infos) < 500
+
+
+def test_a_stopping_rule_without_a_message_is_named():
+    def enough(info):
+        return np.bool_(info.nfev >= 20)
+
+    result = kl.minimize(ones, BITS, budget=1000, stop=enough, batch=4, algorithm=cga(BITS), rng=0)
+    assert (result.nfev, result.status) == (20, "stopped")
+    assert result.message.startswith("Stopped by the rule ")
+    assert "enough" in result.message
+
+
+def test_the_first_of_several_stopping_rules_that_applies_ends_the_run():
+    rules = [lambda info: None, lambda info: info.nfev >= 30 and "second", lambda info: info.nfev >= 30 and "third"]
+    result = kl.maximize(ones, BITS, budget=1000, stop=rules, deterministic=False, rng=0)
+    assert (result.nfev >= 30, result.message.split(".")[0]) == (True, "second")
+    before = kl.minimize(ones, BITS, budget=1000, stop=rules, target=9, rng=0)  # which the first point reaches
+    assert before.status is kl.Status.TARGET
+
+
+def test_limits_apply_beside_stopping_rules():
+    never = Spy(lambda info: False)
+    result = kl.minimize(ones, BITS, budget=40, stop=never, deterministic=False, rng=0)
+    assert (result.nfev, result.status) == (40, "budget")
+    assert len(never) == result.nit
+
+
+def test_an_error_in_a_stopping_rule_is_the_users():
+    with pytest.raises(KeyError, match="mine"):
+        kl.minimize(ones, BITS, budget=10, stop=lambda info: {}["mine"], rng=0)
+    with pytest.raises(TypeError, match=r"^stop: expected .* to return a bool or a message, got 3$"):
+        kl.minimize(ones, BITS, budget=10, stop=lambda info: 3, rng=0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("iterations", [10, 2047, 2048, 2049, 5001])
 @pytest.mark.parametrize("watched", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_history_is_thinned_out_and_keeps_the_last(iterations, watched):
     callback = (lambda info: None) if watched else None
-    result = kl.minimize(ones, BITS, budget=2 * iterations, algorithm=kl.cga(BITS), callback=callback, rng=0)
+    result = kl.minimize(ones, BITS, budget=2 * iterations, algorithm=cga(BITS), callback=callback, rng=0)
     rows = [row.iteration for row in result.history]
     assert result.nit == iterations
     assert len(result.history) == len(rows) <= 2048
@@ -380,12 +508,12 @@ def test_history_becomes_a_frame():
 
 def test_history_without_pandas_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"history.to_pandas\(\) needs pandas: pip install"):
+    with pytest.raises(ImportError, match=r"^pandas is not installed: pip install 'knobless\[pandas\]'$"):
         kl.minimize(ones, BITS, budget=10, rng=0).history.to_pandas()
 
 
 def test_history_is_a_sequence():
-    history = kl.minimize(ones, BITS, budget=100, algorithm=kl.cga(BITS), rng=0).history
+    history = kl.minimize(ones, BITS, budget=100, algorithm=cga(BITS), rng=0).history
     assert len(history) == 50
     assert [row.iteration for row in history[1:3]] == [2, 3]
     assert history[-1] is list(history)[-1]
@@ -421,7 +549,7 @@ def test_no_progress_is_silent(capsys):
 def test_progress_without_tqdm_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     fun = Spy(ones)
-    with pytest.raises(ImportError, match=r"progress=True needs tqdm: pip install 'knobless\[progress\]'"):
+    with pytest.raises(ImportError, match=r"^tqdm is not installed: pip install 'knobless\[progress\]'$"):
         kl.minimize(fun, BITS, budget=50, progress=True, rng=0)
     assert len(fun) == 0
 
@@ -502,9 +630,9 @@ def test_nan_and_inf_rank_worst(bad, vectorized):
     def fun(x):
         return np.where(x[..., 0] == 1, bad, x.sum(axis=-1)) + 0.0
 
-    first_is_one = kl.Optimizer(BITS, rng=1).ask()[0].x[0]
+    first_is_one = kl.Optimizer(BITS, rng=2).ask()[0].x[0]
     assert first_is_one  # so that also the very first value is bad
-    result = kl.minimize(fun, BITS, budget=400, vectorized=vectorized, rng=1)
+    result = kl.minimize(fun, BITS, budget=400, vectorized=vectorized, rng=2)
     assert result.fun == 0.0
     assert (result.failures > 0) == (bad != bad)
     if bad != bad:
@@ -684,7 +812,7 @@ def test_mode_whose_evaluations_failed_has_no_value(deterministic):
 
 
 def test_mode_that_was_not_evaluated_has_no_value():
-    result = kl.minimize(lambda x: 0.0, kl.Binary(60), budget=4, rng=0)
+    result = kl.minimize(lambda x: 0.0, kl.Binary(200), budget=4, rng=0)
     assert result.mode_fun is None
     assert "with value" not in repr(result)
 
@@ -740,9 +868,16 @@ WORKERS = {
 )
 def test_the_result_does_not_depend_on_the_workers(workers):
     start = {"bits": [0, 1, 0], "kind": 2.0, "below": [4, [1.0, 2.0]]}
-    several = ({"target": 4.0}, {"deterministic": True}, {"x0": start}, {}, {"stall": 30}, {"known": [(start, 1.5)]})
+    several = (
+        {"target": 4.0},
+        {"deterministic": True},
+        {"x0": start},
+        {},
+        {"stall": 30},
+        {"known": [(start, 1.5)], "rng": 6},
+    )
     for given in several[:3] if workers is WORKERS["processes"] else several:  # each starts other processes
-        arguments = given | {"budget": 90, "batch": 7, "rng": 5}
+        arguments = {"budget": 90, "batch": 7, "rng": 5} | given
         infos, seen = [], []
         serial = kl.minimize(bumpy, MIXED, callback=infos.append, **arguments)
         with workers() as pool:
@@ -760,7 +895,7 @@ def test_a_batch_keeps_as_many_workers_busy_from_the_first_second():
         return ones(x)
 
     with ThreadPoolExecutor(6) as pool:
-        result = kl.minimize(fun, BITS, budget=18, batch=6, workers=pool, algorithm=kl.cga(BITS), rng=0)
+        result = kl.minimize(fun, BITS, budget=18, batch=6, workers=pool, algorithm=cga(BITS), rng=0)
     assert (result.nfev, result.failures) == (18, 0)
 
 

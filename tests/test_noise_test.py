@@ -14,18 +14,24 @@ from hypothesis import strategies as st
 
 import knobless as kl
 from conftest import examples, quick_if
+from knobless.algorithms import pbil_elitist
+from knobless.core import archive
 from knobless.journal import read
 from knobless.report.summary import summary
-from knobless.run import evaluation_log
-from knobless.run.evaluation_log import EvaluationLog
-from knobless.run.loop import NOT_CALLED
 from knobless.run.noise_test import JITTER, NoiseTest
+from knobless.run.optimize import NOT_CALLED
 from knobless.run.recommendation import finalists
 
 SPACES = {
     "bits": kl.Binary(12),
     "choices": kl.Space.of([kl.Choice("a", "b", "c")] * 5),
     "mixed": kl.Space(a=kl.Binary(4), b=kl.Choice("x", "y", "z"), c=kl.Float(0, 1), d=kl.Integer(0, 9)),
+}
+# In these, no model takes milliseconds for each evaluation.
+LARGE_SPACES = {
+    "bits": kl.Binary(101),
+    "choices": kl.Space.of([kl.Choice("a", "b", "c")] * 101),
+    "mixed": kl.Space(a=kl.Binary(101), b=kl.Choice("x", "y", "z"), c=kl.Float(0, 1), d=kl.Integer(0, 9)),
 }
 one_quick_space = pytest.mark.parametrize("name", [quick_if(name == "mixed", name) for name in SPACES])
 
@@ -75,7 +81,16 @@ def scheduled(values, repeats):
 @examples(8)
 @given(seed=st.integers(0, 10**6), batch=st.sampled_from([1, 1, 4]))
 def test_between_the_tests_the_run_is_that_of_a_deterministic_objective(name, seed, batch):
-    space = SPACES[name]
+    same_between_the_tests(LARGE_SPACES[name], seed, batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPACES)
+def test_between_the_tests_the_run_with_a_model_is_that_of_a_deterministic_objective(name):
+    same_between_the_tests(SPACES[name], 0, 1)
+
+
+def same_between_the_tests(space, seed, batch):
     stated, found = Recorded(space, seed), Recorded(space, seed)
     kl.minimize(stated, space, budget=120, rng=seed, batch=batch, deterministic=True)
     result = kl.minimize(found, space, budget=120, rng=seed, batch=batch)
@@ -120,7 +135,7 @@ def test_differences_of_rounding_are_no_noise(value, noisy):
     test = NoiseTest()
     f = np.array([1.0, 50.0, -20.0, math.inf, math.nan])[[1, 0, 3, 4]]
     test.observe(np.arange(4)[:, None], f)
-    assert test.fun == 1.0
+    assert test.values == [1.0]
     test.begin()
     assert test.judge(value, f, len(f)) is noisy
 
@@ -174,7 +189,7 @@ def told(opt, space, steps, order, noisy=True, forget=None):
 @examples(8)
 @given(seed=st.integers(0, 1000))
 def test_the_order_of_tells_does_not_matter(batch, noisy, seed):
-    space = SPACES["mixed"]
+    space = LARGE_SPACES["mixed"]
     runs = [
         told(kl.Optimizer(space, rng=seed, batch=batch), space, 60, np.random.default_rng(order), noisy)
         for order in (1, seed)
@@ -187,14 +202,14 @@ def test_the_order_of_tells_does_not_matter(batch, noisy, seed):
 @pytest.mark.parametrize("name", SPACES)
 @pytest.mark.parametrize("noisy", [False, True])
 def test_a_snapshot_at_any_iteration_changes_nothing(name, noisy, tmp_path):
-    space = SPACES[name]
+    space, steps = (LARGE_SPACES[name], 80) if noisy else (SPACES[name], 40)
 
     def forget(opt):
         opt.save(tmp_path / "run.json")
         return kl.Optimizer.load(tmp_path / "run.json", space)
 
     plain, forgetful = (
-        told(kl.Optimizer(space, rng=7), space, 80, np.random.default_rng(0), noisy, each) for each in (None, forget)
+        told(kl.Optimizer(space, rng=7), space, steps, np.random.default_rng(0), noisy, each) for each in (None, forget)
     )
     assert plain == forgetful
 
@@ -317,7 +332,7 @@ def test_cancelled_tests_do_not_decide():
 
 def test_what_is_stated_is_neither_tested_nor_changed():
     space = kl.Binary(10)
-    for stated, algorithm in ((True, None), (True, kl.pbil_elitist(space))):
+    for stated, algorithm in ((True, None), (True, pbil_elitist(space))):
         objective = Recorded(space, 0)
         result = kl.minimize(objective, space, budget=60, rng=0, deterministic=stated, algorithm=algorithm)
         assert not objective.repeats()
@@ -367,7 +382,7 @@ def test_after_a_target_that_is_not_confirmed_the_iteration_goes_on(workers, bat
 
 @pytest.mark.slow
 def test_the_tests_of_a_long_run_stay_rare(monkeypatch):
-    monkeypatch.setattr(evaluation_log, "MOST_EVALUATIONS", 64)
+    monkeypatch.setattr(archive, "MOST_ROWS", 64)
     objective = Recorded(kl.Binary(40), 0)
     result = kl.minimize(objective, kl.Binary(40), budget=1500, rng=0)
     assert result.deterministic is True
@@ -466,10 +481,10 @@ def test_the_point_that_has_reached_the_target_is_the_one_that_is_confirmed():
 
 def finalists_of(x, f):
     """The finalists of a run with these evaluations of bits."""
-    run = kl.Optimizer(kl.Binary(x.shape[1]), deterministic=False).run
-    log = EvaluationLog(run.space.family)
-    log.append(x, f)
-    return finalists(run, log)
+    bits = kl.Binary(x.shape[1])
+    run = kl.Optimizer(bits, kl.pbil_lambda(bits), deterministic=False).run
+    run.archive.add(x, f)
+    return finalists(run)
 
 
 @pytest.mark.parametrize("n", [40, 999, 1000, 3000])

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
+from knobless import problems
+from knobless.algorithms import cga, pbil_elitist, umda
 from knobless.core.rng import Stream
 
 DOMAINS = {
@@ -27,9 +29,9 @@ domains = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
 RECIPES = {
     "pbil_lambda": kl.pbil_lambda,
     "pbil_epsilon": kl.pbil_epsilon,
-    "cga": kl.cga,
-    "umda": lambda space: kl.umda(space, 6, 2),
-    "pbil": lambda space: kl.pbil(space, 5, 2, 0.3),
+    "cga": cga,
+    "umda": lambda space: umda(space, 6, 2),
+    "pbil": lambda space: kl.algorithms.pbil(space, 5, 2, 0.3),
 }
 recipes = pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 
@@ -124,6 +126,26 @@ def test_ask_when_all_are_out_says_what_to_do():
     assert len(opt.ask(2)) == 2  # for idle workers there are always more
 
 
+def test_further_candidates_asked_for_one_by_one_are_those_asked_for_at_once():
+    once, each = (kl.Optimizer(kl.Binary(20), rng=0) for _ in range(2))
+    for opt in (once, each):
+        while opt.nfev < 40:  # from then on the points are those of a model
+            batch = opt.ask()
+            opt.tell(batch, [float(c.x[:10].sum()) for c in batch])
+    assert points(once.ask(8)) == [point for _ in range(8) for point in points(each.ask(1))]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_left_of_an_iteration_may_wait_for_pending_candidates(seed):
+    opt = kl.Optimizer(kl.Choice(1, 2, 3, p=[0.98, 0.01, 0.01]), rng=seed, batch=12, deterministic=True)
+    out = list(opt.ask(1))
+    while opt.n_to_ask and opt.nit == 0:
+        out += opt.ask()
+    assert len(out) == len(set(points(out))) <= 3
+    opt.tell(out, [float(c.id) for c in out])
+    assert opt.nit == 1
+
+
 def test_more_candidates_do_not_change_the_iterations():
     plain, greedy = (pbil(kl.Binary(30), rng=7) for _ in range(2))
     for i in range(60):
@@ -163,13 +185,13 @@ def test_what_the_mode_gave_is_known_while_later_candidates_are_out():
 def test_what_the_mode_gave_does_not_depend_on_the_order_of_arrival():
     seen = []
     for late in (False, True):
-        opt = kl.Optimizer(kl.Binary(1), kl.cga(kl.Binary(1), eps=1e-9), rng=0)
+        opt = kl.Optimizer(kl.Binary(1), cga(kl.Binary(1), eps=1e-9), rng=0)
         out = opt.ask(9)
         order = [out[:2], out[2:]] if late else [out[2:], out[:2]]
         for part in order:
             opt.tell(part, [float(c.id) for c in part])
         seen.append(opt.mode_fun)
-        assert opt.mode_fun == np.mean([c.id for c in out if c.x[0] == opt.mode[0]])
+        assert opt.mode_fun == np.mean([c.id for c in out[:2] if c.x[0] == opt.mode[0]])  # those of the update
     assert seen[0] == seen[1]
 
 
@@ -502,7 +524,7 @@ def test_x0_of_every_kind_of_variable():
         real=kl.Float(0, 1),
         bits=kl.Binary(2),
     )
-    opt = kl.Optimizer(space, x0=x0, rng=0)
+    opt = kl.Optimizer(space, pbil_elitist(space), x0=x0, rng=0)
     # Bits, then the choice of three, then the means of the numbers: 10 lies at 0.95 of its range.
     assert opt.theta[:8] == pytest.approx([0.75, 0.75, 0.25, 0.25, 0.125, 0.625, 0.725, 0.7])
     assert flat(opt.ask()[0].x) == flat(x0)
@@ -559,6 +581,30 @@ def test_added_points_count_for_the_best_alone():
     assert opt.best.fun == 2.0
 
 
+def test_a_point_added_later_is_learned_from(tmp_path):
+    fun, good = problems.Traps(60), np.array([0] * 5 + [1] * 55)
+    nearest = []
+    for adds in (False, True):
+        given = {"space": fun.space, "rng": 1, "deterministic": True, "journal": tmp_path / f"{adds}.sqlite"}
+        opt = kl.Optimizer(**given)
+        distances = []
+        while opt.nfev < 300:
+            if adds and opt.nfev == 10:
+                opt.add(good, fun(good))
+            out = opt.ask(1)
+            distances.append(int((out[0].x != good).sum()))
+            opt.tell(out, [fun(out[0].x)])
+        nearest.append(min(distances))
+        opt.save(tmp_path / "run.json")
+        opt.close()
+        with kl.Optimizer(**given) as resumed:
+            loaded = kl.Optimizer.load(tmp_path / "run.json", fun.space)
+            assert look(resumed) == look(loaded) == look(opt)
+            after = [[flat(x) for _, x in each.ask(3)] for each in (resumed, loaded, opt)]
+        assert after[0] == after[1] == after[2]
+    assert nearest[1] <= 2 < nearest[0]
+
+
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_a_bad_point_added_records_nothing(deterministic):
     opt = kl.Optimizer(kl.Binary(2), rng=0, deterministic=deterministic)
@@ -585,7 +631,7 @@ def test_lam_is_never_below_batch_from_the_first_ask_on(recipe):
 
 def test_batch_does_not_lower_lam():
     space = kl.Space.of(kl.Binary(12))
-    assert kl.Optimizer(space, kl.umda(space, 40, 10), batch=9).lam == 40
+    assert kl.Optimizer(space, umda(space, 40, 10), batch=9).lam == 40
     assert kl.Optimizer(kl.Binary(1), batch=50).lam == 50  # above λ_max too
 
 
@@ -634,6 +680,19 @@ def test_no_point_goes_out_twice_while_they_are_out():
     opt.cancel(out[0])  # it is not: this one may be drawn again
     assert not opt.exhausted
     assert points(opt.ask(6)) == points(out[:1])
+
+
+def test_a_run_is_not_complete_while_points_are_pending(tmp_path):
+    opt = kl.Optimizer(kl.Binary(2), rng=0, batch=4, deterministic=True, journal=tmp_path / "a")
+    while len(opt.pending) < 4:
+        opt.ask(1)
+    assert not opt.complete
+    opt.tell(opt.pending[0], 1.0)
+    opt.close()
+    with kl.Optimizer(kl.Binary(2), rng=0, batch=4, deterministic=True, journal=tmp_path / "a") as opt:
+        assert (len(opt.pending), opt.complete, opt.exhausted) == (3, False, False)
+        drain(opt, lambda x: 0.0)
+        assert (opt.nfev, opt.complete, opt.exhausted) == (4, True, True)
 
 
 def test_twins_share_the_value_and_cost_nothing():
@@ -791,7 +850,7 @@ def test_info_cannot_be_written_and_does_not_change_later():
 
 
 def test_mode_value_is_the_mean_of_what_the_mode_gave():
-    opt = kl.Optimizer(kl.Binary(2), kl.pbil(kl.Binary(2), 12, 6, 1e-9), rng=0)  # θ hardly moves from ½
+    opt = kl.Optimizer(kl.Binary(2), kl.algorithms.pbil(kl.Binary(2), 12, 6, 1e-9), rng=0)  # θ hardly moves from ½
     out = opt.ask()
     values = np.arange(12.0)
     opt.tell(out, values)
@@ -803,7 +862,7 @@ def test_mode_value_is_the_mean_of_what_the_mode_gave():
 
 def test_mode_value_with_many_samples_an_iteration():
     bits = kl.Binary(1)
-    opt = kl.Optimizer(bits, kl.umda(bits, 5000, 2500), rng=0)
+    opt = kl.Optimizer(bits, umda(bits, 5000, 2500), rng=0)
     out = opt.ask()
     opt.tell(out, out.x[:, 0].astype(float))
     assert opt.mode_fun == opt.mode[0]

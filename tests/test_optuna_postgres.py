@@ -20,6 +20,7 @@ pytest.importorskip("psycopg2", reason="psycopg2 is not installed (pip install p
 
 from optuna.trial import TrialState  # noqa: E402
 
+from knobless.optuna import KnoblessSampler  # noqa: E402
 from knobless.optuna.tags import TAG  # noqa: E402
 
 TRIALS = 60
@@ -83,7 +84,8 @@ def server():
         run(initdb, "-D", data, "-U", "knobless", "--auth=trust", "--no-sync", "-E", "UTF8")
         run(pg_ctl, "-D", data, "-l", log, "-o", quick, "-w", "start")
         try:
-            yield f"postgresql+psycopg2://knobless@/postgres?host={folder}"
+            url = f"postgresql+psycopg2://knobless@/postgres?host={folder}"
+            yield url, lambda: run(pg_ctl, "-D", data, "-l", log, "-o", quick, "-m", "fast", "-w", "restart")
         finally:
             run(pg_ctl, "-D", data, "-m", "immediate", "stop")
     finally:
@@ -91,7 +93,30 @@ def server():
 
 
 @pytest.mark.slow
+def test_a_study_continues_after_the_server_was_restarted(server):
+    url, restart = server
+    study = optuna.create_study(storage=url, sampler=KnoblessSampler(seed=0))
+
+    def objective(trial):
+        bits = [trial.suggest_categorical(f"b{i}", [0, 1]) for i in range(8)]
+        if trial.number == 12:
+            restart()
+        return float(sum(bits))
+
+    with pytest.raises((optuna.exceptions.StorageInternalError, AssertionError)):  # the latter hides the former
+        study.optimize(objective, n_trials=40)
+    study.optimize(objective, n_trials=27)
+    states = [trial.state for trial in study.trials]
+    assert states.count(TrialState.COMPLETE) == 39
+    assert [number for number, state in enumerate(states) if state != TrialState.COMPLETE] == [12]
+    assert study.best_value <= 1
+    tags = [trial.system_attrs.get(TAG, {}) for trial in study.trials]
+    assert tags[-1]["iteration"] > tags[12]["iteration"]
+
+
+@pytest.mark.slow
 def test_four_processes_share_a_study_and_one_of_them_is_killed(server):
+    server, _ = server
     study = optuna.create_study(study_name="shared", storage=server)
     roles = ["victim"] + ["worker"] * (PROCESSES - 1)
     workers = [

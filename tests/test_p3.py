@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import knobless as kl
 import oracle_p3
-from conftest import examples
+from conftest import examples, saved_and_restored
+from knobless.algorithms import P3
 from knobless.core.rng import Stream
-from knobless.core.states import state_data, state_of
+from knobless.families import Bernoulli, Categorical, Product
 from knobless.problems import Traps
 
 # Random numbers
@@ -88,10 +89,10 @@ def failing(x):
 
 FUNCTIONS = {f.__name__: f for f in (linear, leading, rugged, coarse, trapped, failing)}
 SPACES = {
-    "a bit": (kl.Bernoulli(1), [2]),
-    "bits": (kl.Bernoulli(12), [2] * 12),
-    "choices": (kl.Categorical(8, 3), [3] * 8),
-    "both": (kl.Product((kl.Bernoulli(4), kl.Categorical(3, 5), kl.Bernoulli(1))), [2] * 4 + [5] * 3 + [2]),
+    "a bit": (Bernoulli(1), [2]),
+    "bits": (Bernoulli(12), [2] * 12),
+    "choices": (Categorical(8, 3), [3] * 8),
+    "both": (Product((Bernoulli(4), Categorical(3, 5), Bernoulli(1))), [2] * 4 + [5] * 3 + [2]),
 }
 every_space = pytest.mark.parametrize(("family", "options"), SPACES.values(), ids=SPACES)
 
@@ -120,7 +121,7 @@ def key_of(seed):
 def test_it_is_its_plain_transcription(family, options, f, seed):
     rounds = 4 if len(options) == 1 else 900
     x0 = tuple(k - 1 for k in options) if seed else None
-    seen, state = asked(kl.P3(family), seed, f, rounds, None if x0 is None else np.array(x0))
+    seen, state = asked(P3(family), seed, f, rounds, None if x0 is None else np.array(x0))
     assert [x for (x,) in seen] == oracle_p3.alone(options, key_of(seed), f, rounds, x0)
     assert x0 or len(state.levels) > 1 or f not in (rugged, trapped) or len(options) == 1  # so crossing is compared
 
@@ -132,7 +133,7 @@ def test_several_climbers_are_their_plain_transcription(family, options, f):
     """Each climbs and crosses by the rules, in one pyramid and with one memory."""
     rounds = 4 if len(options) == 1 else 300
     x0 = tuple(k - 1 for k in options)
-    seen, _ = asked(kl.P3(family, climbers=3), 4, f, rounds, np.array(x0))  # of whatever type
+    seen, _ = asked(P3(family, climbers=3), 4, f, rounds, np.array(x0))  # of whatever type
     assert seen[0][0] == x0
     assert seen == oracle_p3.together(options, key_of(4), f, rounds, 3, x0)
 
@@ -140,7 +141,7 @@ def test_several_climbers_are_their_plain_transcription(family, options, f):
 def test_a_climber_looks_at_each_neighbour_of_where_it_is_and_keeps_the_better():
     """Without a transcription: the first pass over all bits."""
     n = 30
-    seen, _ = asked(kl.P3(kl.Bernoulli(n)), 0, rugged, n + 1)
+    seen, _ = asked(P3(Bernoulli(n)), 0, rugged, n + 1)
     here, changed = seen[0][0], []
     for (x,) in seen[1:]:
         (i,) = (i for i in range(n) if x[i] != here[i])
@@ -152,7 +153,7 @@ def test_a_climber_looks_at_each_neighbour_of_where_it_is_and_keeps_the_better()
 @given(st.integers(2, 12), st.integers(20, 60), st.integers(0, 99))
 def test_climbers_share_the_first_individual(climbers, n, seed):
     """OneMax: each bit is changed once, and each iteration has one point that combines the better ones of the last."""
-    seen, _ = asked(kl.P3(kl.Bernoulli(n), climbers), seed, lambda x: n - sum(x), n // (climbers - 1) + 2)
+    seen, _ = asked(P3(Bernoulli(n), climbers), seed, lambda x: n - sum(x), n // (climbers - 1) + 2)
     assert (1,) * n in {x for each in seen for x in each}
 
 
@@ -160,7 +161,7 @@ def test_climbers_share_the_first_individual(climbers, n, seed):
 def test_climbers_stay_within_the_bounds_of_a_subset(climbers, seed):
     """The cost is the sum of the chosen of 0 to 19, of which at least 4 must be chosen."""
     family = kl.Space.of(kl.Subset(20, (4, 7))).family
-    seen, state = asked(kl.P3(family, climbers), seed, lambda x: sum(i for i, bit in enumerate(x) if bit), 150)
+    seen, state = asked(P3(family, climbers), seed, lambda x: sum(i for i, bit in enumerate(x) if bit), 150)
     points = {x for each in seen for x in each}
     assert {sum(x) for x in points} <= {4, 5, 6, 7}
     assert (1,) * 4 + (0,) * 16 in points
@@ -169,7 +170,7 @@ def test_climbers_stay_within_the_bounds_of_a_subset(climbers, seed):
 
 @pytest.mark.parametrize("climbers", [1, 3])
 def test_a_seed_is_a_run(climbers):
-    algorithm = kl.P3(kl.Bernoulli(10), climbers)
+    algorithm = P3(Bernoulli(10), climbers)
     assert asked(algorithm, 3, coarse, 200)[0] == asked(algorithm, 3, coarse, 200)[0]
     assert asked(algorithm, 3, coarse, 200)[0] != asked(algorithm, 4, coarse, 200)[0]
 
@@ -181,14 +182,14 @@ def test_a_seed_is_a_run(climbers):
 def test_each_bit_is_looked_at_once_where_they_add_up(start, seed):
     """OneMax from anywhere: the start, and no more than one change of each bit."""
     n = len(start)
-    seen, _ = asked(kl.P3(kl.Bernoulli(n)), seed, lambda x: n - sum(x), n + 1, np.array(start, dtype=np.int8))
+    seen, _ = asked(P3(Bernoulli(n)), seed, lambda x: n - sum(x), n + 1, np.array(start, dtype=np.int8))
     assert seen[0] == (tuple(start),)
     assert ((1,) * n,) in seen
 
 
 @pytest.mark.slow
 def test_every_option_is_a_neighbour_however_many_there_are():
-    algorithm, rng, k = kl.P3(kl.Categorical(1, 20_000)), np.random.default_rng(0), 20_000
+    algorithm, rng, k = P3(Categorical(1, 20_000)), np.random.default_rng(0), 20_000
     state, seen = algorithm.init(x0=np.array([15_000])), set()
     while not state.levels:
         x = algorithm.ask(state, rng)
@@ -203,7 +204,7 @@ def test_a_plateau_is_crossed():
     n, found = 10, 0
     wrong = lambda x: sum(not (a and b) for a, b in zip(x[::2], x[1::2], strict=True))  # noqa: E731
     for seed in range(20):
-        algorithm, rng, best = kl.P3(kl.Bernoulli(n)), np.random.default_rng(seed), n
+        algorithm, rng, best = P3(Bernoulli(n)), np.random.default_rng(seed), n
         state = algorithm.init(x0=np.zeros(n, dtype=np.int8))
         while not state.levels:
             x = algorithm.ask(state, rng)
@@ -217,7 +218,7 @@ def test_a_plateau_is_crossed():
 def test_traps_are_solved():
     problem = Traps(50, 5)
     for seed in range(5):
-        algorithm, rng = kl.p3(problem.space), np.random.default_rng(seed)
+        algorithm, rng = kl.algorithms.p3(problem.space), np.random.default_rng(seed)
         state, best, calls = algorithm.init(), math.inf, 0
         while best > 0:
             x = algorithm.ask(state, rng)
@@ -232,10 +233,10 @@ def test_traps_are_solved():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("f", [rugged, coarse, leading], ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("family", "size"), [(kl.Bernoulli(6), 64), (kl.Categorical(3, 3), 27), (kl.Bernoulli(1), 2)])
+@pytest.mark.parametrize(("family", "size"), [(Bernoulli(6), 64), (Categorical(3, 3), 27), (Bernoulli(1), 2)])
 def test_no_point_is_asked_for_twice_until_all_are_known(family, size, f):
     for seed in range(3):
-        seen, _ = asked(kl.P3(family), seed, f, size + 2)
+        seen, _ = asked(P3(family), seed, f, size + 2)
         assert len(set(seen[:size])) == size
         assert set(seen[size:]) <= set(seen[:size])  # then it still answers
 
@@ -249,10 +250,10 @@ def test_no_point_is_asked_for_twice_until_all_are_known(family, size, f):
 @given(st.integers(0, 150), st.sampled_from(list(FUNCTIONS.values())), st.booleans())
 def test_a_copy_and_what_was_saved_go_on_as_the_state_itself(climbers, rounds, f, guest):
     space = kl.Space.of(kl.Binary(9))
-    algorithm = kl.P3(space.family, climbers)
+    algorithm = P3(space.family, climbers)
     x0 = np.ones(9, dtype=np.int8) if guest else None
     _, state = asked(algorithm, 1, f, rounds, x0)
-    copy, saved = state.copy(), state_of(algorithm, state_data(algorithm, state), x0)
+    copy, saved = state.copy(), saved_and_restored(algorithm, state, x0=x0)
     for _ in range(60):
         given = [algorithm.ask(each, np.random.default_rng(1)) for each in (state, copy, saved)]
         assert given[0].tolist() == given[1].tolist() == given[2].tolist()
@@ -264,7 +265,7 @@ def test_a_copy_and_what_was_saved_go_on_as_the_state_itself(climbers, rounds, f
 
 
 def test_a_copy_does_not_change_with_the_state():
-    algorithm = kl.P3(kl.Bernoulli(8))
+    algorithm = P3(Bernoulli(8))
     _, state = asked(algorithm, 0, coarse, 100)
     copy = state.copy()
     before = copy.theta.tolist(), copy.pending.tolist(), len(copy.told)
@@ -275,7 +276,7 @@ def test_a_copy_does_not_change_with_the_state():
 
 
 def test_it_rests_when_an_individual_has_come_to_its_end():
-    algorithm, rng = kl.P3(kl.Bernoulli(10)), np.random.default_rng(0)
+    algorithm, rng = P3(Bernoulli(10)), np.random.default_rng(0)
     state, rested = algorithm.init(), []
     for i in range(400):
         x = algorithm.ask(state, rng)
@@ -290,7 +291,7 @@ def test_it_rests_when_an_individual_has_come_to_its_end():
 
 
 def test_theta_is_how_often_options_occur_among_the_members():
-    algorithm = kl.P3(kl.Categorical(4, 3).within(1000))  # margins out of the way
+    algorithm = P3(Categorical(4, 3).within(1000))  # margins out of the way
     _, state = asked(algorithm, 0, rugged, 60)
     points = np.array([x for level in state.levels for x in level.points])
     counts = np.stack([(points == k).sum(axis=0) for k in range(3)], axis=1)
@@ -302,7 +303,7 @@ def test_theta_is_how_often_options_occur_among_the_members():
 @pytest.mark.parametrize("back", [back for size in (1, 2) for back in itertools.combinations(range(3), size)])
 def test_those_given_up_are_as_bad_as_failures(back):
     """Each value goes to the climber that asked for it, and the others are told the worst."""
-    algorithm = kl.P3(kl.Bernoulli(10), 3)
+    algorithm = P3(Bernoulli(10), 3)
     _, state = asked(algorithm, 2, rugged, 20)
     x, values = state.pending, np.array([rugged(row) for row in state.pending.tolist()], dtype=float)
     rows = list(back)
@@ -320,15 +321,27 @@ def test_those_given_up_are_as_bad_as_failures(back):
 )
 def test_numbers_cannot_be_exchanged(space):
     with pytest.raises(TypeError, match=r"^family: expected bits, choices and subsets"):
-        kl.p3(space)
+        kl.algorithms.p3(space)
 
 
 @pytest.mark.parametrize(("climbers", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), ("2", TypeError)])
 def test_climbers_are_counted(climbers, error):
     with pytest.raises(error, match=r"^climbers\b"):
-        kl.P3(kl.Bernoulli(3), climbers)
+        P3(Bernoulli(3), climbers)
 
 
 def test_at_least():
-    assert kl.p3(kl.Binary(5)).at_least(4) == kl.P3(kl.Bernoulli(5), 4)
-    assert kl.P3(kl.Bernoulli(5), 4).at_least(2).climbers == 4
+    assert kl.algorithms.p3(kl.Binary(5)).at_least(4) == P3(Bernoulli(5), 4)
+    assert P3(Bernoulli(5), 4).at_least(2).climbers == 4
+
+
+def test_a_pyramid_that_knows_every_point_does_not_search_for_new_ones():
+    p3 = P3(Bernoulli(2), climbers=50)
+    state, stream = p3.init(), Stream(0)
+    for i in range(40):
+        x = p3.ask(state, stream)
+        before = state.individuals
+        state = p3.tell(state, x, x.sum(axis=1).astype(float))
+        if i >= 20:
+            assert len(state.values) == 4
+            assert state.individuals - before <= 50

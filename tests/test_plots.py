@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import knobless as kl
 from conftest import marginals
 from knobless import plots
+from knobless.algorithms import IGO, Fixed, pbil_elitist
 from knobless.journal import records as journal
 from knobless.journal.events import ADDED, TOLD
 from knobless.report import marginals as report_marginals
@@ -54,7 +55,7 @@ def run(request, tmp_path_factory):
         rng=1,
         journal=path,
         callback=infos.append,
-        algorithm=kl.pbil_elitist(SPACE),  # the only one of a portfolio that has an α
+        algorithm=pbil_elitist(SPACE),  # the only member of a search that has an α
     )
     with journal.read(path) as record:
         events, opt = list(record), kl.Optimizer.from_journal(record)
@@ -338,20 +339,20 @@ def test_a_trace_does_not_follow_another_run(tmp_path):
 
 
 def test_a_trace_does_not_follow_the_same_run_begun_again(tmp_path, monkeypatch):
-    path, forget = tmp_path / "run.sqlite", Recording.forget
+    path, clear = tmp_path / "run.sqlite", Recording.clear
 
     def traced(recording):
         with journal.read(path) as record:
             first = Trace(record)
             assert record.counts().evaluations == 3
-        forget(recording)
+        clear(recording)
         with journal.read(path) as record:
             assert not first.follow(record)
 
     def backwards(call, items):
         return map(call, list(items)[::-1])
 
-    monkeypatch.setattr(Recording, "forget", traced)
+    monkeypatch.setattr(Recording, "clear", traced)
     with pytest.raises(ZeroDivisionError):  # that of the first candidate; those of the others are deleted
         kl.minimize(lambda x: 1 / 0, kl.Binary(6), budget=10, batch=4, rng=0, workers=backwards, journal=path)
 
@@ -373,8 +374,9 @@ def test_a_row_that_is_no_point_is_an_error_at_once(tmp_path):
         (first,), (second,) = connection.execute("SELECT code FROM events WHERE number IN (1, 2) ORDER BY number")
         codes = [(first + second[:1], 1), (second[1:], 2)]  # together as long as they should be
         connection.executemany("UPDATE events SET code = ? WHERE number = ?", codes)
+        mine, fixed = {"function": "mine"}, {"type": "Fixed", "lam": 2, "eps": 0.1}
         algorithm = json.dumps(
-            {"preference": {"function": "mine"}, "adaptation": {"type": "Fixed", "lam": 2, "eps": 0.1}}
+            {"type": "IGO", "preference": mine, "adaptation": fixed, "elitism": {"type": "NoElitism"}}
         )
         connection.execute(
             "UPDATE header SET json = json_set(json, '$.algorithm', json(?)) WHERE name = 'identity'", (algorithm,)
@@ -388,7 +390,7 @@ def test_a_row_that_is_no_point_is_an_error_at_once(tmp_path):
 def test_many_variables_and_iterations_are_thinned_out_evenly(tmp_path):
     path = tmp_path / "wide.sqlite"
     space = kl.Binary(1000)
-    cga = kl.cga(space)  # with 2 calls an iteration
+    cga = kl.algorithms.cga(space)  # with 2 calls an iteration
     kl.minimize(lambda x: x.sum(axis=1), space, budget=3000, algorithm=cga, vectorized=True, rng=0, journal=path)
     of = Trace.of(path)
     names, iterations, theta_history = of.theta_history
@@ -424,7 +426,7 @@ def second_best(f):
 
 def test_an_algorithm_of_the_users_own_has_values_but_no_theta(tmp_path):
     path, space = tmp_path / "own.sqlite", kl.Binary(8)
-    own = kl.IGO(kl.pbil_lambda(space).family, second_best, kl.Fixed(4, 0.1))
+    own = IGO(kl.pbil_lambda(space).family, second_best, Fixed(4, 0.1))
     result = kl.minimize(lambda x: float(x.sum()), space, budget=60, algorithm=own, rng=0, journal=path)
     of = Trace.of(path)
     assert of.best[0] == result.fun

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import frozen
-from knobless import Quartiles, Truncation, Values
+from knobless.algorithms import Quartiles, Truncation, Values
 from knobless.core import preferences
 
 RANKING = {"quartiles": Quartiles(), "best": Truncation(1), "best two": Truncation(2)}

@@ -1,4 +1,4 @@
-"""Quadratic functions of bits by enumeration, and the portfolio that tests for them and minimizes them."""
+"""Quadratic functions of bits by enumeration, and the study of a search that tests for them and minimizes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import pickle
 import warnings
 from base64 import b64encode
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,14 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knobless as kl
-from conftest import examples, later_portfolio
+from conftest import SPACES, examples, members_alone, saved_and_restored
+from knobless.algorithms import Evolution, QuadraticStudy, Search, p3
 from knobless.core import quadratic
 from knobless.core.data import text
 from knobless.core.description import algorithm_data, algorithm_of
 from knobless.core.quadratic import PER_TEST, Quadratic, block_sizes, flipped, is_quadratic, neighbors
-from knobless.core.quadratic_portfolio import LEARNING, MINIMIZING, TESTING
 from knobless.core.rng import Stream
-from knobless.core.states import state_data, state_of
+from knobless.core.search import WHOLE
+from knobless.core.study import LEARNING, MINIMIZING, TESTING
+from knobless.families import Bernoulli
 from knobless.problems import IsingRing, IsingTorus, MaxCut, MaxSat, Qubo
 
 STAGES = (TESTING, LEARNING, MINIMIZING)
@@ -159,7 +162,7 @@ def test_quadratic_functions_with_interactions_of_one_sign_are_found(drawn, key,
 
 
 @given(functions(real, st.just(0.0)), st.integers(0, 2**32 - 1))
-def test_linear_and_constant_functions_are_left_to_the_portfolio(drawn, key):
+def test_linear_and_constant_functions_are_left_to_the_members(drawn, key):
     f, x = drawn
     assert not passes(f, x, key)
     assert not passes(lambda rows: np.full(len(rows), f.constant), x, key)
@@ -262,16 +265,28 @@ def at_stage(stage, values=0):
     return lambda state: state.study is not None and state.study.stage == stage and len(state.study.f) >= values
 
 
+def group_of(state):
+    """Return the members' states, their evaluations and the best point."""
+    return state.groups[WHOLE]
+
+
 def spent(state):
-    return sum(record.spent for record in state.rest.records)
+    """Return the evaluations of the stages and of the members, without those of a study."""
+    return state.before + sum(record.spent for record in group_of(state).records)
+
+
+def values_needed(n):
+    """Return how many values determine a quadratic function of n bits."""
+    return 1 + n * (n + 1) // 2
 
 
 @every_problem
 @pytest.mark.parametrize("seed", range(2))
-def test_a_study_has_as_many_evaluations_as_determine_the_function_and_ends_at_the_minimum(problem, seed):
-    n, algorithm = problem.n, later_portfolio(problem.space)
-    assert algorithm.n_values == 1 + n * (n + 1) // 2
-    assert algorithm.begins_at == algorithm.n_values // 2
+@pytest.mark.parametrize("search", [members_alone, kl.search], ids=["alone", "recommended"])
+def test_a_study_has_as_many_evaluations_as_determine_the_function_and_ends_at_the_minimum(problem, seed, search):
+    n, algorithm = problem.n, search(problem.space)
+    begins_at = algorithm.study.begins_at
+    assert begins_at == values_needed(n) // 2
     total, began, studied, could_begin = 0, None, [], False
     for state, x in steps(algorithm, problem.costs, rng=Stream(seed)):
         if state.study is not None:
@@ -279,14 +294,14 @@ def test_a_study_has_as_many_evaluations_as_determine_the_function_and_ends_at_t
                 began = total
                 assert spent(state) == total
                 assert not could_begin  # before the last iteration
-                assert problem(state.study.x) == state.study.center == state.rest.best.f[0]
+                assert problem(state.study.x) == state.study.center == group_of(state).best.f[0]
             studied.append(x)
         elif began is not None:
             break
-        could_begin = algorithm.rest.can_yield(state.rest) and spent(state) >= algorithm.begins_at
+        could_begin = state.begun and algorithm.can_yield(state) and spent(state) >= begins_at
         total += len(x)
-    assert began >= algorithm.begins_at
-    assert state.ended
+    assert began >= begins_at
+    assert state.studied
     tests_made = PER_TEST * len(block_sizes(n))
     assert total - began == tests_made + n * (n + 1) // 2 + 1
     assert [len(x) for x in studied] == [PER_TEST] * (tests_made // PER_TEST) + [n] * ((n + 1) // 2) + (
@@ -295,29 +310,29 @@ def test_a_study_has_as_many_evaluations_as_determine_the_function_and_ends_at_t
     lowest = problem.costs(all_points(n)).min()
     found = problem.costs(studied[-1])[0]
     assert found == pytest.approx(lowest, abs=1e-9)
-    population = state.rest.members[1]
+    population = group_of(state).states[1]
     assert population.f[0] <= found  # it is injected
 
 
 @every_problem
 def test_minimize_finds_the_optimum_of_a_quadratic_objective_within_its_bound(problem):
     values = problem.costs(all_points(problem.n))
-    algorithm = later_portfolio(problem.space)
+    algorithm = members_alone(problem.space)
     for seed in range(3):
         length = until(algorithm, problem.costs, lambda state: state.study is not None, Stream(seed))
-        budget = spent(length) + PER_TEST * len(block_sizes(problem.n)) + algorithm.n_values
+        budget = spent(length) + PER_TEST * len(block_sizes(problem.n)) + values_needed(problem.n)
         options = {"budget": budget, "rng": seed, "deterministic": True, "algorithm": algorithm}
         result = kl.minimize(lambda x: problem(x), problem.space, **options)
         assert result.fun == pytest.approx(values.min(), abs=1e-9)
 
 
-def test_the_minimum_of_more_bits_is_not_above_what_the_portfolio_alone_finds():
+def test_the_minimum_of_more_bits_is_not_above_what_the_members_alone_find():
     problem = couplings(40, 5)
-    algorithm = later_portfolio(problem.space)
+    algorithm = members_alone(problem.space)
     options = {"budget": 2200, "rng": 0, "deterministic": True}
     study, alone = (
         kl.minimize(lambda x: problem(x), problem.space, algorithm=each, **options)
-        for each in (algorithm, algorithm.rest)
+        for each in (algorithm, replace(algorithm, study=None))
     )
     assert study.fun <= alone.fun + 1e-9
 
@@ -325,14 +340,14 @@ def test_the_minimum_of_more_bits_is_not_above_what_the_portfolio_alone_finds():
 @pytest.mark.parametrize("batch", [1, 3, 7])
 @pytest.mark.parametrize("f", [rugged, parity, MaxSat.random(13, 50, 0).costs], ids=["rugged", "parity", "MaxSat"])
 def test_other_objectives_cost_the_evaluations_of_a_test_and_change_nothing_else(f, batch):
-    algorithm = later_portfolio(kl.Binary(13)).at_least(batch)
-    plain = steps(algorithm.rest, f, rng=Stream(4))
+    algorithm = members_alone(kl.Binary(13)).at_least(batch)
+    plain = steps(replace(algorithm, study=None), f, rng=Stream(4))
     studies = []
     for state, x in itertools.islice(steps(algorithm, f, rng=Stream(4)), 1500 // batch):
         if state.study is None:
             expected, points = next(plain)
             np.testing.assert_array_equal(x, points)
-            assert state.rest.records == expected.records
+            assert group_of(state).records == group_of(expected).records
         else:
             studies.append(len(x))
             assert state.study.stage == TESTING
@@ -342,9 +357,7 @@ def test_other_objectives_cost_the_evaluations_of_a_test_and_change_nothing_else
 
 def test_linear_objectives_cost_one_test():
     for f in (lambda x: x @ np.arange(1.0, 14.0), lambda x: np.zeros(len(x))):
-        studies = [
-            len(x) for state, x in itertools.islice(steps(later_portfolio(kl.Binary(13)), f), 1500) if state.study
-        ]
+        studies = [len(x) for state, x in itertools.islice(steps(members_alone(kl.Binary(13)), f), 1500) if state.study]
         assert studies == [PER_TEST]
 
 
@@ -352,12 +365,12 @@ def test_linear_objectives_cost_one_test():
 @pytest.mark.parametrize("batch", [1, 3, 8])
 def test_there_is_one_study_per_run(f, batch):
     began = ended = 0
-    algorithm = later_portfolio(kl.Binary(12)).at_least(batch)
+    algorithm = members_alone(kl.Binary(12)).at_least(batch)
     for (before, x), (after, _) in itertools.pairwise(itertools.islice(steps(algorithm, f), 400 // batch)):
         assert before.study is None or not algorithm.can_yield(before)
         began += before.study is None and after.study is not None
         ended += before.study is not None and after.study is None
-        assert after.ended == bool(ended)
+        assert after.studied == bool(ended)
         assert len(x) >= batch
     assert (began, ended) == (1, 1)
 
@@ -365,10 +378,10 @@ def test_there_is_one_study_per_run(f, batch):
 @pytest.mark.parametrize("batch", [1, 3, 8, 40])
 def test_points_asked_for_one_by_one_are_those_asked_for_together(batch):
     problem = couplings(9, 2)
-    algorithm, seen, lowest = later_portfolio(problem.space).at_least(batch), set(), math.inf
+    algorithm, seen, lowest = members_alone(problem.space).at_least(batch), set(), math.inf
     for state, x in steps(algorithm, problem.costs):
         if state.study is None:
-            if state.ended:
+            if state.studied:
                 break
             continue
         seen.add(state.study.stage)
@@ -388,7 +401,7 @@ def test_points_asked_for_one_by_one_are_those_asked_for_together(batch):
 
 @every_stage
 def test_writing_to_the_points_of_a_study_changes_nothing(stage):
-    algorithm, problem = later_portfolio(kl.Binary(9)), couplings(9, 2)
+    algorithm, problem = members_alone(kl.Binary(9)), couplings(9, 2)
     state = until(algorithm, problem.costs, at_stage(stage))
     x = algorithm.ask(state, Stream(0))
     kept = x.copy()
@@ -400,10 +413,9 @@ def test_writing_to_the_points_of_a_study_changes_nothing(stage):
 @every_stage
 def test_copies_and_saved_states_continue_as_the_original(stage, batch):
     problem = couplings(9, 2)
-    algorithm = later_portfolio(problem.space).at_least(batch)
+    algorithm = members_alone(problem.space).at_least(batch)
     state = until(algorithm, problem.costs, at_stage(stage, 7 if stage != TESTING else 0))
-    saved = json.loads(json.dumps(state_data(algorithm, state)))
-    copies = state.copy(), state_of(algorithm, saved, None), state
+    copies = state.copy(), saved_and_restored(algorithm, state), state
     again = pickle.loads(pickle.dumps(algorithm))
     assert again == algorithm
     assert hash(again) == hash(algorithm)
@@ -412,22 +424,22 @@ def test_copies_and_saved_states_continue_as_the_original(stage, batch):
         found = [next(run) for run in runs]
         for other, x in found[1:]:
             np.testing.assert_array_equal(x, found[0][1])
-            assert (other.study is None, other.ended) == (found[0][0].study is None, found[0][0].ended)
+            assert (other.study is None, other.studied) == (found[0][0].study is None, found[0][0].studied)
             np.testing.assert_array_equal(other.theta, found[0][0].theta)
-    assert found[0][0].ended
+    assert found[0][0].studied
 
 
 def test_a_choice_of_two_is_a_bit():
     problem = couplings(9, 2)
     one, other = (
-        steps(later_portfolio(kl.Space.of(each).family), problem.costs, rng=Stream(6))
+        steps(members_alone(kl.Space.of(each).family), problem.costs, rng=Stream(6))
         for each in (kl.Binary(9), kl.Choice("a", "b", n=9))
     )
     for _ in range(150):
         (state, x), (same, y) = next(one), next(other)
         np.testing.assert_array_equal(x, y)
         assert (state.study is None) == (same.study is None)
-    assert state.ended
+    assert state.studied
 
 
 # In an optimizer.
@@ -435,7 +447,7 @@ def test_a_choice_of_two_is_a_bit():
 
 def optimizer(problem, **options):
     """Return an optimizer that evaluates equal points each time, so that all points of a study are handed out."""
-    return kl.Optimizer(problem.space, later_portfolio(problem.space), **{"rng": 5, "deterministic": False} | options)
+    return kl.Optimizer(problem.space, members_alone(problem.space), **{"rng": 5, "deterministic": False} | options)
 
 
 def driven(opt, f, condition):
@@ -473,8 +485,8 @@ def test_a_candidate_without_a_value_ends_the_study_and_nothing_is_lost(stage, l
         told += values
     after = opt.run.search
     assert after.study is None
-    assert after.ended
-    assert after.rest.records == before.rest.records
+    assert after.studied
+    assert group_of(after).records == group_of(before).records
     assert opt.best.fun == min(told)
     for _ in range(30):
         if opt.exhausted:
@@ -488,7 +500,7 @@ def test_a_candidate_without_a_value_ends_the_study_and_nothing_is_lost(stage, l
 
 def test_a_random_point_that_fills_a_batch_may_be_cancelled():
     problem = couplings(9, 2)
-    algorithm = later_portfolio(problem.space).at_least(8)
+    algorithm = members_alone(problem.space).at_least(8)
     state = until(algorithm, problem.costs, at_stage(TESTING))
     x = algorithm.ask(state, Stream(0))
     assert len(x) == 8 == len(state.study.points) + 1
@@ -496,14 +508,11 @@ def test_a_random_point_that_fills_a_batch_may_be_cancelled():
     np.testing.assert_array_equal(after.study.f, problem.costs(x[:7]))
 
 
-def test_an_injected_point_does_not_end_a_study():
+def test_an_evaluation_from_elsewhere_does_not_end_a_study():
     problem = couplings(9, 2)
-    algorithm = later_portfolio(problem.space)
+    algorithm = members_alone(problem.space)
     state = until(algorithm, problem.costs, at_stage(LEARNING, 9))
     x = all_points(9)[:1]
-    injected = algorithm.inject(state, x[0], -1e3)
-    assert injected.study is state.study
-    assert injected.rest.members[1].f[0] == -1e3
     observed = algorithm.observe(state, x, np.array([-1e3]))
     assert observed.study is state.study
     opt = optimizer(problem)
@@ -543,7 +552,7 @@ def test_a_run_that_is_resumed_during_a_study_is_the_run_that_never_stopped(stag
         opt = optimizer(problem, batch=batch, journal=path)
         if len(opt.pending) < len(expected.pending):  # candidates without a value are handed out again
             opt.ask(len(expected.pending))
-    assert opt.algorithm == expected.algorithm == later_portfolio(problem.space).at_least(batch)
+    assert opt.algorithm == expected.algorithm == members_alone(problem.space).at_least(batch)
     assert look(opt) == look(expected)
     for each in (opt, expected):
         left = each.pending
@@ -554,12 +563,11 @@ def test_a_run_that_is_resumed_during_a_study_is_the_run_that_never_stopped(stag
         for each in (opt, expected):
             each.tell(out, [problem(candidate.x) for candidate in out])
         assert look(opt) == look(expected)
-    assert expected.run.search.ended
+    assert expected.run.search.studied
     assert expected.best.fun == pytest.approx(problem.costs(all_points(9)).min(), abs=1e-9)
     opt.close()
 
 
-@pytest.mark.usefixtures("no_bayesian_optimization")
 @pytest.mark.parametrize("batch", [1, 8])
 def test_minimize_in_parts_with_a_journal_is_minimize_in_one(batch, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
@@ -577,8 +585,8 @@ def test_minimize_in_parts_with_a_journal_is_minimize_in_one(batch, tmp_path, mo
         )
         return points, (result.x.tolist(), result.fun, result.nfev, result.nit, result.mode.tolist())
 
-    expected, parts = run(200), []
-    for budget in (60, 75, 90, 120, 150, 200):
+    expected, parts = run(300), []
+    for budget in (60, 115, 130, 150, 180, 300):
         points, last = run(budget, journal=tmp_path / "run.sqlite")
         parts += points
     assert (parts, last) == expected
@@ -588,7 +596,7 @@ def test_fixed_bits_keep_their_values():
     problem = couplings(24, 4)
     points, stages = [], set()
     space = kl.Space(a=kl.Binary(24), b=kl.Choice(1, 2))
-    opt = kl.Optimizer(space, later_portfolio(space), rng=0, deterministic=True, fixed={"b": 2})
+    opt = kl.Optimizer(space, members_alone(space), rng=0, deterministic=True, fixed={"b": 2})
     while opt.nfev < 700:
         batch = opt.ask()
         points += [candidate.x["a"].tolist() for candidate in batch]
@@ -605,10 +613,10 @@ def test_a_violation_is_not_studied():
     """Ranks of infeasible points are so large that differences of the values would count as rounding errors."""
     problem = MaxSat.random(20, 90, 0)
     for seed in range(6):
-        opt = kl.Optimizer(kl.Binary(20), later_portfolio(kl.Binary(20)), rng=seed, deterministic=True)
+        opt = kl.Optimizer(kl.Binary(20), members_alone(kl.Binary(20)), rng=seed, deterministic=True)
         while opt.nfev < 400:
             batch = opt.ask()
-            opt.tell(batch, [(problem(each.x), float(each.x[0] & each.x[1])) for each in batch])
+            opt.tell(batch, [kl.Constrained(problem(each.x), each.x[0] & each.x[1]) for each in batch])
             study = getattr(opt.run.search, "study", None)
             assert study is None or study.stage == TESTING
 
@@ -623,7 +631,7 @@ def test_points_that_are_repaired_do_not_stop_the_run():
         rng=0,
         deterministic=True,
         constraints=lambda x: x.sum() <= 6,
-        algorithm=later_portfolio(problem.space),
+        algorithm=members_alone(problem.space),
     )
     assert len(points) == 200
     assert all(x.sum() <= 6 for x in points)
@@ -632,41 +640,54 @@ def test_points_that_are_repaired_do_not_stop_the_run():
 # What is refused.
 
 
-def test_at_least_holds_for_the_portfolio_and_the_study():
-    algorithm = later_portfolio(kl.Binary(5))
+def test_at_least_holds_for_the_members_and_the_study():
+    algorithm = kl.search(kl.Binary(5))
     more = algorithm.at_least(7)
-    assert (more.batch, more.rest) == (7, algorithm.rest.at_least(7))
+    assert (more.batch, more.study.batch) == (7, 7)
+    assert more.members == tuple(member.at_least(7) for member in algorithm.members)
     assert more.at_least(3) == more
     assert algorithm.at_least(1) == algorithm
 
 
+FIVE = Bernoulli(5)
+
+
 @pytest.mark.parametrize(
-    ("rest", "batch", "error", "message"),
+    ("family", "batch", "error", "message"),
     [
-        (kl.p3(kl.Binary(5)), 1, TypeError, r"^rest: expected a portfolio, got P3"),
-        (later_portfolio(kl.Subset(5, 2)), 1, TypeError, r"^rest: expected a portfolio over bits only"),
-        (later_portfolio(kl.Choice(1, 2, 3, n=26)), 1, TypeError, r"^rest: expected a portfolio over bits only"),
-        (later_portfolio(kl.Space(a=kl.Binary(3), b=kl.Float(0, 1))), 1, TypeError, r"^rest: expected .* bits only"),
-        (later_portfolio(kl.Binary(2)), 1, ValueError, r"^rest: expected a portfolio over at least 3 bits, got 2"),
-        (later_portfolio(kl.Binary(3)).rest, 0, ValueError, r"^batch: expected"),
-        (later_portfolio(kl.Binary(3)).rest, 1.5, TypeError, r"^batch: expected"),
+        (kl.Space.of(kl.Subset(5, 2)).family, 1, TypeError, r"^family: expected bits only"),
+        (kl.Space.of(kl.Choice(1, 2, 3, n=26)).family, 1, TypeError, r"^family: expected bits only"),
+        (kl.Space(a=kl.Binary(3), b=kl.Float(0, 1)).family, 1, TypeError, r"^family: expected bits only"),
+        (SPACES["branches"].family, 1, TypeError, r"^family: expected bits only"),
+        (Bernoulli(2), 1, ValueError, r"^family: expected at least 3 bits, got 2"),
+        (FIVE, 0, ValueError, r"^batch: expected"),
+        (FIVE, 1.5, TypeError, r"^batch: expected"),
     ],
 )
-def test_errors_name_the_argument(rest, batch, error, message):
+def test_errors_name_the_argument(family, batch, error, message):
     with pytest.raises(error, match=message):
-        kl.QuadraticPortfolio(rest, batch)
+        QuadraticStudy(family, batch)
+
+
+def test_a_search_has_a_study_for_its_family():
+    members = (p3(FIVE), Evolution(FIVE))
+    for study in (QuadraticStudy(Bernoulli(6)), p3(FIVE)):
+        with pytest.raises((ValueError, TypeError), match=r"^study: expected"):
+            Search(members, study=study)
 
 
 def test_it_is_for_bits_alone():
-    for space in (kl.Binary(3), kl.Space(a=kl.Binary(20), b=kl.Choice("a", "b")), kl.Choice(1, 2, n=3)):
-        assert isinstance(later_portfolio(space), kl.QuadraticPortfolio)
+    for space in (kl.Binary(3), kl.Binary(60), kl.Space(a=kl.Binary(20), b=kl.Choice("a", "b")), kl.Choice(1, 2, n=3)):
+        assert kl.search(space).study == QuadraticStudy(kl.Space.of(space).family)
     for space in (kl.Binary(1), kl.Binary(2), kl.Subset(9, 3), kl.Choice(*range(3), n=26)):
-        assert isinstance(later_portfolio(space), kl.Portfolio)
+        assert kl.search(space).study is None
+    for known in ({"deterministic": False}, {"constrained": True}):
+        assert kl.search(kl.Binary(20), **known).study is None
 
 
 @pytest.mark.parametrize("batch", [1, 5])
 def test_the_description_is_read_back(batch):
-    algorithm = later_portfolio(kl.Binary(6)).at_least(batch)
+    algorithm = members_alone(kl.Binary(6)).at_least(batch)
     data = json.loads(json.dumps(algorithm_data(algorithm)))
     assert algorithm_of(data, algorithm.family) == algorithm
 
@@ -678,16 +699,16 @@ def test_the_description_is_read_back(batch):
         {"batch": True},
         {"batch": 10**12},
         {"batch": "1"},
-        {"rest": {"p3": {"climbers": 1}}},
-        {"rest": None},
+        {"type": "P3"},
+        {"type": None},
         {"more": 1},
     ],
 )
 def test_other_descriptions_are_refused(change):
-    algorithm = later_portfolio(kl.Binary(6))
-    data = {"quadratic_portfolio": algorithm_data(algorithm)["quadratic_portfolio"] | change}
+    algorithm = kl.search(kl.Binary(6))
+    data = algorithm_data(algorithm)
     with pytest.raises(ValueError, match="expected"):
-        algorithm_of(data, algorithm.family)
+        algorithm_of(data | {"study": data["study"] | change}, algorithm.family)
 
 
 def floats(*values):
@@ -714,23 +735,23 @@ CORRUPTED = {
 @every_stage
 def test_a_study_that_cannot_have_been_is_refused(stage, change):
     problem = couplings(9, 2)
-    algorithm = later_portfolio(problem.space)
-    data = state_data(algorithm, until(algorithm, problem.costs, at_stage(stage)))
+    algorithm = members_alone(problem.space)
+    data = algorithm.data(until(algorithm, problem.costs, at_stage(stage)))
     with pytest.raises(ValueError, match=r"."):
-        state_of(algorithm, data | {"study": data["study"] | change}, None)
+        algorithm.restore(algorithm.init(), data | {"study": data["study"] | change})
 
 
 @every_stage
 def test_values_that_are_not_finite_are_refused(stage):
     problem = couplings(9, 2)
-    algorithm = later_portfolio(problem.space)
+    algorithm = members_alone(problem.space)
     condition = at_stage(stage, 0 if stage == MINIMIZING else 7)
-    data = state_data(algorithm, until(algorithm, problem.costs, condition))
+    data = algorithm.data(until(algorithm, problem.costs, condition))
     size = len(data["study"]["values"]) * 3 // 4 // 8
     for value in (math.nan, math.inf):
         study = data["study"] | {"values": floats(*[value] * size)}
         with pytest.raises(ValueError, match="study: expected finite values"):
-            state_of(algorithm, data | {"study": study}, None)
+            algorithm.restore(algorithm.init(), data | {"study": study})
 
 
 junk = st.one_of(
@@ -749,7 +770,9 @@ junk = st.one_of(
 @pytest.mark.filterwarnings("error")
 @examples(200)
 @given(
-    st.sampled_from(STAGES), st.sampled_from(["study", "stage", "values", "center", "x", "f", "ended", "before"]), junk
+    st.sampled_from(STAGES),
+    st.sampled_from(["study", "stage", "values", "center", "x", "f", "studied", "before"]),
+    junk,
 )
 def test_a_corrupted_snapshot_is_loaded_or_refused(tmp_path_factory, stage, name, value):
     path = tmp_path_factory.getbasetemp() / f"study {stage}.json"
@@ -762,7 +785,7 @@ def test_a_corrupted_snapshot_is_loaded_or_refused(tmp_path_factory, stage, name
     state = data["state"]["algorithm"]
     places = {
         "study": state,
-        "ended": state,
+        "studied": state,
         "before": state,
         "x": state["study"]["center"],
         "f": state["study"]["center"],

@@ -2,6 +2,8 @@
 
 import re
 import runpy
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import optuna
 import optunahub
 import yaml
 
-import knobless
+import knobless as kl
 from knobless.optuna import KnoblessSampler
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,8 +67,20 @@ def test_the_table_of_extras_has_all_of_them_with_what_they_install():
 def test_the_citation_is_that_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     heading = re.search(r"^## \[(.+)\] - (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert (citation["version"], citation["title"]) == (knobless.__version__, PROJECT["name"])
+    assert (citation["version"], citation["title"]) == (kl.__version__, PROJECT["name"])
     assert (citation["license"], citation["abstract"]) == (PROJECT["license"], PROJECT["description"])
     assert citation["authors"] == PROJECT["authors"]
     assert heading[1] == citation["version"]
     assert heading[2] == str(citation.get("date-released", "unreleased"))
+
+
+def test_the_import_of_the_package_loads_no_other_module():
+    code = "import sys, knobless; print(*[name for name in sys.modules if name.startswith('knobless')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["knobless"]
+
+
+def test_every_public_name_is_found():
+    assert [name for name in kl.__all__ if not hasattr(kl, name)] == []
+    assert set(kl.__all__) <= set(dir(kl))
+    assert len(kl.__all__) <= 25  # what users call; the rest is in the modules

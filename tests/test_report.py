@@ -14,7 +14,6 @@ import socket
 import threading
 from contextlib import contextmanager
 from importlib.resources import files
-from operator import methodcaller
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from typer.testing import CliRunner
 
 import knobless as kl
 from knobless import report
+from knobless.algorithms import IGO, Fixed
 from knobless.cli.app import app
 from knobless.journal import records as journal
 from knobless.journal.events import CHECKED
@@ -615,7 +615,7 @@ def test_a_page_without_theta(tab, tmp_path):
     def worst_first(f):
         return np.argsort(np.argsort(-f)).astype(float)
 
-    own = kl.IGO(kl.pbil_lambda(space).family, worst_first, kl.Fixed(4, 0.1))
+    own = IGO(kl.pbil_lambda(space).family, worst_first, Fixed(4, 0.1))
     result = kl.minimize(lambda x: float(x.sum()), space, budget=40, algorithm=own, rng=0, journal=path)
     tab.goto(report.write(path, tmp_path / "own.html").as_uri())
     tab.wait_for_selector("#evaluations tbody tr")
@@ -682,8 +682,7 @@ def test_notebooks_display_results_and_optimizers(browser, tmp_path):
     result = kl.minimize(lambda x: x["bits"].sum(), space, budget=100, rng=0)
     opt = kl.Optimizer(space, rng=0, maximize=True)
     opt.tell(opt.ask(), np.arange(opt.lam))
-    html = methodcaller("_repr_html_")  # as notebooks do
-    pages = map(html, (result, opt, kl.Optimizer(kl.Binary(3))))
+    pages = [each._repr_html_() for each in (result, opt, kl.Optimizer(kl.Binary(3)))]
     tab = browser.new_page()
     tab.set_content("".join(f"<div>{page}</div>" for page in pages))
     tab.screenshot(path=tmp_path / "notebook.png")

@@ -28,6 +28,8 @@ ORDER = (
     "core",
     "space",
     "recipes",
+    "algorithms",
+    "families",
     "parallel",
     "journal",
     "run",
@@ -38,7 +40,6 @@ ORDER = (
     "fast",
     "problems",
     "torch",
-    "paper",
     "cli",
     "__main__",
 )
@@ -48,12 +49,12 @@ UPWARD = {
     ("run", "fast"): "a compiled objective is run by the compiled loop, which is loaded only then",
 }
 
-ENTRIES = 20  # files and folders directly below the package, at most
+ENTRIES = 21  # files and folders directly below the package, at most
 PRIVATE_USES = 15  # uses of a private name in another file than its own, at most
 
 # (test file, private name of the package): why
 TESTS_MAY_USE = {
-    ("test_fast_portfolio.py", "_states"): "the arrays of a compiled pyramid, of which results have only the points",
+    ("test_fast_search.py", "_states"): "the arrays of a compiled pyramid, of which results have only the points",
 }
 
 # Public top-level names that several modules may define: why
@@ -64,23 +65,8 @@ SHARED = {
     "register": "the modules of the command line add their commands by it",
 }
 
-# The interface that the modules of the paper's experiments have in common, each with its own definition
-EXPERIMENT = {
-    "NAME",
-    "PROBLEMS",
-    "SETTINGS",
-    "SIZES",
-    "claims",
-    "draw",
-    "plan",
-    "report",
-    "reproduce",
-    "summary",
-    "trial",
-}
-
-# Attributes of named tuples and of torch tensors
-FOREIGN = {"_asdict", "_field_defaults", "_fields", "_make", "_replace", "_version"}
+# Attributes of named tuples and of torch tensors, and the method that notebooks call
+FOREIGN = {"_asdict", "_field_defaults", "_fields", "_make", "_replace", "_repr_html_", "_version"}
 
 
 @dataclass(frozen=True)
@@ -272,14 +258,52 @@ def hidden(found: dict[str, Module]) -> list[str]:
 
 
 def repeated(found: dict[str, Module]) -> dict[str, list[str]]:
-    """Public top-level names that more than one module defines, with the files; an experiment's name counts once."""
+    """Public top-level names that more than one module defines, with the files."""
     places = defaultdict(list)
     for module in found.values():
         for name in top_level(module.tree):
-            experiment = name in EXPERIMENT and module.room == "paper"
-            if not name.startswith("_") and not (experiment and any("/paper/" in path for path in places[name])):
+            if not name.startswith("_"):
                 places[name].append(module.path)
     return {name: paths for name, paths in sorted(places.items()) if len(paths) > 1 and name not in SHARED}
+
+
+# Tests for algorithms and states
+
+
+def algorithm_types(found: dict[str, Module]) -> set[str]:
+    """The classes of the core that are algorithms or members, and those of their states."""
+    names = {"Algorithm", "Member", "AnyState", "QuadraticStudy", "Study", "Group", "BranchTurns"}
+    for module in found.values():
+        for node in module.tree.body if module.room == "core" else ():
+            if isinstance(node, ast.ClassDef):
+                methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+                if methods.keys() >= {"init", "ask", "tell"}:
+                    names.add(node.name)
+                    returned = methods["init"].returns
+                    names |= (
+                        {each.id for each in ast.walk(returned) if isinstance(each, ast.Name)} if returned else set()
+                    )
+    return names - {"S"}
+
+
+def type_tests(found: dict[str, Module], types: set[str]) -> list[str]:
+    """The places outside the core that test whether something is of one of these types."""
+    places = []
+    for module in found.values():
+        for node in ast.walk(module.tree) if module.room != "core" else ():
+            match node:
+                case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, tested]):
+                    pass
+                case ast.Compare(left=ast.Call(func=ast.Name(id="type")), comparators=[tested]):
+                    pass
+                case ast.MatchClass(cls=tested):
+                    pass
+                case _:
+                    continue
+            named = {each.id for each in ast.walk(tested) if isinstance(each, ast.Name)}
+            named |= {each.attr for each in ast.walk(tested) if isinstance(each, ast.Attribute)}
+            places += [f"{module.path}:{tested.lineno} {name}" for name in sorted(named & types)]
+    return sorted(places)
 
 
 def entries(source: Path, package: str = "knobless") -> list[str]:
@@ -320,6 +344,13 @@ def test_a_room_imports_only_rooms_before_it(package):
     assert UPWARD.keys() <= found.keys()  # an exception that is no longer needed is removed
 
 
+def test_only_the_core_tests_for_types_of_algorithms_and_states(package):
+    """Elsewhere an optional method of a member decides, so that a new member changes no other file."""
+    types = algorithm_types(package)
+    assert types >= {"IGO", "State", "P3", "Evolution", "Model", "Search", "SearchState"}
+    assert type_tests(package, types) == []
+
+
 def test_the_package_has_few_entries():
     assert len(entries(ROOT / "src")) <= ENTRIES, entries(ROOT / "src")
 
@@ -352,11 +383,6 @@ def test_a_submodule_is_an_attribute_of_its_package(package):
             assert functools.reduce(getattr, rest, sys.modules[top]) is module
             assert isinstance(module, ModuleType)
             assert module.__name__ == name
-
-
-def test_public_names_have_one_definition(package):
-    twice = repeated(package)
-    assert not twice, "\n".join(f"{name}: {', '.join(paths)}" for name, paths in twice.items())
 
 
 # The tests of the checks: small packages in which something is wrong
@@ -410,6 +436,31 @@ def test_rooms_that_are_not_in_the_order_and_the_package_itself_are_found(write)
         init="", core__igo="from ..extra import x", extra="from .core.igo import y", run__loop="import knobless"
     )
     assert sorted(wrong_order(found)) == [("core", "extra"), ("extra", "core"), ("run", "__init__")]
+
+
+def test_tests_for_types_of_algorithms_are_found(write):
+    found = write(
+        init="",
+        core__igo="""
+            class IGO:
+                def init(self) -> State: return isinstance(self, IGO)
+                def ask(self): pass
+                def tell(self): pass
+            class Part:
+                def init(self) -> Other: pass
+        """,
+        run__loop="""
+            def f(x):
+                if isinstance(x, (int, IGO)) or type(x) is igo.State or isinstance(x, Part | Other): pass
+                match x:
+                    case IGO(): pass
+                return type(x) in {int}, isinstance(x, int)
+        """,
+    )
+    types = algorithm_types(found)
+    assert {"IGO", "State"} <= types
+    assert not {"Part", "Other"} & types
+    assert [place.partition(":")[2] for place in type_tests(found, types)] == ["3 IGO", "3 State", "5 IGO"]
 
 
 def test_private_names_of_other_files_are_found(write):
@@ -475,12 +526,12 @@ def test_a_hidden_module_is_found(write, text, is_hidden):
 def test_names_defined_twice_are_found(write):
     found = write(
         init="from .a import f",
-        a="def f(): pass\nX, Y = 1, 2\n_z = 1\ndef main(): pass\nNAME = 1",
+        a="def f(): pass\nX, Y = 1, 2\n_z = 1\ndef main(): pass",
         b="try:\n    X = 1\nexcept ImportError:\n    class f: pass\n_z = 2\ndef g():\n    Y = 1\ndef main(): pass",
-        paper__c="NAME = 1\nother = 2",
-        paper__d="NAME: int = 2\nother = 2",
+        sub__c="other = 2",
+        sub__d="other: int = 2",
     )
-    assert [*repeated(found)] == ["NAME", "X", "f", "other"]
+    assert [*repeated(found)] == ["X", "f", "other"]
     assert repeated({name: module for name, module in found.items() if module.room != "a"}).keys() == {"other"}
 
 

@@ -5,12 +5,15 @@ import math
 import os
 import random
 import threading
+from base64 import b64encode
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.algorithms import IGO, Elite, Fixed
+from knobless.families import Bernoulli
 
 DOMAINS = {
     "bits": kl.Binary(9),
@@ -37,7 +40,7 @@ def look(opt):
     best = opt.best and (repr(opt.best.x), opt.best.fun)
     counts = opt.nfev, opt.nit, opt.failures, opt.failure, opt.n_to_ask, opt.lam, opt.eps, opt.exhausted, opt.run.stale
     out = [(candidate.id, repr(candidate.x)) for candidate in opt.pending]
-    return opt.theta.tolist(), best, counts, repr(opt.mode_fun), out, opt.run.streams.data(), opt.run.n_recent
+    return opt.theta.tolist(), best, counts, repr(opt.mode_fun), out, opt.run.streams.data(), opt.run.archive.data()
 
 
 @pytest.mark.slow
@@ -101,20 +104,20 @@ def test_every_generator_goes_on(bits, tmp_path):
 
 
 def test_an_algorithm_of_ones_own_is_given_again(tmp_path):
-    mine = kl.IGO(kl.Bernoulli(9), lambda f: -f, kl.Fixed(4, 0.1))
+    mine = IGO(Bernoulli(9), lambda f: -f, Fixed(4, 0.1))
     kl.Optimizer(BITS, mine, rng=0).save(tmp_path / "a")
     with pytest.raises(kl.SnapshotError, match=r"pass it to load\(algorithm=\)"):
         kl.Optimizer.load(tmp_path / "a", BITS)
     assert kl.Optimizer.load(tmp_path / "a", BITS, mine).lam == 4
     with pytest.raises(kl.SnapshotError, match="algorithm: adaptation: lam: snapshot has 4, got 5"):
-        kl.Optimizer.load(tmp_path / "a", BITS, kl.IGO(kl.Bernoulli(9), mine.preference, kl.Fixed(5, 0.1)))
+        kl.Optimizer.load(tmp_path / "a", BITS, IGO(Bernoulli(9), mine.preference, Fixed(5, 0.1)))
 
 
 @dataclass(frozen=True)
 class TwoBest:
     def __call__(self, elite, x, f):
         best = f.argsort()[:2]
-        return kl.Elite(x[best].copy(), f[best].copy())
+        return Elite(x[best].copy(), f[best].copy())
 
 
 def test_an_elite_of_several_points_is_loaded(tmp_path):
@@ -161,7 +164,7 @@ def test_files_that_are_no_snapshots(tmp_path):
     for text, message in (
         ("", "not a valid snapshot"),
         ("[]", "it is a file of another kind"),
-        (json.dumps(good | {"version": 1}), "cannot resume: expected snapshot format 7, got format 1"),
+        (json.dumps(good | {"version": 1}), "cannot resume: expected snapshot format 11, got format 1"),
         (json.dumps(good)[:-40], "not a valid snapshot"),
         (json.dumps(good | {"identity": None}), "identity: expected an object"),
         ("[" * 100_000, "nested too deeply"),
@@ -191,16 +194,20 @@ def test_iterations_that_cannot_have_been(tmp_path):
     path = tmp_path / "run.json"
     opt = kl.Optimizer(BITS, kl.pbil_lambda(BITS), rng=0)
     batch = opt.ask()
-    opt.tell(batch, [candidate.x.sum() for candidate in batch])
+    opt.tell(batch[:-1], [candidate.x.sum() for candidate in batch[:-1]])
     opt.save(path)
+    told = json.loads(path.read_text())["state"]["iteration"]
+    opt.tell(batch[-1], 0.0)
+    opt.save(path)
+    last = {"codes": told["codes"], "f": told["f"], "fates": b64encode(bytes([1] * len(batch))).decode()}
     good = json.loads(path.read_text())
-    state, now, last = good["state"], good["state"]["iteration"], good["state"]["recent"][0]
+    state, now = good["state"], good["state"]["iteration"]
     for change, message in (
         ({"iteration": now | {"size": 2**45}}, "samples that is not complete"),
         ({"iteration": now | {"size": 2**45 + now["size"], "n_initial_points": 2**45}}, "samples that is not complete"),
-        ({"iteration": last}, "samples that is not complete"),
-        ({"recent": [last | {"codes": "", "f": "", "fates": ""}]}, "recent: expected iterations with candidates"),
-        ({"recent": [last | {"f": ""}]}, "expected the state of each candidate"),
+        ({"iteration": now | last}, "samples that is not complete"),
+        ({"iteration": now | last | {"f": ""}}, "expected the state of each candidate"),
+        ({"archive": state["archive"] | {"f": ""}}, "f: expected a value and the kind of each"),
     ):
         path.write_text(json.dumps(good | {"state": state | change}))
         with pytest.raises(kl.SnapshotError, match=message):

@@ -10,6 +10,7 @@ import itertools
 import json
 import lzma
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -301,14 +302,14 @@ def test_a_formula_is_solved_where_random_points_would_not_do(tmp_path):
     assert broken((60, clauses), x) == (0, 0)
 
 
-@pytest.mark.usefixtures("compiled_at_once", "no_bayesian_optimization")
+@pytest.mark.usefixtures("compiled_at_once")
 def test_compilation_is_announced(tmp_path, monkeypatch):
     pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
     monkeypatch.setattr("knobless.fast.run.Successor.is_ready", False)
     path = tmp_path / "a.cnf"
     path.write_text("p cnf 9 2\n1 0\n-1 0\n")
     for quiet in ([], ["--quiet"]):
-        done = CliRunner().invoke(app, ["solve", str(path), "--budget", "50", *quiet])
+        done = CliRunner().invoke(app, ["solve", str(path), "--budget", "200", *quiet])
         assert ("compiling (once)" in done.stderr) == (not quiet)
         assert "compiling" not in done.stdout
 
@@ -377,27 +378,24 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_prints_the_best_so_far(tmp_path):
+    pytest.importorskip("numba")
     ring = [f"{i + 1} {(i + 1) % 500 + 1}" for i in range(500)]
     (tmp_path / "G0").write_text("\n".join(["500 500", *ring]))
-    command = [BIN, "solve", "G0", "--budget", str(10**12), "--quiet"]
-    output, wait = "", 0.5
-    while "\nv " not in output and wait < 60.0:  # it may come before the first evaluation
-        with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, cwd=tmp_path, text=True) as process:
-            output = process.stdout.readline()  # the file has been read
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(wait)
+    command = [BIN, "solve", "G0", "--budget", str(10**12)]
+    environment, errors = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}, ""
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, cwd=tmp_path, env=environment, text=True) as process:
+        try:
+            while "compiling (once)" not in errors:  # after the first evaluation
+                errors += process.stderr.readline()
             process.send_signal(signal.SIGINT)
-            try:
-                rest, errors = process.communicate(timeout=300)
-            finally:
-                process.kill()  # one that has missed the interrupt would run on
-            output += rest
-        assert process.returncode == 130
-        wait *= 2.0
+            output, rest = process.communicate(timeout=300)
+        finally:
+            process.kill()  # one that has missed the interrupt would run on
+    assert process.returncode == 130
+    assert "Traceback" not in errors + rest
     lines, x = parsed(output, "mc")
-    assert sum(x[i] != x[(i + 1) % 500] for i in range(500)) == int(lines["o"][0]) > 250
+    assert sum(x[i] != x[(i + 1) % 500] for i in range(500)) == int(lines["o"][0])
     assert "Interrupted from the keyboard." in lines["c"]
-    assert errors == ""
 
 
 @pytest.mark.parametrize("module", ["numpy", "typer"])

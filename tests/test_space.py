@@ -9,9 +9,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import knobless as kl
+import knobless.report
 from conftest import examples
+from knobless.families import Bernoulli, Categorical, Gaussian, Product
+from knobless.journal.records import read
 from knobless.space.codec import space_data, space_of
+from knobless.space.kinds import VARIABLE_KINDS
 from knobless.space.toml import space_from_toml
+from knobless.space.variables import Indexed
 
 # Options that a careless comparison would take for one another, or fail to compare at all.
 POOL = (
@@ -87,14 +92,14 @@ spaces = trees.map(kl.Space.of)
 
 
 def blocks(space):
-    return space.family.parts if isinstance(space.family, kl.Product) else (space.family,)
+    return space.family.parts if isinstance(space.family, Product) else (space.family,)
 
 
 def codes_of(space, size, seed):
     """Codes that the family may draw: its own samples, with numbers also at and far beyond the edges."""
     rng = np.random.default_rng(seed)
     codes = space.family.sample(space.family.initial(), size, rng)
-    numbers = sum(len(part.axes) for part in blocks(space) if isinstance(part, kl.Gaussian))
+    numbers = sum(len(part.axes) for part in blocks(space) if isinstance(part, Gaussian))
     if numbers:
         edges = np.array([-7.0, -1e-300, 0.0, 1e-17, 0.25, 0.5, 1.0 - 2**-53, 1.0, 1.0 + 2**-52, 9.0])
         edged = rng.random((size, numbers)) < 0.4
@@ -199,7 +204,7 @@ def test_cardinality_by_brute_force(tree):
     space = kl.Space.of(tree)
     columns = []
     for part in blocks(space):
-        if isinstance(part, kl.Gaussian):
+        if isinstance(part, Gaussian):
             columns += [np.linspace(-0.1, 1.1, 150)] * len(part.axes)
         else:
             columns += [np.arange(getattr(part, "k", 2))] * part.n
@@ -246,7 +251,7 @@ def test_one_block_per_kind_and_cardinality_in_a_fixed_order():
         g=[kl.Float(0, 1), kl.Choice(True, False)],
     )
     family = space.family
-    assert [type(part) for part in family.parts] == [kl.Bernoulli, kl.Categorical, kl.Categorical, kl.Gaussian]
+    assert [type(part) for part in family.parts] == [Bernoulli, Categorical, Categorical, Gaussian]
     assert [part.variables for part in family.parts] == [3, 3, 1, 2]
     assert family.dim == 3 + 3 * 2 + 3 + 2 * 2
     # One name a column, and in a block the user's order.
@@ -268,7 +273,7 @@ def test_names_of_a_bare_variable():
 
 def test_thousands_of_variables_are_one_block():
     space = kl.Space(**{f"v{i}": kl.Choice("a", "b", "c") for i in range(2000)})
-    assert isinstance(space.family, kl.Categorical)
+    assert isinstance(space.family, Categorical)
     assert space.family.n == 2000
     assert space.names[1999] == "v1999"
 
@@ -686,7 +691,7 @@ CONSTANTS = kl.Space(
 
 def test_constants_are_part_of_a_point_and_not_of_a_code():
     space = CONSTANTS
-    assert space.family == kl.Bernoulli(2)
+    assert space.family == Bernoulli(2)
     assert space.cardinality == 4
     assert space.names == ("bits[0]", "bits[1]")
     x = space.decode(np.array([0, 1]))
@@ -754,3 +759,88 @@ def test_floats_that_are_decoded_together_have_the_values_of_each():
     expected = {name: variable.values(codes[:, :1])[:, 0].tolist() for name, variable in each.items()}
     assert space.decode_each(codes) == [{name: expected[name][i] for name in each} for i in range(len(codes))]
     assert space.visible(codes).T.tolist() == [expected[name] for name in "abd"]
+
+
+class Even(Indexed):
+    """An even number from 0 to 2k."""
+
+    n = None
+    can_have_dependents = True
+
+    def __init__(self, k):
+        self.k = k
+
+    @property
+    def count(self):
+        return self.k + 1
+
+    @property
+    def prior(self):
+        return np.full((1, self.k + 1), 1 / (self.k + 1))
+
+    @property
+    def labels(self):
+        return tuple(str(2 * i) for i in range(self.k + 1))
+
+    def values(self, codes):
+        return 2 * codes.astype(np.int64)
+
+    def code(self, value, name):
+        if value not in range(0, 2 * self.k + 1, 2):
+            raise ValueError(f"{name}: expected an even number up to {2 * self.k}, got {value!r}")
+        return value / 2
+
+    def data(self):
+        return {"k": self.k}
+
+    @classmethod
+    def from_data(cls, data):
+        return cls(data["k"])
+
+    def __eq__(self, other):
+        return isinstance(other, Even) and other.k == self.k
+
+
+def test_a_new_kind_of_variable_is_one_class(monkeypatch, tmp_path):
+    monkeypatch.setitem(VARIABLE_KINDS, "Even", Even)  # only to read files without the program
+    space = kl.Space(a=Even(3), b=kl.Choice("p", "q", "r", "s"), c=kl.Float(0.0, 1.0).when(a=(2, 4)))
+    path = tmp_path / "run.sqlite"
+
+    def fun(x):
+        return abs(x["a"] - 4) + (x["b"] != "r") + x.get("c", 1.0)
+
+    result = kl.minimize(fun, space, budget=300, rng=0, journal=path)
+    assert (result.x["a"], result.x["b"]) == (4, "r")
+    assert result.fun < 0.1
+    resumed = kl.minimize(fun, space, budget=300, rng=0, journal=path)
+    assert (resumed.x, resumed.nfev) == (result.x, result.nfev)
+    with read(path) as record:
+        assert record.space == space
+        assert record.space.tree["c"].conditions == (("a", (2, 4)),)
+        assert set(record.to_pandas()["a"]) == {0, 2, 4, 6}
+    assert knobless.report.write(path, tmp_path / "report.html").exists()
+    with pytest.raises(ValueError, match=r"^x0\['a'\]: expected an even number up to 6, got 3$"):
+        kl.minimize(fun, space, budget=10, x0={"a": 3, "b": "p"})
+
+
+# Random points.
+
+
+@given(spaces, st.integers(0, 2**32))
+def test_a_random_point_is_a_point_of_the_space_and_follows_from_the_seed(space, seed):
+    point = space.sample(seed)
+    assert same(space.decode(space.encode(point)), point)
+    assert same(space.sample(np.random.default_rng(seed)), point)
+
+
+def test_random_points_follow_the_priors():
+    rng = np.random.default_rng(0)
+    space = kl.Space(bit=kl.Choice(0, 1, p=(0.3, 0.7)), one=kl.Choice("a", "b", "c", p=(0.2, 0.2, 0.6)))
+    points = [space.sample(rng) for _ in range(2000)]
+    assert abs(np.mean([point["bit"] for point in points]) - 0.7) < 0.04
+    assert abs(np.mean([point["one"] == "c" for point in points]) - 0.6) < 0.04
+
+
+def test_a_seed_of_text_is_an_error():
+    with pytest.raises(TypeError, match="rng: expected a seed"):
+        kl.Space(x=kl.Binary(2)).sample("zero")

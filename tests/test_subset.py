@@ -16,11 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import knobless as kl
+from conftest import briefly_modeled
 from knobless import report
+from knobless.algorithms import P3, CoordinateSearch, Model, linear_thompson, p3, pbil_elitist, umda
 from knobless.core.families import SizeBounds
 from knobless.core.linear import LinearThompson
 from knobless.core.rng import Stream
 from knobless.core.subset import draw_thresholds, number_of_points, number_of_subsets, resized
+from knobless.families import ConditionalBernoulli
 from knobless.space.codec import space_data, space_of
 from knobless.space.toml import space_from_toml
 
@@ -51,7 +54,7 @@ def families(draw, most=6):
     low = draw(st.integers(0, n - 1))
     high = draw(st.integers(max(low, 1), n))
     total = draw(st.sampled_from((None, n, 50)))
-    return kl.ConditionalBernoulli(n, low, high, total=total)
+    return ConditionalBernoulli(n, low, high, total=total)
 
 
 @st.composite
@@ -109,7 +112,7 @@ def test_a_move_is_the_projection_onto_the_admissible_parameters(given, seed, sc
 
 @pytest.mark.parametrize(("low", "high"), [(2, 2), (1, 3), (4, 4)])
 def test_samples_have_the_mean_theta(low, high):
-    family = kl.ConditionalBernoulli(5, low, high)
+    family = ConditionalBernoulli(5, low, high)
     theta = family.move(family.initial(), np.array([0.3, -0.2, 0.1, 0.0, -0.25]))
     x = family.sample(theta, 20_000, Stream(1))
     sizes = x.sum(axis=1)
@@ -133,7 +136,7 @@ def test_features_are_standardized_and_minimized(family, seed):
 @given(families(), st.integers(0, 2**32))
 def test_the_prior_is_that_of_independent_bits_given_their_number(family, seed):
     p = np.random.default_rng(seed).uniform(0.2, 0.8, family.n)
-    family = kl.ConditionalBernoulli(family.n, family.low, family.high, tuple(p), total=10**6)
+    family = ConditionalBernoulli(family.n, family.low, family.high, tuple(p), total=10**6)
     x = points_of(family.n, family.low, family.high)
     joint = np.where(x == 1, p, 1.0 - p).prod(axis=1)
     mean = joint @ x / joint.sum()
@@ -152,7 +155,7 @@ def test_points_are_packed_and_counted(family, seed):
 
 
 def test_many_options():
-    family = kl.ConditionalBernoulli(2000, 30, 30)
+    family = ConditionalBernoulli(2000, 30, 30)
     theta = family.move(family.initial(), np.random.default_rng(0).normal(size=2000))
     assert (family.sample(theta, 3, Stream(0)).sum(axis=1) == 30).all()
     assert number_of_subsets(2000, 1000, 1000) == math.inf
@@ -202,16 +205,15 @@ def objective(x):
 
 
 def algorithms(space):
-    yield from ({}, {"deterministic": True}, {"deterministic": False})
+    yield from ({}, {"deterministic": False})
     yield {"algorithm": kl.pbil_lambda(space)}
-    yield {"algorithm": kl.pbil_elitist(space)}
-    yield {"algorithm": kl.umda(space, 10, 3)}
-    yield {"algorithm": kl.linear_thompson(space)}
-    if space.is_conditional:
-        yield {"algorithm": kl.branch_search(space), "deterministic": True}
-    elif space.family.options.all():
-        yield {"algorithm": kl.p3(space), "deterministic": True}
-        yield {"algorithm": kl.portfolio(space), "deterministic": True}
+    yield {"algorithm": pbil_elitist(space)}
+    yield {"algorithm": umda(space, 10, 3)}
+    yield {"algorithm": linear_thompson(space)}
+    yield {"algorithm": briefly_modeled(space), "deterministic": True}
+    yield {"algorithm": briefly_modeled(space, constrained=True), "deterministic": True}
+    if not space.is_conditional and space.family.options.all():
+        yield {"algorithm": p3(space), "deterministic": True}
 
 
 def check_candidates(space, seed, budget):
@@ -230,7 +232,7 @@ def check_candidates(space, seed, budget):
 @settings(max_examples=5)
 @given(spaces(), st.integers(0, 100))
 def test_every_candidate_of_every_search_is_admissible(space, seed):
-    check_candidates(space, seed, 120)
+    check_candidates(space, seed, 60)
 
 
 @pytest.mark.slow
@@ -245,23 +247,26 @@ def test_candidates_of_every_search_are_admissible_in_a_mixed_space(conditions):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [4, (2, 6)])
-@pytest.mark.parametrize("make", [kl.pbil_lambda, kl.pbil_elitist, kl.p3, kl.portfolio, kl.linear_thompson])
+@pytest.mark.parametrize("make", [kl.pbil_lambda, pbil_elitist, p3, kl.search, linear_thompson])
 def test_each_search_finds_the_best_subset_of_an_additive_objective(make, size):
     gains = np.array([5, -3, 2, -1, 4, -6, 1, -2, 3, -4, 6, -5])
     space = kl.Subset(12, size)
     best = {4: -18, (2, 6): -21}[size]
-    deterministic = make in (kl.p3, kl.portfolio)
+    deterministic = make in (p3, kl.search)
     result = kl.minimize(
         lambda x: float(gains @ x), space, budget=800, rng=1, algorithm=make(space), deterministic=deterministic
     )
     assert result.fun == best
 
 
-def test_the_portfolio_is_recommended():
+def test_the_recommended_search_has_members_that_keep_the_size():
     mixed = kl.Space(s=kl.Subset(9, 3), b=kl.Binary(2), c=kl.Choice("a", "b", "c"))
-    assert kl.Optimizer(mixed, deterministic=True).algorithm == kl.portfolio(mixed)
     numbers = kl.Space(s=kl.Subset(9, 3), x=kl.Float(0, 1))
-    assert kl.Optimizer(numbers, deterministic=True).algorithm == kl.portfolio(numbers)
+    for space, first in ((mixed, P3), (numbers, CoordinateSearch)):
+        search = kl.Optimizer(space, deterministic=True).algorithm
+        assert search == kl.search(space)
+        assert search.members == (first(space.family), pbil_elitist(space))
+        assert [stage.member for stage in search.stages] == [Model(space.family)]
 
 
 def test_local_search_of_p3_exchanges_members():
@@ -273,7 +278,7 @@ def test_local_search_of_p3_exchanges_members():
         points.append(x)
         return float(weights @ x)
 
-    kl.minimize(fun, space, budget=60, rng=0, algorithm=kl.p3(space), deterministic=True)
+    kl.minimize(fun, space, budget=60, rng=0, algorithm=p3(space), deterministic=True)
     current, least = points[0], weights @ points[0]
     for x in points[1:40]:
         assert (x != current).sum() == 2
@@ -293,13 +298,13 @@ def test_a_small_space_is_searched_completely(size):
 
 
 @pytest.mark.slow
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(spaces(), st.integers(0, 100), st.sampled_from((None, True, False)))
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path_factory, space, seed, deterministic):
     path = tmp_path_factory.mktemp("subset") / "run.db"
-    whole = kl.minimize(objective, space, budget=80, rng=seed, deterministic=deterministic)
-    kl.minimize(objective, space, budget=37, rng=seed, deterministic=deterministic, journal=path)
-    resumed = kl.minimize(objective, space, budget=80, rng=seed, deterministic=deterministic, journal=path)
+    whole = kl.minimize(objective, space, budget=50, rng=seed, deterministic=deterministic)
+    kl.minimize(objective, space, budget=27, rng=seed, deterministic=deterministic, journal=path)
+    resumed = kl.minimize(objective, space, budget=50, rng=seed, deterministic=deterministic, journal=path)
     assert resumed.fun == whole.fun
     np.testing.assert_array_equal(space_codes(space, resumed), space_codes(space, whole))
 
@@ -316,7 +321,7 @@ def test_workers_do_not_change_a_run(deterministic):
     space = kl.Space(s=kl.Subset(12, 4), t=kl.Subset(list("abcd"), (1, 2)), c=kl.Choice("u", "v", "w"))
     with nullcontext(2) if deterministic is None else ThreadPoolExecutor(2) as pool:  # threads start at once
         alone, shared = (
-            kl.minimize(objective, space, budget=120, rng=3, batch=4, workers=each, deterministic=deterministic)
+            kl.minimize(objective, space, budget=60, rng=3, batch=4, workers=each, deterministic=deterministic)
             for each in (1, pool)
         )
     np.testing.assert_array_equal(space_codes(space, alone), space_codes(space, shared))
@@ -462,8 +467,8 @@ def test_reprs_and_equality():
             "Subset: p: expected probabilities strictly between 0 and 1, got 0",
         ),
         (lambda: kl.Subset(3, 1, p="high"), TypeError, "Subset: p: expected probabilities, got 'high'"),
-        (lambda: kl.ConditionalBernoulli(4, 4, 4), ValueError, "low, high: expected sizes from 0 to 4"),
-        (lambda: kl.ConditionalBernoulli(4, 1, 2, p=1.0), ValueError, "p: expected one probability or 4"),
+        (lambda: ConditionalBernoulli(4, 4, 4), ValueError, "low, high: expected sizes from 0 to 4"),
+        (lambda: ConditionalBernoulli(4, 1, 2, p=1.0), ValueError, "p: expected one probability or 4"),
     ],
 )
 def test_wrong_subsets(make, error, message):
@@ -505,7 +510,7 @@ def test_constants_only():
 
 def test_a_pure_search_does_not_modify_its_state():
     family = kl.Space(s=kl.Subset(7, 3), t=kl.Subset(5, (1, 4))).family
-    search = kl.pbil_elitist(family)
+    search = pbil_elitist(family)
     state = search.init()
     x = search.ask(state, Stream(0), 6)
     theta = state.theta.copy()
@@ -563,7 +568,7 @@ def test_points_with_constraints_keep_the_sizes_of_subsets(space, deterministic)
         value = -float(weights @ x.get("s", np.zeros(8))) + x.get("z", 0.0)
         return value if deterministic is not False else value + noise.normal()
 
-    result = kl.minimize(loss, space, budget=120, constraints=light, rng=3, deterministic=deterministic)
+    result = kl.minimize(loss, space, budget=60, constraints=light, rng=3, deterministic=deterministic)
     columns = [(each.name, each.variable) for each in space.columns()]
     bounds = {name: (v.low, v.high) for name, v in columns if isinstance(v, kl.Subset)}
     assert bounds

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.algorithms import cga, umda
 
 torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip install 'knobless[torch]'")
 needs_triton = pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="needs triton")
@@ -36,8 +37,8 @@ def cases():
     yield Separable(lambda x, columns: x.sum(1) % 3, tiles=(3, 5, 29)), {"rng": 1, "stall": 50}
     yield rough, {"rng": 1, "target": 0.5, "stall": 30}
     yield rough, {"rng": 2, "algorithm": kl.pbil_epsilon(space)}
-    yield rough, {"rng": 3, "algorithm": kl.cga(space)}
-    yield rough, {"rng": 4, "algorithm": kl.umda(space, 9, 4), "x0": [1] * 37}
+    yield rough, {"rng": 3, "algorithm": cga(space)}
+    yield rough, {"rng": 4, "algorithm": umda(space, 9, 4), "x0": [1] * 37}
 
 
 def same(fused, plain):

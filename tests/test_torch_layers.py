@@ -15,6 +15,7 @@ from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 
 import knobless as kl
+from knobless.families import Bernoulli
 from knobless.torch.layers import Activations, Architecture, Mixed, Residual, Searchable
 
 W = 4  # the width of every layer here
@@ -268,7 +269,7 @@ def test_bits_of_the_second_experiment():
     """0 is tanh and 1 is ReLU, and two functions are bits."""
     layer = Activations(2, [torch.tanh, torch.relu])
     assert layer.variable == kl.Choice("tanh", "relu", n=2)
-    assert kl.Space.of(layer.variable).family == kl.Bernoulli(2)
+    assert kl.Space.of(layer.variable).family == Bernoulli(2)
     x = torch.tensor([[-1.0, -1.0], [2.0, 2.0]])
     t = torch.tanh(x)
     assert torch.equal(layer(x, torch.tensor([0, 1])), torch.tensor([[t[0, 0], 0.0], [t[1, 0], 2.0]]))

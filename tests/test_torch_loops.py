@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import knobless as kl
+from knobless.algorithms import cga, pbil
 
 torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip install 'knobless[torch]'")
 
 from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from knobless.torch import Search, train_epsilon, train_lambda  # noqa: E402
+from knobless.torch import ArchitectureSearch, train_epsilon, train_lambda  # noqa: E402
 from knobless.torch.uniforms import tensor_uniforms  # noqa: E402
 
 SPACE = kl.Binary(8)
@@ -51,7 +52,7 @@ def batches(count=5):
 
 
 class Sampler:
-    """P_θ by the core, from the uniforms that `Search` draws from."""
+    """P_θ by the core, from the uniforms that `ArchitectureSearch` draws from."""
 
     def __init__(self, search):
         self.algorithm, self.key, self.drawn = search.algorithm, search.key.clone(), 0
@@ -118,7 +119,7 @@ def procedure_lambda(network, sampler, optimizer, loader, T_max):
 
 def twins(algorithm, optimizer="SGD"):
     """A network, a search and an optimizer, and the same again with the core."""
-    network, search = Tiny(), Search(SPACE, algorithm, rng=4)
+    network, search = Tiny(), ArchitectureSearch(SPACE, algorithm, rng=4)
     other = copy.deepcopy(network)
     make = OPTIMIZERS[optimizer]
     return (network, search, make(network.parameters())), (other, Sampler(search), make(other.parameters()))
@@ -134,7 +135,7 @@ def agree(mine, theirs):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("recipe", [kl.pbil_epsilon, kl.cga])
+@pytest.mark.parametrize("recipe", [kl.pbil_epsilon, cga])
 def test_train_epsilon_is_the_procedure_of_the_paper(recipe, optimizer):
     mine, theirs = twins(recipe(SPACE), optimizer)
     train_epsilon(*mine, batches(), 60)
@@ -154,7 +155,7 @@ def test_train_lambda_is_the_procedure_of_the_paper(updates, optimizer):
 
 
 def test_train_epsilon_takes_the_mean_of_any_fixed_number():
-    mine, (network, sampler, optimizer) = twins(kl.pbil(SPACE, 5, 2, 0.3))
+    mine, (network, sampler, optimizer) = twins(pbil(SPACE, 5, 2, 0.3))
     train_epsilon(*mine, batches(), 1)
     M = [sampler.sample() for _ in range(5)]
     L, g = zip(*(gradient(network, M_i, batches()[0]) for M_i in M), strict=True)
@@ -175,7 +176,8 @@ def test_a_data_loader_is_gone_through_anew_in_every_pass(train):
             seen.append(x[:, 0].tolist())
             return super().forward(x, mask)
 
-    network, search = Watched(), Search(SPACE, kl.pbil_lambda(SPACE) if train is train_lambda else None, rng=0)
+    network, algorithm = Watched(), kl.pbil_lambda(SPACE) if train is train_lambda else None
+    search = ArchitectureSearch(SPACE, algorithm, rng=0)
     data = TensorDataset(x, torch.zeros(12, dtype=torch.int64))
     loader = DataLoader(data, batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(2))
     train(network, search, OPTIMIZERS["SGD"](network.parameters()), loader, 6)
@@ -261,7 +263,7 @@ def test_loaders_without_mini_batches_are_refused(train):
 @pytest.mark.parametrize("train", [train_epsilon, train_lambda])
 @pytest.mark.parametrize("updates", [0, -3, 2.5])
 def test_only_whole_numbers_of_updates_can_be_made(train, updates):
-    mine, _ = twins((kl.cga if train is train_epsilon else kl.pbil_lambda)(SPACE))
+    mine, _ = twins((cga if train is train_epsilon else kl.pbil_lambda)(SPACE))
     with pytest.raises((ValueError, TypeError), match=r"^updates: expected"):
         train(*mine, batches(), updates)
 
@@ -269,12 +271,12 @@ def test_only_whole_numbers_of_updates_can_be_made(train, updates):
 def test_train_epsilon_needs_a_fixed_lambda():
     space = kl.Binary(3)
     network = nn.Linear(2, 2)
-    search = Search(space, kl.pbil_lambda(space), rng=0)
+    search = ArchitectureSearch(space, kl.pbil_lambda(space), rng=0)
     with pytest.raises(ValueError, match="search: expected an algorithm whose λ is fixed"):
         train_epsilon(network, search, torch.optim.SGD(network.parameters(), lr=0.1), [(0, 0)], 1)
 
 
 def test_train_lambda_needs_an_algorithm_that_adapts_lambda():
-    network = nn.Linear(2, 2)
+    network, search = nn.Linear(2, 2), ArchitectureSearch(kl.Binary(3))
     with pytest.raises(ValueError, match="search: expected an algorithm that adapts λ"):
-        train_lambda(network, Search(kl.Binary(3)), torch.optim.SGD(network.parameters(), lr=0.1), [(0, 0)], 1)
+        train_lambda(network, search, torch.optim.SGD(network.parameters(), lr=0.1), [(0, 0)], 1)

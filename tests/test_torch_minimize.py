@@ -9,6 +9,7 @@ import pytest
 
 import knobless as kl
 from conftest import quick_if
+from knobless.algorithms import cga, p3
 
 torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip install 'knobless[torch]'")
 
@@ -82,7 +83,7 @@ def same(ours, theirs):
 
 @pytest.mark.parametrize("name", SPACES)
 @pytest.mark.parametrize(
-    "recipe", [quick_if(each is kl.pbil_lambda, each) for each in (kl.pbil_lambda, kl.pbil_epsilon, kl.cga)]
+    "recipe", [quick_if(each is kl.pbil_lambda, each) for each in (kl.pbil_lambda, kl.pbil_epsilon, cga)]
 )
 def test_a_run_is_that_of_the_core(name, recipe):
     space = SPACES[name]
@@ -234,7 +235,7 @@ def test_progress_is_shown_in_evaluations_of_all_trials(capsys):
 @pytest.mark.slow
 def test_long_runs_have_a_thinned_history():
     space = kl.Binary(4)
-    how = {"budget": 5000, "rng": 0, "algorithm": kl.cga(space)}
+    how = {"budget": 5000, "rng": 0, "algorithm": cga(space)}
     same(minimize(lambda x: rough(leaves(x)), space, **how), kl.minimize(in_codes(space), space, **how))
 
 
@@ -281,7 +282,7 @@ def test_points_are_given_in_the_shape_of_the_space():
         ),
         ({"space": kl.Subset(5, 2)}, TypeError, "space: expected bits and choices alone"),
         (
-            {"algorithm": kl.p3(kl.Binary(4))},
+            {"algorithm": p3(kl.Binary(4))},
             TypeError,
             "algorithm: expected one of pbil_lambda, pbil_epsilon, .* got a value of type P3",
         ),

@@ -1,4 +1,4 @@
-"""`Search` is the core again in tensors: the same way from the same uniforms, whatever trials sit beside a trial."""
+"""`ArchitectureSearch` is the core in tensors: the same way from the same uniforms, whatever other trials there are."""
 
 from __future__ import annotations
 
@@ -16,13 +16,30 @@ from hypothesis import strategies as st
 
 import knobless as kl
 from conftest import quick_if
+from knobless.algorithms import (
+    IGO,
+    SNR,
+    BestSoFar,
+    Fixed,
+    LastBest,
+    NoElitism,
+    Quartiles,
+    Truncation,
+    Values,
+    cga,
+    pbil,
+    pbil_elitist,
+    steps,
+    umda,
+)
 from knobless.core.rng import Stream
+from knobless.families import Bernoulli
 
 torch = pytest.importorskip("torch", reason="knobless.torch needs torch: pip install 'knobless[torch]'")
 
 from torch import nn  # noqa: E402
 
-from knobless.torch import Search  # noqa: E402
+from knobless.torch import ArchitectureSearch  # noqa: E402
 from knobless.torch.search import weights  # noqa: E402
 from knobless.torch.uniforms import tensor_uniforms  # noqa: E402
 
@@ -57,12 +74,12 @@ def recipes(space, rng):
     return [
         kl.pbil_lambda(space),
         kl.pbil_epsilon(space),
-        kl.cga(space),
-        kl.umda(space, lam, mu),
-        kl.pbil(space, lam, mu, float(rng.uniform(0.05, 1))),
-        kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, lam_min=int(rng.integers(2, 5)))),
-        kl.IGO(family, kl.Truncation(1), kl.SNR(**snr)),
-        kl.IGO(family, kl.Quartiles(), kl.SNR(**snr, lam_min=3, spend=kl.steps)),
+        cga(space),
+        umda(space, lam, mu),
+        pbil(space, lam, mu, float(rng.uniform(0.05, 1))),
+        IGO(family, Quartiles(), SNR(**snr, lam_min=int(rng.integers(2, 5)))),
+        IGO(family, Truncation(1), SNR(**snr)),
+        IGO(family, Quartiles(), SNR(**snr, lam_min=3, spend=steps)),
     ]
 
 
@@ -102,7 +119,7 @@ def rough(x, rng):
 
 def beside_the_core(algorithm, space, rng, trials, rounds, losses=rough, sizes=(1, 2, 5)):
     """Both on the same uniforms and losses; the λs in force, round by round."""
-    search = Search(space, algorithm, trials=trials)
+    search = ArchitectureSearch(space, algorithm, trials=trials)
     cores = [Core(algorithm) for _ in range(trials)]
     lams = []
     for _ in range(rounds):
@@ -158,7 +175,7 @@ def test_losses_beyond_lambda_are_left_out(k):
 @given(st.lists(st.sampled_from([0.0, -0.0, 1.0, 2.5, -3.0, math.nan, math.inf, -math.inf]), min_size=2, max_size=9))
 def test_weights_are_those_of_the_core_and_end_at_lambda(f):
     lam = torch.arange(2, len(f) + 1)
-    for preference in (kl.Quartiles(), kl.Truncation(1)):
+    for preference in (Quartiles(), Truncation(1)):
         w = weights(preference, torch.tensor(f).repeat(len(lam), 1), lam)
         for row, size in zip(w, lam.tolist(), strict=True):
             np.testing.assert_allclose(row[:size], preference(np.array(f[:size])), rtol=1e-15)
@@ -167,7 +184,7 @@ def test_weights_are_those_of_the_core_and_end_at_lambda(f):
 
 @pytest.mark.parametrize("name", ["bits", "choices", "product"])
 def test_points_turn_where_those_of_the_core_do(name):
-    search, rng = Search(SPACES[name], trials=1), np.random.default_rng(0)
+    search, rng = ArchitectureSearch(SPACES[name], trials=1), np.random.default_rng(0)
     family = search.algorithm.family
     for _ in range(20):
         some = family.sample(family.initial(), int(rng.integers(1, 9)), rng)
@@ -213,14 +230,14 @@ def test_the_generator_is_splitmix64_by_counter(each, k, words):
 
 
 def accepted(space):
-    """Return every combination of preference, adaptation and elitism that `Search` accepts."""
+    """Return every combination of preference, adaptation and elitism that `ArchitectureSearch` accepts."""
     family = kl.Space.of(space).family
-    preferences = (kl.Quartiles(), kl.Truncation(1), kl.Truncation(3), kl.Values())
-    adaptations = (kl.Fixed(5, 0.3), kl.SNR(eps=0.4, lam_max=12), kl.SNR(eps=0.3, lam_max=9, lam_min=3, spend=kl.steps))
-    for parts in product(preferences, adaptations, (kl.NoElitism(), kl.LastBest(), kl.BestSoFar())):
-        algorithm = kl.IGO(family, *parts)
+    preferences = (Quartiles(), Truncation(1), Truncation(3), Values())
+    adaptations = (Fixed(5, 0.3), SNR(eps=0.4, lam_max=12), SNR(eps=0.3, lam_max=9, lam_min=3, spend=steps))
+    for parts in product(preferences, adaptations, (NoElitism(), LastBest(), BestSoFar())):
+        algorithm = IGO(family, *parts)
         with contextlib.suppress(TypeError):
-            Search(space, algorithm)
+            ArchitectureSearch(space, algorithm)
             yield algorithm
 
 
@@ -229,7 +246,7 @@ def test_a_seed_gives_the_run_of_the_core(name):
     algorithms = list(accepted(SPACES[name]))
     assert len(algorithms) == 3 * 3
     for seed, algorithm in enumerate(algorithms):
-        search, stream, state = Search(SPACES[name], algorithm, rng=seed), Stream.of(seed), algorithm.init()
+        search, stream, state = ArchitectureSearch(SPACES[name], algorithm, rng=seed), Stream.of(seed), algorithm.init()
         for _ in range(12):
             x = algorithm.ask(state, stream)
             drawn = search.ask(algorithm.lam(state))
@@ -242,12 +259,12 @@ def test_a_seed_gives_the_run_of_the_core(name):
 
 @pytest.mark.parametrize("name", SPACES)
 def test_two_and_two_are_four(name):
-    halves, whole = (Search(SPACES[name], rng=3) for _ in range(2))
+    halves, whole = (ArchitectureSearch(SPACES[name], rng=3) for _ in range(2))
     assert torch.equal(torch.cat([halves.ask(2), halves.ask(2)]), whole.ask(4))
 
 
 def test_what_is_asked_is_what_the_generator_says():
-    search = Search(kl.Binary(5), trials=3, rng=1)
+    search = ArchitectureSearch(kl.Binary(5), trials=3, rng=1)
     search.ask(2)
     u = tensor_uniforms(search.key, torch.full((3,), 2), 4, 5)
     assert torch.equal(search.ask(4), search.draw(u))
@@ -268,10 +285,10 @@ def test_uniforms_are_uniform_and_independent():
 
 
 def test_a_seed_gives_the_keys():
-    one, same, other = (Search(kl.Binary(3), trials=4, rng=rng) for rng in (5, np.random.default_rng(5), 6))
+    one, same, other = (ArchitectureSearch(kl.Binary(3), trials=4, rng=rng) for rng in (5, np.random.default_rng(5), 6))
     assert torch.equal(one.key, same.key)
     assert len({*one.key.tolist(), *other.key.tolist()}) == 8
-    assert not torch.equal(Search(kl.Binary(3)).key, Search(kl.Binary(3)).key)
+    assert not torch.equal(ArchitectureSearch(kl.Binary(3)).key, ArchitectureSearch(kl.Binary(3)).key)
 
 
 # What is saved, what is beside it, where it is.
@@ -296,18 +313,18 @@ def same(a, b):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bits", "product"])
-@pytest.mark.parametrize("recipe", [kl.pbil_lambda, kl.pbil_epsilon, kl.cga, lambda space: kl.umda(space, 7, 3)])
+@pytest.mark.parametrize("recipe", [kl.pbil_lambda, kl.pbil_epsilon, cga, lambda space: umda(space, 7, 3)])
 def test_a_search_goes_on_exactly_from_what_was_saved(name, recipe):
     space = SPACES[name]
     open_iterations = 0
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        search = Search(space, recipe(space), trials=3, rng=rng)
+        search = ArchitectureSearch(space, recipe(space), trials=3, rng=rng)
         train(search, rng, int(rng.integers(1, 60)))
         open_iterations += bool(search.told.any())
         file = io.BytesIO()
         torch.save(search.state_dict(), file)
-        fresh = Search(space, recipe(space), trials=3)
+        fresh = ArchitectureSearch(space, recipe(space), trials=3)
         file.seek(0)
         fresh.load_state_dict(torch.load(file, weights_only=True))
         assert same(search, fresh)
@@ -321,30 +338,31 @@ def test_a_search_goes_on_exactly_from_what_was_saved(name, recipe):
     ("space", "algorithm"),
     [
         (kl.Binary(5), kl.pbil_epsilon(kl.Binary(5))),
-        (kl.Binary(5), kl.cga(kl.Binary(5), eps=0.3)),
-        (kl.Binary(6), kl.cga(kl.Binary(6))),
-        (kl.Binary(5, p=0.3), kl.cga(kl.Binary(5, p=0.3))),
-        (kl.Choice(*"abc", n=5), kl.cga(kl.Choice(*"abc", n=5))),
+        (kl.Binary(5), cga(kl.Binary(5), eps=0.3)),
+        (kl.Binary(6), cga(kl.Binary(6))),
+        (kl.Binary(5, p=0.3), cga(kl.Binary(5, p=0.3))),
+        (kl.Choice(*"abc", n=5), cga(kl.Choice(*"abc", n=5))),
     ],
 )
 def test_a_state_of_another_algorithm_or_space_is_refused(space, algorithm):
-    search, other = Search(kl.Binary(5), kl.cga(kl.Binary(5))), Search(space, algorithm)
+    search, other = ArchitectureSearch(kl.Binary(5), cga(kl.Binary(5))), ArchitectureSearch(space, algorithm)
     with pytest.raises(ValueError, match=r"^state_dict does not match this search: search"):
         search.load_state_dict(other.state_dict())
 
 
 def test_a_state_of_more_trials_is_refused():
+    two, three = (ArchitectureSearch(kl.Binary(5), trials=trials) for trials in (2, 3))
     with pytest.raises(RuntimeError, match="size mismatch for theta"):
-        Search(kl.Binary(5), trials=2).load_state_dict(Search(kl.Binary(5), trials=3).state_dict())
+        two.load_state_dict(three.state_dict())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bits", "choices", "product"])
-@pytest.mark.parametrize("recipe", [kl.pbil_lambda, kl.pbil_epsilon, lambda space: kl.pbil(space, 5, 2, 0.3)])
+@pytest.mark.parametrize("recipe", [kl.pbil_lambda, kl.pbil_epsilon, lambda space: pbil(space, 5, 2, 0.3)])
 def test_trials_together_are_the_trials_alone(name, recipe):
     space = SPACES[name]
-    together = Search(space, recipe(space), trials=4, rng=0)
-    alone = [Search(space, recipe(space)) for _ in range(4)]
+    together = ArchitectureSearch(space, recipe(space), trials=4, rng=0)
+    alone = [ArchitectureSearch(space, recipe(space)) for _ in range(4)]
     for search, key in zip(alone, together.key, strict=True):
         search.key.fill_(key)
     rng = np.random.default_rng(1)
@@ -366,7 +384,7 @@ def test_trials_together_are_the_trials_alone(name, recipe):
 
 
 def test_shapes_with_and_without_trials():
-    one, many = Search(kl.Binary(5)), Search(kl.Binary(5), trials=1)
+    one, many = ArchitectureSearch(kl.Binary(5)), ArchitectureSearch(kl.Binary(5), trials=1)
     assert (one.ask().shape, one.ask(3).shape, one.mode.shape, one.lam.shape) == ((1, 5), (3, 5), (5,), ())
     assert (many.ask().shape, many.ask(3).shape, many.mode.shape, many.lam.shape) == (
         (1, 1, 5),
@@ -374,12 +392,12 @@ def test_shapes_with_and_without_trials():
         (1, 5),
         (1,),
     )
-    assert repr(many) == "Search(5 variables, SNR(eps=0.4472135954999579, lam_max=5, alpha=1.5, lam_min=2, spend=steps), trials=1)"  # noqa: E501  # fmt: skip
+    assert repr(many) == "ArchitectureSearch(5 variables, SNR(eps=0.4472135954999579, lam_max=5, alpha=1.5, lam_min=2, spend=steps), trials=1)"  # noqa: E501  # fmt: skip
 
 
 def test_single_precision_is_the_default_and_a_module_can_be_moved():
     torch.set_default_dtype(torch.float32)
-    search = Search(kl.Binary(6), kl.pbil_lambda(kl.Binary(6)), trials=2, rng=0)
+    search = ArchitectureSearch(kl.Binary(6), kl.pbil_lambda(kl.Binary(6)), trials=2, rng=0)
     twin = copy.deepcopy(search)
     kinds = {name: buffer.dtype for name, buffer in search.named_buffers()}
     single, whole = torch.float32, torch.int64
@@ -395,7 +413,7 @@ def test_single_precision_is_the_default_and_a_module_can_be_moved():
 
 
 def test_a_copy_goes_its_own_way():
-    search = Search(kl.Binary(6), trials=2, rng=0)
+    search = ArchitectureSearch(kl.Binary(6), trials=2, rng=0)
     twin = copy.deepcopy(search)
     assert torch.equal(search.ask(2), twin.ask(2))
     before = search.theta.clone()
@@ -407,8 +425,8 @@ def test_a_copy_goes_its_own_way():
 def test_nothing_is_read_back_from_the_device():
     # Tensors there have no values at all, so that any look at one is an error.
     space = SPACES["product"]
-    for algorithm in (kl.pbil_lambda(space), kl.pbil_epsilon(space), kl.umda(space, 5, 2)):
-        search = Search(space, algorithm, trials=3).to("meta")
+    for algorithm in (kl.pbil_lambda(space), kl.pbil_epsilon(space), umda(space, 5, 2)):
+        search = ArchitectureSearch(space, algorithm, trials=3).to("meta")
         masks = search.ask(2)
         assert masks.device.type == "meta"
         search.tell(masks, torch.empty(3, 2, device="meta"))
@@ -427,7 +445,7 @@ def test_nothing_is_read_back_from_the_device():
 )
 def test_compiled_it_takes_the_same_way(name, recipe, backend):
     space = SPACES[name]
-    eager = Search(space, recipe(space), trials=3, rng=0)
+    eager = ArchitectureSearch(space, recipe(space), trials=3, rng=0)
     compiled = copy.deepcopy(eager)
     torch.compiler.reset()
     ask, tell = (torch.compile(f, fullgraph=True, backend=backend) for f in (compiled.ask, compiled.tell))
@@ -451,7 +469,7 @@ def test_a_step_recorded_in_a_cuda_graph_takes_the_same_way(recipe):
     target = torch.randn(8, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
 
     def start():
-        return Search(space, recipe(space), trials=3, rng=0).to("cuda"), torch.zeros(8, device="cuda")
+        return ArchitectureSearch(space, recipe(space), trials=3, rng=0).to("cuda"), torch.zeros(8, device="cuda")
 
     def step(search, w):
         masks = search.ask(2)
@@ -488,34 +506,34 @@ def test_a_step_recorded_in_a_cuda_graph_takes_the_same_way(recipe):
 )
 def test_numbers_are_refused(space):
     with pytest.raises(TypeError, match=r"^space: expected bits and choices alone .*, got (Integer|Float)\("):
-        Search(space)
+        ArchitectureSearch(space)
 
 
 def test_subsets_are_refused():
     with pytest.raises(TypeError, match=r"^space: expected bits and choices alone .*, got Subset\(5, 2\)"):
-        Search(kl.Subset(5, 2))
+        ArchitectureSearch(kl.Subset(5, 2))
 
 
 def test_choices_of_too_many_options_are_refused():
-    assert Search(kl.Choice(*range(2**15 - 1))).ask().dtype == torch.int16
+    assert ArchitectureSearch(kl.Choice(*range(2**15 - 1))).ask().dtype == torch.int16
     with pytest.raises(TypeError, match=r"^space: expected bits and choices alone \(of fewer than 32768 options\)"):
-        Search(kl.Choice(*range(2**15)))
+        ArchitectureSearch(kl.Choice(*range(2**15)))
 
 
-FIVE = kl.Bernoulli(5)
+FIVE = Bernoulli(5)
 
 
 @pytest.mark.parametrize(
     ("algorithm", "error", "message"),
     [
         (
-            kl.IGO(FIVE, kl.Values(), kl.Fixed(2, 0.1)),
+            IGO(FIVE, Values(), Fixed(2, 0.1)),
             TypeError,
             r"expected a preference by rank, got Values\(W=None\)",
         ),
-        (kl.IGO(FIVE, kl.Quartiles(), kl.SNR(0.5, math.inf)), TypeError, r"expected one with a bound on λ.* got SNR\("),
-        (kl.pbil_elitist(FIVE), TypeError, r"expected one without elitism, got LastBest\(\)"),
-        (kl.portfolio(FIVE), TypeError, r"expected one of pbil_lambda, .* got a value of type BayesianPortfolio"),
+        (IGO(FIVE, Quartiles(), SNR(0.5, math.inf)), TypeError, r"expected one with a bound on λ.* got SNR\("),
+        (pbil_elitist(FIVE), TypeError, r"expected one without elitism, got LastBest\(\)"),
+        (kl.search(FIVE), TypeError, r"expected one of pbil_lambda, .* got a value of type Search"),
         (kl.pbil_lambda(kl.Binary(6)), ValueError, r"expected one made for this space"),
         (kl.pbil_lambda(kl.Binary(5, p=0.1)), ValueError, r"expected one made for this space"),
         (kl.pbil_lambda(kl.Choice(*"abc", n=5)), ValueError, r"expected one made for this space"),
@@ -525,17 +543,17 @@ FIVE = kl.Bernoulli(5)
 )
 def test_algorithms_that_do_not_fit_are_refused(algorithm, error, message):
     with pytest.raises(error, match=f"^algorithm: {message}"):
-        Search(kl.Binary(5), algorithm)
+        ArchitectureSearch(kl.Binary(5), algorithm)
 
 
 def test_an_infinite_lambda_is_no_matter_to_steps():
-    algorithm = kl.IGO(FIVE, kl.Quartiles(), kl.SNR(0.5, math.inf, spend=kl.steps))
+    algorithm = IGO(FIVE, Quartiles(), SNR(0.5, math.inf, spend=steps))
     beside_the_core(algorithm, kl.Binary(5), np.random.default_rng(0), 2, 30)
 
 
 @pytest.mark.parametrize("trials", [None, 3])
 def test_shapes_that_do_not_fit_are_refused(trials):
-    search = Search(kl.Binary(5), trials=trials)
+    search = ArchitectureSearch(kl.Binary(5), trials=trials)
     lead = [] if trials is None else [trials]
     masks, losses = search.ask(2), torch.zeros(*lead, 2)
     before = copy.deepcopy(search)
@@ -552,27 +570,27 @@ def test_shapes_that_do_not_fit_are_refused(trials):
 @pytest.mark.parametrize("k", [0, -1, 1.5])
 def test_only_whole_numbers_of_points_can_be_asked_for(k):
     with pytest.raises((ValueError, TypeError), match=r"^k: expected"):
-        Search(kl.Binary(5)).ask(k)
+        ArchitectureSearch(kl.Binary(5)).ask(k)
     with pytest.raises((ValueError, TypeError), match=r"^trials: expected"):
-        Search(kl.Binary(5), trials=k)
+        ArchitectureSearch(kl.Binary(5), trials=k)
 
 
 def test_search_is_a_part_of_a_module():
-    module = nn.ModuleDict({"search": Search(kl.Binary(5), rng=0), "weights": nn.Linear(2, 2)})
+    module = nn.ModuleDict({"search": ArchitectureSearch(kl.Binary(5), rng=0), "weights": nn.Linear(2, 2)})
     assert not [name for name, _ in module.named_parameters() if name.startswith("search")]
-    other = nn.ModuleDict({"search": Search(kl.Binary(5), rng=1), "weights": nn.Linear(2, 2)})
+    other = nn.ModuleDict({"search": ArchitectureSearch(kl.Binary(5), rng=1), "weights": nn.Linear(2, 2)})
     other.load_state_dict(module.state_dict())
     assert same(other["search"], module["search"])
 
 
 def test_half_precision_draws_both_values():
-    x = Search(kl.Binary(50), rng=0).half().ask(20)
+    x = ArchitectureSearch(kl.Binary(50), rng=0).half().ask(20)
     assert 0.4 < x.float().mean() < 0.6
 
 
 def test_a_state_that_is_refused_changes_nothing():
     space = kl.Binary(5)
-    source, target = Search(space, kl.pbil_epsilon(space), rng=0), Search(space, kl.cga(space), rng=0)
+    source, target = (ArchitectureSearch(space, recipe(space), rng=0) for recipe in (kl.pbil_epsilon, cga))
     source.theta.fill_(0.8)
     with pytest.raises(ValueError, match="state_dict does not match this search"):
         target.load_state_dict(source.state_dict())
@@ -580,14 +598,15 @@ def test_a_state_that_is_refused_changes_nothing():
 
 
 def test_an_adaptation_of_ones_own_is_refused_at_once():
-    family = kl.Bernoulli(5)
-    own = kl.IGO(family, kl.Quartiles(), kl.SNR(eps=0.5, lam_max=5, spend=lambda lam_r, lam_min: (2, 0.5)))
+    family = Bernoulli(5)
+    own = IGO(family, Quartiles(), SNR(eps=0.5, lam_max=5, spend=lambda lam_r, lam_min: (2, 0.5)))
     with pytest.raises(TypeError, match="algorithm: expected one that adapts samples or steps"):
-        Search(kl.Binary(5), own)
+        ArchitectureSearch(kl.Binary(5), own)
 
 
 def test_a_state_of_the_same_choices_under_other_names_is_refused():
-    source, target = (Search(kl.Space(op=kl.Choice(*options)), rng=0) for options in (("big", "id"), ("id", "big")))
+    spaces = [kl.Space(op=kl.Choice(*options)) for options in (("big", "id"), ("id", "big"))]
+    source, target = (ArchitectureSearch(space, rng=0) for space in spaces)
     with pytest.raises(ValueError, match="state_dict does not match this search"):
         target.load_state_dict(source.state_dict())
 
@@ -595,4 +614,4 @@ def test_a_state_of_the_same_choices_under_other_names_is_refused():
 @pytest.mark.parametrize("masks", [[[0, 1]], torch.full((1, 2), 0.3)])
 def test_masks_are_tensors_of_integers(masks):
     with pytest.raises(TypeError, match="masks: expected"):
-        Search(kl.Binary(2), rng=0).tell(masks, torch.zeros(1))
+        ArchitectureSearch(kl.Binary(2), rng=0).tell(masks, torch.zeros(1))

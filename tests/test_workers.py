@@ -3,6 +3,7 @@
 import multiprocessing
 import operator
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,10 +19,11 @@ from traceback import format_exception
 import numpy as np
 import pytest
 
+from knobless.parallel.capacity import n_workers
 from knobless.parallel.evaluation import RemoteError, WorkerLostError
 from knobless.parallel.maps import UNLIMITED
 from knobless.parallel.pool import pool_of
-from knobless.parallel.processes import MAX_TRIES
+from knobless.parallel.processes import MAX_STARTS
 
 SPAWN = multiprocessing.get_context("spawn")
 PATIENCE = 300  # seconds after which something that must happen is taken not to; only a guard against a deadlock
@@ -133,6 +135,8 @@ KINDS = [
     *SLOW_KINDS,
 ]
 
+SIZES = {1: 1, 3: 3, 2: 2, "threads": 3, "threads' map": 3, "executor of processes": 2, "imap_unordered": 2}
+
 
 @pytest.mark.parametrize("limit", [None, pytest.param(1000.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -140,6 +144,7 @@ def test_each_point_gets_its_value_whatever_the_order(kind, limit):
     before = time.time()
     with kinds(kind) as workers, pool_of(workers, double, limit) as pool:
         assert pool.capacity == {1: 1, 3: 3, 2: 2, "threads": 3, "executor of processes": 2}.get(kind, UNLIMITED)
+        assert n_workers(workers) == SIZES.get(kind)
         assert pool.wait() == []  # nothing is out
         for id in (10, 11, 12):
             pool.submit([(id, id)])
@@ -482,13 +487,15 @@ def crash(x):
 @pytest.mark.slow
 @pytest.mark.parametrize(("way", "how"), [("signal", "was ended by signal 11, "), ("exit", "left with exit code 7")])
 def test_a_crash_is_tried_again_and_harms_no_other(way, how, tmp_path):
-    points = [(tmp_path / str(id), times, way) for id, times in enumerate([0, 1, MAX_TRIES - 1, MAX_TRIES, 0])]
-    found = run(2, crash, points)
+    points = [(tmp_path / str(id), times, way) for id, times in enumerate([0, 1, 2, 3, 0])]
+    with pool_of(2, crash, lost_retries=2) as pool:
+        pool.submit(enumerate(points))
+        found = collect(pool, 5)
     assert [found[id].value for id in (0, 1, 2, 4)] == [5.0] * 4
-    assert [len(lines(path)) for path, *_ in points] == [1, 2, MAX_TRIES, MAX_TRIES, 1]
+    assert [len(lines(path)) for path, *_ in points] == [found[id].tries for id in range(5)] == [1, 2, 3, 3, 1]
     assert type(found[3].value) is WorkerLostError
     assert str(found[3].value).startswith(f"objective: its process {how}")
-    assert str(found[3].value).endswith(f", the last of {MAX_TRIES} times it was tried")
+    assert str(found[3].value).endswith(", the last of 3 times it was tried")
     assert found[3].worker.startswith(f"pid {lines(points[3][0])[-1]}@")
 
 
@@ -513,7 +520,7 @@ def test_a_discarded_crash_is_not_tried_again(tmp_path):
         (tmp_path / "go").touch()
         pool.submit([(1, (tmp_path, 1))])
         assert type(values(pool, 1)[1]) is WorkerLostError
-    assert lines(tmp_path / "begun") == ["0", *["1"] * MAX_TRIES]
+    assert lines(tmp_path / "begun") == ["0", "1", "1"]
 
 
 @pytest.mark.slow
@@ -532,7 +539,7 @@ def test_processes_that_no_longer_start_end_the_run(tmp_path, monkeypatch):
         for _ in range(2):
             with pytest.raises(RuntimeError, match=r"^workers: a process left with exit code 9 before it could eval"):
                 pool.wait()
-    assert len(lines(tmp_path / "log")) == MAX_TRIES
+    assert len(lines(tmp_path / "log")) == MAX_STARTS
 
 
 @pytest.mark.slow
@@ -707,6 +714,42 @@ def test_functions_that_do_not_pickle_are_refused_before_anything_runs(monkeypat
         assert run(executor, local, [0])[0].value == 0.0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SLOW_KINDS)
+def test_lambdas_travel_by_cloudpickle_whatever_pickles(kind):
+    offset = 3
+    with kinds(kind) as workers:
+        found = run(workers, lambda x: x() + offset, [lambda: 1, lambda: 2])
+    assert {id: outcome.value for id, outcome in found.items()} == {0: 4.0, 1: 5.0}
+
+
+def test_threads_share_the_objective_and_the_point():
+    class Counter:
+        def __init__(self):
+            self.lock, self.points = threading.Lock(), []
+
+        def __call__(self, x):
+            with self.lock:
+                self.points.append(x)
+            return 0.0
+
+    counter, point = Counter(), threading.Lock()
+    with ThreadPoolExecutor(2) as executor:
+        run(executor, counter, [point])
+        run(executor.map, counter, [point])
+    assert counter.points == [point, point]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SLOW_KINDS)
+def test_a_point_or_a_function_that_does_not_pickle_elsewhere(kind):
+    with kinds(kind) as workers:
+        with pytest.raises(TypeError, match=r"^x: expected something that pickles, got .*lock"):
+            run(workers, double, [threading.Lock()])
+        with pytest.raises(TypeError, match=r"^fun: expected something that pickles, got .*lock"):
+            run(workers, partial(operator.add, threading.Lock()), [1])
+
+
 def test_a_point_that_does_not_pickle():
     with pool_of(2, double) as pool, pytest.raises(TypeError, match=r"^x: expected something that pickles, got .*lock"):
         pool.submit([(0, threading.Lock())])
@@ -754,6 +797,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
     with script(text, tmp_path) as process:
         out, said = process.communicate(timeout=PATIENCE)
     assert out == ""
+    assert said.count("Traceback") == 1  # that of the process that imports the script is not shown
     last = said.strip().splitlines()[-1]
     assert last.startswith("RuntimeError: workers: a process left with exit code 1 before it could evaluate anything.")
     assert "if __name__ == '__main__'" in last
@@ -841,30 +885,45 @@ def test_what_came_back_before_it_broke_is_not_lost():
                 pool.wait()
 
 
-def test_one_that_the_executor_blames_is_tried_again_alone():
+def test_one_whose_worker_was_lost_is_tried_again_beside_no_other_suspect():
+    """The others keep the other workers busy."""
     executor = ByHand()
     with pool_of(executor, double) as pool:
-        for id in range(4):
+        for id in range(3):
             pool.submit([(id, id)])
         for guilty in (0, 1):
             executor.futures[guilty][0].set_exception(OSError("a lost machine"))
         assert pool.wait(0.0) == []
-        pool.submit([(4, 4)])
+        assert len(executor.futures) == 4  # 0, again, beside 2
+        pool.submit([(3, 3)])
+        assert len(executor.futures) == 5
         executor.complete(2)
         assert values(pool, 1) == {2: 4.0}
-        assert len(executor.futures) == 4  # 3 is still pending, so none runs alone
+        assert len(executor.futures) == 5  # 1 waits for 0
         executor.complete(3)
-        assert values(pool, 1) == {3: 6.0}
-        assert len(executor.futures) == 5
-        executor.complete(4)  # 0, again
-        assert values(pool, 1) == {0: 0.0}
+        first = collect(pool, 1)[0]
+        assert (first.value, first.tries) == (0.0, 2)
         assert len(executor.futures) == 6
         executor.futures[5][0].set_exception(OSError("another lost machine"))  # 1, again
-        assert repr(values(pool, 1)[1]) == "OSError('another lost machine')"
-        assert len(executor.futures) == 7
-        executor.complete(6)
-        assert values(pool, 1) == {4: 8.0}
+        lost = collect(pool, 1)[1]
+        assert type(lost.value) is WorkerLostError
+        assert re.fullmatch(r"objective: its worker was lost, the last of 2 times .*another lost.*", str(lost.value))
+        assert lost.tries == 2
+        executor.complete(4)
+        assert values(pool, 1) == {3: 6.0}
         assert pool.wait() == []
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_how_often_a_lost_worker_is_replaced(retries):
+    executor = ByHand()
+    with pool_of(executor, double, lost_retries=retries) as pool:
+        pool.submit([(0, 0)])
+        for lost in range(retries + 1):
+            assert len(executor.futures) == lost + 1
+            executor.futures[lost][0].set_exception(OSError("a lost machine"))
+            arrived = pool.wait(0.0)
+        assert [(type(outcome.value), outcome.tries) for outcome in arrived] == [(WorkerLostError, retries + 1)]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -933,5 +992,13 @@ def test_callables_that_are_no_map():
         run(lambda fun, items: [fun(item) for item in items[1:-1]], double, [1, 2, 3])
     with pytest.raises(TypeError, match=r"^workers: expected a callable like map, got .*, which returned 7$"):
         run(lambda fun, items: [7 for _ in items], double, [1])
-    with pytest.raises(TypeError, match=r"not iterable"):
+    with pytest.raises(TypeError, match=r"^workers: expected a callable like map, got .* raised .*not iterable"):
         run(lambda fun, items: None, double, [1])
+    with pytest.raises(
+        RuntimeError, match=r"^workers: .* raised OSError\('no machines'\)\. Pending evaluations are lost"
+    ):
+        run(without_machines, double, [1])
+
+
+def without_machines(fun, items):
+    raise OSError("no machines")

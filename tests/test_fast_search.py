@@ -1,4 +1,4 @@
-"""P3, elitism and the portfolio compiled: the same random numbers give the same points in the same order."""
+"""P3, elitism and the search compiled: the same random numbers give the same points in the same order."""
 
 import math
 import signal
@@ -10,19 +10,22 @@ import numpy as np
 import pytest
 
 import knobless as kl
-from conftest import later_portfolio, quick_if
+from conftest import briefly_modeled, members_alone, quick_if, sharing
 from knobless import problems
-from knobless.core.bayesian_portfolio import MOST_BAYESIAN, BayesianState
+from knobless.algorithms import IGO, P3, BestSoFar, Lead, QuadraticStudy, Search, Shares, pbil_elitist
 from knobless.core.linkage import Pairs
-from knobless.core.portfolio import MOST_EQUAL
-from knobless.core.quadratic_portfolio import LEARNING, MINIMIZING, TESTING
+from knobless.core.model import MOST_EVALUATIONS
 from knobless.core.rng import Stream
+from knobless.core.search import WHOLE
+from knobless.core.study import LEARNING, MINIMIZING, TESTING
+from knobless.core.turns import MOST_EQUAL
+from knobless.families import Bernoulli
 
 numba = pytest.importorskip("numba", reason="the compiled engine needs numba: pip install 'knobless[fast]'")
 
 from knobless import fast  # noqa: E402
 from knobless.fast import pyramid  # noqa: E402
-from knobless.fast.shared import OBJECTIVE  # noqa: E402
+from knobless.fast.shared import GROW_TERMS, OBJECTIVE  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("compiled_at_once")
 
@@ -108,13 +111,13 @@ def noted(request):
 
 
 def algorithms(n):
-    family = kl.Bernoulli(n)
+    family = Bernoulli(n)
     return {
-        "p3": kl.p3(family),
-        "portfolio": later_portfolio(family),
-        "portfolio without a study": getattr(later_portfolio(family), "rest", later_portfolio(family)),
-        "elitist": kl.pbil_elitist(family),
-        "best so far": replace(kl.pbil_lambda(family), elitism=kl.BestSoFar()),
+        "p3": kl.algorithms.p3(family),
+        "search": members_alone(family),
+        "search without a study": sharing(family),
+        "elitist": pbil_elitist(family),
+        "best so far": replace(kl.pbil_lambda(family), elitism=BestSoFar()),
         "paper": kl.pbil_lambda(family),
     }
 
@@ -136,24 +139,26 @@ def both(noted, algorithm, seed, **limits):
     return result, run
 
 
-@pytest.mark.parametrize("name", [quick_if(name in ("p3", "portfolio"), name) for name in algorithms(2)])
+@pytest.mark.parametrize("name", [quick_if(name in ("p3", "search"), name) for name in algorithms(2)])
 def test_the_same_points_in_the_same_order(noted, name):
     algorithm = algorithms(noted.n)[name]
-    result, run = both(noted, algorithm, 1, budget=300 if isinstance(algorithm, kl.IGO) else CALLS)
+    result, run = both(noted, algorithm, 1, budget=300 if isinstance(algorithm, IGO) else CALLS)
     assert run.best == result.fun
-    if isinstance(algorithm, kl.QuadraticPortfolio):
-        assert run.state.ended == (algorithm.begins_at < CALLS)
+    if isinstance(algorithm, Search):
+        assert run.state.studied == (algorithm.study is not None and algorithm.study.begins_at < CALLS)
 
 
 @pytest.mark.slow
 def test_long_runs_of_p3_build_the_same_pyramid():
     noted = Noted(noisy(0), 14, 6000)
-    _, run = both(noted, kl.p3(kl.Bernoulli(14)), 0, budget=6000)
-    assert run._states[0].levels[0, pyramid.SIZE] > 128  # three blocks, more in all than there was room for at first
+    _, run = both(noted, kl.algorithms.p3(Bernoulli(14)), 0, budget=6000)
+    assert (
+        run._states[0].arrays.levels[0, pyramid.SIZE] > 128
+    )  # three blocks, more in all than there was room for at first
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
-@pytest.mark.parametrize("name", ["p3", "portfolio", "elitist", "paper"])
+@pytest.mark.parametrize("name", ["p3", "search", "elitist", "paper"])
 def test_small_spaces_come_to_their_end(n, name):
     for seed in range(2):
         noted = Noted(noisy(seed), n, 100)
@@ -163,7 +168,7 @@ def test_small_spaces_come_to_their_end(n, name):
 
 @pytest.mark.parametrize("n", [5, 7, 8, 15, 16, 17])
 def test_neighboring_variables_are_the_same_for_every_number_of_bits(n):
-    both(Noted(noisy(n), n, 250), kl.p3(kl.Bernoulli(n)), 2, budget=250)
+    both(Noted(noisy(n), n, 250), kl.algorithms.p3(Bernoulli(n)), 2, budget=250)
 
 
 @numba.njit(OBJECTIVE)
@@ -180,7 +185,7 @@ def few_values(x, ints, reals):
 )
 def test_a_run_continues_compiled_after_any_iteration(objective, n, calls, size):
     noted = Noted(objective, n, 2 * calls)
-    opt = kl.Optimizer(kl.Binary(n), later_portfolio(kl.Binary(n)), deterministic=True, rng=6)
+    opt = kl.Optimizer(kl.Binary(n), members_alone(kl.Binary(n)), deterministic=True, rng=6)
     asked, runs, thetas = [], [], {}
     while opt.nfev < calls:
         if opt.nfev >= calls * (len(runs) + 1) // 4:
@@ -189,20 +194,20 @@ def test_a_run_continues_compiled_after_any_iteration(objective, n, calls, size)
         opt.tell(batch, [noted.objective(candidate.x) for candidate in batch])
         asked.append(noted.take())
         thetas[opt.nit] = opt.run.search.theta
-    asked, core = np.concatenate(asked), opt.run.search.rest
-    assert core.members[1].size >= size  # the population was restarted
+    asked, core = np.concatenate(asked), opt.run.search.groups[WHOLE]
+    assert core.states[1].size >= size  # the population was restarted
     for nfev, run in runs:
         while run.nit < opt.nit:
             run.go(iterations=1)
             np.testing.assert_array_equal(run.theta, thetas.get(run.nit, run.theta))
         np.testing.assert_array_equal(noted.take(), asked[nfev:])
-        state = run.state.rest
-        assert (state.turn, state.records, state.owner) == (core.turn, core.records, core.owner)
-        np.testing.assert_array_equal(state.best.x, core.best.x)
-        assert state.members[1].size == core.members[1].size
+        group = run.state.groups[WHOLE]
+        assert (group.turn, group.records, group.owner) == (core.turn, core.records, core.owner)
+        np.testing.assert_array_equal(group.best.x, core.best.x)
+        assert group.states[1].size == core.states[1].size
 
 
-@pytest.mark.parametrize("name", ["p3", "portfolio", "elitist"])
+@pytest.mark.parametrize("name", ["p3", "search", "elitist"])
 def test_limits_are_met_to_the_evaluation(name):
     noted = Noted(problems.Traps(20, 5), 20, 20_000)
     algorithm = algorithms(20)[name]
@@ -215,25 +220,44 @@ def test_limits_are_met_to_the_evaluation(name):
         assert result.status is kl.Status.STALL
 
 
+@numba.njit(OBJECTIVE)
+def failing(x, ints, reals):
+    """Fails at every point."""
+    return np.nan
+
+
+def test_the_members_take_turns_before_there_is_a_value():
+    noted, algorithm = Noted(fast.Objective(failing), 6, 100), replace(sharing(Bernoulli(6)), rule=Lead())
+    given = {"budget": 100, "algorithm": algorithm, "deterministic": True, "rng": 0}
+    with pytest.warns(RuntimeWarning, match="Most evaluations failed"):
+        result = kl.minimize(lambda x: noted.objective(x), kl.Binary(6), **given)
+    asked = noted.take()
+    run = fast.Run(noted.objective, algorithm, 0, deterministic=True)
+    assert (run.go(budget=100), run.nfev, run.nit) == (result.status, result.nfev, result.nit)
+    assert run.state.groups[WHOLE].records[1].spent > 0
+    np.testing.assert_array_equal(noted.take(), asked)
+
+
 def test_a_run_goes_on_where_it_stopped():
-    algorithm = later_portfolio(kl.Bernoulli(40))
+    algorithm = members_alone(Bernoulli(40))
     once, often = (fast.Run(fast.compiled(problems.Traps(40)), algorithm, 5, deterministic=True) for _ in range(2))
     once.go(iterations=9000)
     for i in range(90):
         often.go(iterations=100)
         assert often.nit == 100 * (i + 1)
     np.testing.assert_array_equal(once.theta, often.theta)
-    assert (once.nfev, once.best, once.state.rest.records) == (often.nfev, often.best, often.state.rest.records)
+    records = [run.state.groups[WHOLE].records for run in (once, often)]
+    assert (once.nfev, once.best, records[0]) == (often.nfev, often.best, records[1])
 
 
 # A study of the objective.
 
 
-def stages(problem, seed):
+def stages(problem, seed, recipe=members_alone):
     """Of each evaluation of a run in Python, the stage of the study, or None; and its value."""
-    opt = kl.Optimizer(problem.space, later_portfolio(problem.space), deterministic=True, rng=seed)
+    opt = kl.Optimizer(problem.space, recipe(problem.space), deterministic=True, rng=seed)
     found = []
-    while not opt.run.search.ended:
+    while not opt.run.search.studied:
         batch = opt.ask()
         study = opt.run.search.study
         values = [problem(candidate.x) for candidate in batch]
@@ -242,14 +266,14 @@ def stages(problem, seed):
     return found
 
 
-STUDIED = couplings(17, 14)  # whose minimum the portfolio has not evaluated when the study begins
+STUDIED = couplings(17, 14)  # whose minimum the members have not evaluated when the study begins
 SEED = 0
 
 
 def test_a_run_may_end_in_any_stage_of_a_study():
     found = stages(STUDIED, SEED)
     stage = [each for each, _ in found]
-    noted, algorithm = Noted(STUDIED, STUDIED.n, 1000), later_portfolio(STUDIED.space)
+    noted, algorithm = Noted(STUDIED, STUDIED.n, 1000), members_alone(STUDIED.space)
     first = {each: stage.index(each) for each in STAGES}
     ends = {stage.index(each) + i for each in STAGES for i in (0, 1, 2, 8)}
     for budget in sorted(ends | {len(stage) - 1, len(stage), len(stage) + 1, len(stage) + 40}):
@@ -274,16 +298,11 @@ def test_a_run_may_end_in_any_stage_of_a_study():
     assert stalled >= {TESTING, LEARNING}
 
 
-def of_portfolio(state):
-    """Return the state of the portfolio; None until Bayesian optimization before it has ended."""
-    return state.rest if isinstance(state, BayesianState) else state
-
-
 CONTINUED = {
-    "Qubo": (STUDIED, later_portfolio, 500),
-    "MaxCut": (cut(13, 3), later_portfolio, 500),
-    "few bits after Bayesian optimization": (couplings(13, 3), kl.portfolio, 500),  # which is longer than begins_at
-    "more bits after Bayesian optimization": (couplings(35, 3), kl.portfolio, 1200),  # which is shorter
+    "Qubo": (STUDIED, members_alone, 500),
+    "MaxCut": (cut(13, 3), members_alone, 500),
+    "few bits after Bayesian optimization": (couplings(13, 3), kl.search, 500),  # which is longer than begins_at
+    "more bits after Bayesian optimization": (couplings(35, 3), briefly_modeled, 1200),  # which is shorter
 }
 
 
@@ -293,8 +312,8 @@ def test_a_run_continues_compiled_after_any_iteration_of_a_study(problem, recipe
     opt = kl.Optimizer(problem.space, recipe(problem.space), deterministic=True, rng=SEED)
     asked, runs, after = [], [], {}
     while opt.nfev < calls:
-        state = of_portfolio(opt.run.search)
-        if state is not None and (state.study or opt.nit % 50 == 49 or (state.before and len(runs) < 10)):
+        state = opt.run.search
+        if state.begun and (state.study or opt.nit % 50 == 49 or (state.before and len(runs) < 10)):
             drawn = opt.rng.count
             run = fast.Run.resumed(noted.objective, opt, 1.0, 0)
             opt.rng.count = drawn  # P3 that has not begun draws its key, but here the optimizer goes on as well
@@ -302,31 +321,31 @@ def test_a_run_continues_compiled_after_any_iteration_of_a_study(problem, recipe
         batch = opt.ask()
         opt.tell(batch, [noted.objective(candidate.x) for candidate in batch])
         asked.append(noted.take())
-        after[opt.nit] = opt.run.search.theta, of_portfolio(opt.run.search)
-    asked, core = np.concatenate(asked), of_portfolio(opt.run.search)
-    assert core.ended
-    assert (core.before > 0) == (recipe is kl.portfolio)
-    if recipe is kl.portfolio:
-        assert (core.before >= opt.algorithm.rest.begins_at) == (problem.n == 13)
+        after[opt.nit] = opt.run.search.theta, opt.run.search.study, opt.run.search.studied
+    asked, core = np.concatenate(asked), opt.run.search
+    assert core.studied
+    assert (core.before > 0) == (recipe is not members_alone)
+    if recipe is not members_alone:
+        assert (core.before >= opt.algorithm.study.begins_at) == (problem.n == 13)
     assert {stage for stage, *_ in runs} >= {None, TESTING, LEARNING}
     for _, nfev, nit, run in runs:
         assert run.nit == nit
         while run.nit < opt.nit:
             run.go(iterations=1)
             if run.nit in after:
-                theta, (_, study, ended, before) = after[run.nit]
+                theta, study, studied = after[run.nit]
                 np.testing.assert_array_equal(run.theta, theta)
-                state = of_portfolio(run.state)
-                assert (state.study is None, state.ended, state.before) == (study is None, ended, before)
+                state = run.state
+                assert (state.study is None, state.studied, state.before) == (study is None, studied, core.before)
                 if study is not None:
                     assert state.study[1:3] == study[1:3]
                     for mine, other in zip(state.study[0::2], study[0::2], strict=False):
                         np.testing.assert_array_equal(mine, other)
         np.testing.assert_array_equal(noted.take(), asked[nfev:])
-        state = of_portfolio(run.state).rest
-        assert (state.turn, state.records, state.owner) == (core.rest.turn, core.rest.records, core.rest.owner)
-        if recipe is kl.portfolio:
-            np.testing.assert_array_equal(run.state.x0, opt.run.search.x0)
+        group, other = run.state.groups[WHOLE], core.groups[WHOLE]
+        assert (group.turn, group.records, group.owner) == (other.turn, other.records, other.owner)
+        if recipe is not members_alone:
+            np.testing.assert_array_equal(run.state.x0, core.x0)
 
 
 class WatchedQubo(problems.Qubo):
@@ -339,16 +358,20 @@ class WatchedQubo(problems.Qubo):
         return super().costs(x)
 
 
-@pytest.mark.usefixtures("no_bayesian_optimization")
-@pytest.mark.parametrize("deterministic", [None, True], ids=["not declared", "deterministic"])
-@pytest.mark.parametrize("function", [kl.minimize, quick_if(False, kl.maximize)])
-def test_minimize_with_a_study_is_the_same_run_compiled_or_not(deterministic, function):
-    noted = Noted(STUDIED, STUDIED.n, 2000)
-    for budget in (100, 150, 229, 240, 900):
+# The recommended search over few and over many bits: with and without Bayesian optimization before the members.
+RECOMMENDED = {"few bits": STUDIED, "many bits": couplings(101, 0)}
+
+
+def same_with_a_study(problem, function, deterministic, *ends):
+    """Check that runs are the same compiled or not that end at these stages, after so many evaluations of each."""
+    noted, stage = Noted(problem, problem.n, 9000), [each for each, _ in stages(problem, SEED, kl.search)]
+    # The numbers at which the study begins are those of the run that is deterministic and minimizes.
+    for begins, more in ends:
+        budget = more + (len(stage) if begins is None else stage.index(begins))
         given = {"budget": budget, "rng": SEED, "deterministic": deterministic}
-        result = function(noted.objective, STUDIED.space, **given)
+        result = function(noted.objective, problem.space, **given)
         points = noted.take()
-        other = function(lambda x: noted.objective(x), STUDIED.space, **given)
+        other = function(lambda x: noted.objective(x), problem.space, **given)
         np.testing.assert_array_equal(points, noted.take())
         for name in ("x", "mode"):
             np.testing.assert_array_equal(getattr(result, name), getattr(other, name))
@@ -357,17 +380,33 @@ def test_minimize_with_a_study_is_the_same_run_compiled_or_not(deterministic, fu
         assert [row[:4] for row in result.history] == [row[:4] for row in other.history]
 
 
-@pytest.mark.usefixtures("no_bayesian_optimization")
-@pytest.mark.parametrize(("deterministic", "most"), [(True, 5), (None, 60)])  # evaluations in Python
-def test_a_study_is_compiled(deterministic, most):
-    problem = WatchedQubo(STUDIED.matrix)
+@pytest.mark.parametrize("deterministic", [None, True], ids=["not declared", "deterministic"])
+@pytest.mark.parametrize("function", [kl.minimize, quick_if(False, kl.maximize)])
+def test_minimize_with_a_study_is_the_same_run_compiled_or_not(deterministic, function):
+    ends = (TESTING, 4), (LEARNING, 40), (None, -1), (None, 400)
+    same_with_a_study(RECOMMENDED["many bits"], function, deterministic, *ends)
+
+
+@pytest.mark.slow
+def test_minimize_with_a_study_is_the_same_run_compiled_or_not_after_bayesian_optimization():
+    same_with_a_study(STUDIED, kl.minimize, None, (LEARNING, 40), (None, 400))
+
+
+@pytest.mark.parametrize(("deterministic", "most"), [(True, 5), (None, 60)])  # evaluations in Python of the members
+@pytest.mark.parametrize("problem", [quick_if(False, STUDIED), RECOMMENDED["many bits"]], ids=RECOMMENDED)
+def test_a_study_is_compiled(problem, deterministic, most):
+    opt = kl.Optimizer(problem.space, deterministic=True, rng=SEED)
+    while not opt.run.search.begun:
+        batch = opt.ask()
+        opt.tell(batch, [problem(candidate.x) for candidate in batch])
+    found, watched = stages(problem, SEED, kl.search), WatchedQubo(problem.matrix)
     WatchedQubo.calls = 0
-    result = kl.minimize(problem, problem.space, budget=900, rng=SEED, deterministic=deterministic)
-    assert WatchedQubo.calls < most < kl.portfolio(problem.space).begins_at < result.nfev
-    assert result.fun == pytest.approx(min(value for _, value in stages(STUDIED, SEED)))
+    result = kl.minimize(watched, problem.space, budget=len(found) + 300, rng=SEED, deterministic=deterministic)
+    assert WatchedQubo.calls < opt.nfev + most < len(found) < result.nfev
+    assert result.fun == pytest.approx(min(value for _, value in found))
 
 
-# Bayesian optimization before the portfolio is interpreted.
+# Bayesian optimization before the members is interpreted.
 
 
 AFTER = {"Qubo": couplings(20, 0), "OneMax": problems.OneMax(20), "noise": noisy(3)}
@@ -377,6 +416,16 @@ AFTER = {"Qubo": couplings(20, 0), "OneMax": problems.OneMax(20), "noise": noisy
 @pytest.mark.parametrize("given", [{}, quick_if(False, {"x0": np.arange(20) % 2}), quick_if(False, {"stall": 150})])
 @pytest.mark.parametrize("problem", AFTER.values(), ids=AFTER)
 def test_minimize_is_the_same_run_whether_or_not_it_is_compiled_after_bayesian_optimization(problem, given, function):
+    same_after_a_stage(problem, function, algorithm=briefly_modeled(kl.Binary(20)), **given)
+
+
+@pytest.mark.slow
+def test_the_recommended_run_is_the_same_whether_or_not_it_is_compiled():
+    same_after_a_stage(AFTER["Qubo"], kl.minimize)
+
+
+def same_after_a_stage(problem, function, **given):
+    """Check that the run is the same compiled or not."""
     noted, space = Noted(problem, 20, 2000), kl.Binary(20)
     given = {"budget": 800, "rng": SEED, "deterministic": True} | given
     result = function(noted.objective, space, **given)
@@ -393,20 +442,20 @@ def test_minimize_is_the_same_run_whether_or_not_it_is_compiled_after_bayesian_o
     assert [row[:4] for row in result.history] == [row[:4] for row in other.history]
 
 
-def test_the_portfolio_is_compiled_as_soon_as_bayesian_optimization_has_ended():
+def test_the_members_are_compiled_as_soon_as_bayesian_optimization_has_ended():
     problem = WatchedQubo(couplings(20, 0).matrix)
     opt = kl.Optimizer(problem.space, deterministic=True, rng=SEED)
-    while opt.run.search.rest is None:
+    while not opt.run.search.begun:
         batch = opt.ask()
         opt.tell(batch, [problem(candidate.x) for candidate in batch])
     WatchedQubo.calls = 0
     result = kl.minimize(problem, problem.space, budget=800, rng=SEED, deterministic=True)
-    assert WatchedQubo.calls == opt.nfev <= MOST_BAYESIAN < result.nfev == 800
+    assert WatchedQubo.calls == opt.nfev <= MOST_EVALUATIONS < result.nfev == 800
 
 
 def test_a_compiled_run_does_not_begin_with_bayesian_optimization():
-    objective, algorithm = fast.compiled(problems.OneMax(20)), kl.portfolio(kl.Bernoulli(20))
-    with pytest.raises(ValueError, match=r"^state: expected one in which the portfolio has started"):
+    objective, algorithm = fast.compiled(problems.OneMax(20)), kl.search(Bernoulli(20))
+    with pytest.raises(ValueError, match=r"^state: expected one in which the stages are over"):
         fast.Run(objective, algorithm, 0, deterministic=True)
 
 
@@ -438,7 +487,7 @@ def interpreted(problem, **given):
 )
 def test_minimize_with_p3_is_the_same_run_compiled_or_not(given):
     problem = Watched(30)
-    given = {"budget": 1500, "algorithm": kl.p3(problem.space), "deterministic": True, "rng": 3, **given}
+    given = {"budget": 1500, "algorithm": kl.algorithms.p3(problem.space), "deterministic": True, "rng": 3, **given}
     Watched.calls = 0
     infos = []
     result = kl.minimize(problem, problem.space, callback=infos.append, **given)
@@ -454,8 +503,8 @@ def test_minimize_with_p3_is_the_same_run_compiled_or_not(given):
 
 
 @pytest.mark.slow
-def test_minimize_compiles_the_portfolio():
-    problem = Watched(60)
+def test_minimize_compiles_the_recommended_search():
+    problem = Watched(120)
     Watched.calls = 0
     result = kl.minimize(problem, problem.space, budget=10**6, target=0, deterministic=True, rng=0)
     assert result.success
@@ -463,13 +512,13 @@ def test_minimize_compiles_the_portfolio():
     assert Watched.calls < 5 < result.nfev
     assert result.history[-1].nfev == result.nfev
     result = kl.maximize(problem, problem.space, budget=5000, deterministic=True, rng=0)
-    assert result.fun == problem(result.x) == 60
+    assert result.fun == problem(result.x) == 120
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("given", [{}, {"x0": np.ones(10, dtype=int)}, {"known": [(np.ones(10), -5.0)]}])
-@pytest.mark.parametrize("recipe", [later_portfolio, kl.portfolio], ids=["portfolio", "Bayesian portfolio"])
-def test_a_portfolio_that_has_evaluated_everything_ends(recipe, given):
+@pytest.mark.parametrize("recipe", [members_alone, briefly_modeled], ids=["members", "with a stage"])
+def test_a_search_that_has_evaluated_everything_ends(recipe, given):
     space = kl.Binary(10)
     result = kl.minimize(noisy(1), space, algorithm=recipe(space), budget=10**6, deterministic=True, rng=0, **given)
     assert result.status is kl.Status.EXHAUSTED
@@ -485,8 +534,7 @@ def test_what_fails_always_ends():
     def broken(x):
         return np.nan
 
-    space = kl.Binary(30)
-    result = kl.minimize(broken, space, algorithm=later_portfolio(space), budget=10**6, deterministic=True, rng=0)
+    result = kl.minimize(broken, kl.Binary(60), budget=10**6, deterministic=True, rng=0)
     assert result.status is kl.Status.FAILED
     assert result.x is None
     assert result.failures == result.nfev
@@ -494,25 +542,27 @@ def test_what_fails_always_ends():
 
 def test_many_at_once_are_left_to_the_interpreter():
     Watched.calls = 0
-    space = kl.Binary(30)
-    kl.minimize(Watched(30), space, algorithm=later_portfolio(space), budget=200, batch=4, deterministic=True, rng=0)
+    kl.minimize(Watched(60), kl.Binary(60), budget=200, batch=4, deterministic=True, rng=0)
     assert Watched.calls == 200
     with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
-        fast.Run(fast.compiled(problems.OneMax(9)), kl.p3(kl.Bernoulli(9)))  # it would repeat evaluations
+        fast.Run(fast.compiled(problems.OneMax(9)), kl.algorithms.p3(Bernoulli(9)))  # it would repeat evaluations
 
 
-def test_other_portfolios_are_left_to_the_interpreter():
-    family, objective = kl.Bernoulli(9), fast.compiled(problems.OneMax(9))
-    p3, evolution = later_portfolio(family).rest.members
-    for members in ((p3, kl.pbil_elitist(family)), (evolution, p3), (p3, evolution.at_least(17)), (p3, p3)):
+def test_other_searches_are_left_to_the_interpreter():
+    family, objective = Bernoulli(9), fast.compiled(problems.OneMax(9))
+    p3, evolution = both = sharing(family).members
+    members = ((p3, pbil_elitist(family)), (evolution, p3), (p3, evolution.at_least(17)), (p3, p3))
+    others = [Search(each) for each in members]
+    others += [Search(both, Shares((1, 1))), Search(both, study=QuadraticStudy(family, 2))]
+    for search in others:
         with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
-            fast.Run(objective, kl.Portfolio(members), deterministic=True)
+            fast.Run(objective, search, deterministic=True)
 
 
 @pytest.mark.parametrize("equal", [0, 100, MOST_EQUAL])
 def test_equal_evaluations_of_the_members_are_the_same_compiled_or_not(equal):
     problem = problems.MaxSat.random(20, 90, 1)
-    algorithm = replace(later_portfolio(problem.space).rest, equal=equal)
+    algorithm = replace(sharing(problem.space), rule=Lead(equal))
     given = {"budget": 600, "rng": 2, "deterministic": True, "algorithm": algorithm}
     compiled, interpreted = (kl.minimize(fun, problem.space, **given) for fun in (problem, lambda x: problem(x)))
     assert (compiled.x.tolist(), compiled.fun, compiled.nit) == (
@@ -528,7 +578,7 @@ def test_subsets_are_left_to_the_interpreter():
     assert Watched.calls == 100
     assert result.x.sum() == 7
     with pytest.raises(TypeError, match=r"^algorithm: expected one over bits"):
-        fast.Run(fast.compiled(problems.OneMax(9)), kl.portfolio(kl.Subset(9, 3)))
+        fast.Run(fast.compiled(problems.OneMax(9)), kl.search(kl.Subset(9, 3)))
 
 
 @pytest.mark.slow
@@ -552,14 +602,14 @@ def test_more_bits_than_pairs_are_counted_for():
     calls = 2101  # the climb from the optimum takes 2,100; then there is a tree
     noted = Noted(problems.OneMax(2100), 2100, calls)
     x0 = np.ones(2100, dtype=np.int8)
-    algorithm = kl.p3(kl.Bernoulli(2100))
+    algorithm = kl.algorithms.p3(Bernoulli(2100))
     run = fast.Run(noted.objective, algorithm, 0, algorithm.init(x0=x0), deterministic=True)
     state = algorithm.init(x0=x0)
     state.begin(Stream.of(0).word())
     for _ in range(calls):
         state = algorithm.tell(state, state.pending, np.array([2100.0 - state.pending.sum()]))
     run.go(budget=calls)
-    assert int(run._states[0].counts[pyramid.WORD_COUNT]) == state.stream.count
+    assert int(run._states[0].arrays.counts[pyramid.WORD_COUNT]) == state.stream.count
     assert len(state.levels[0].tree(state.stream)) == 2100
 
 
@@ -576,13 +626,13 @@ def test_trees_are_the_same_to_the_last_bit():
     distance = pairs.distances(np.arange(6))
     assert (distance != distance.T).any()  # else this tests nothing
     for key in range(100):
-        state = pyramid.pyramid(kl.P3(kl.Bernoulli(6)), key, None)
+        state = pyramid.empty_pyramid(P3(Bernoulli(6)), key, None)
         state.levels[0, pyramid.SIZE], state.levels[0, pyramid.HEAD] = len(SPLIT), 0
         for block in range(2):
             rows = SPLIT[64 * block : 64 * block + 64].astype(np.uint64)
             shifts = np.arange(len(rows), dtype=np.uint64)[:, None]
             state.columns[block], state.chain[block] = np.bitwise_or.reduce(rows << shifts), block + 1
-        state = pyramid.with_terms(state)
+        state = pyramid.grown_pyramid(state, GROW_TERMS)
         pyramid.linkage_tree(state, 0)
         spans = state.spans[1][: state.levels[0, pyramid.GROUPS]]
         mine = [sorted(state.leaves[1][start:stop].tolist()) for start, stop in spans]
