@@ -14,11 +14,12 @@ import statistics
 import numpy as np
 
 import knobless as kl
+from knobless.algorithms import Algorithm
 
 CAP = 100_000
 
 
-def knobless(target: np.ndarray, options: int, seed: int, algorithm: kl.Algorithm | None = None) -> int:
+def knobless(target: np.ndarray, options: int, seed: int, algorithm: Algorithm | None = None) -> int:
     space = kl.Choice(*range(options), n=len(target))
     given = {"budget": CAP, "algorithm": algorithm, "target": 0, "rng": seed}
     result = kl.minimize(lambda x: (x != target).sum(axis=1), space, vectorized=True, **given)

@@ -34,8 +34,7 @@ import numpy as np
 import knobless as kl
 from conditional_problems import GRIDS, KINDS, REPORTED, TUNING, Problem, kernel_grid, problem
 from contest import complete_runs, grid, run_command
-from knobless.paper.experiment import commit, machine, seed
-from knobless.paper.table import read_csv
+from harness import commit, machine, read_csv, seed
 
 BUDGETS = (50, 100, 200, 300)
 LEVEL = 0.05  # of the tests

@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import knobless as kl
-from knobless.paper.experiment import seed
-from knobless.paper.table import read_csv
+from harness import read_csv, seed
 
 REPORTED = range(30)
 TUNING = range(1000, 1030)

@@ -22,7 +22,7 @@ from sklearn.svm import SVC, SVR
 from tqdm import tqdm
 
 from conditional_problems import DATA, GRIDS, configurations
-from knobless.paper.table import write_csv
+from harness import write_csv
 
 FOLDS = 3
 NOISE = 6.0

@@ -34,10 +34,9 @@ import numpy as np
 
 import knobless as kl
 from contest import carry_out, grid
+from harness import Table, commit, machine, read_csv
 from instances import knapsacks
 from knobless.core.repair import Repair
-from knobless.paper.experiment import commit, machine
-from knobless.paper.table import Table, read_csv
 
 BUDGETS = (5_000, 20_000)
 SAC94 = (
@@ -136,9 +135,9 @@ def constraints(run: Counted, seed: int) -> None:
 
 
 def pair(run: Counted, seed: int) -> None:
-    def fun(x: Any) -> tuple[float, float]:
+    def fun(x: Any) -> kl.Constrained:
         violation = run.knapsack.violation(x)
-        return run.evaluated(x, not violation), violation
+        return kl.Constrained(run.evaluated(x, not violation), violation)
 
     ours(fun, run, seed)
 
@@ -210,7 +209,7 @@ def ga(how: str, run: Counted, seed: int) -> None:
 
 METHODS: dict[str, tuple[str, Callable[[Counted, int], None]]] = {
     "constraints": ("knobless, `constraints=`", constraints),
-    "pair": ("knobless, `(value, violation)`", pair),
+    "pair": ("knobless, `kl.Constrained`", pair),
     "penalty": ("knobless, penalty", penalty),
     "ga-repair": ("GA, repair", partial(ga, "repair")),
     "ga-deb": ("GA, feasible first", partial(ga, "deb")),

@@ -28,7 +28,7 @@ import numpy as np
 from tqdm import tqdm
 
 import knobless as kl
-from knobless.paper.table import Table, read_csv, write_csv
+from harness import Table, read_csv, write_csv
 from knobless.problems import LeadingOnes, OneMax
 
 CLOSE = 1e-9  # a cost this near to the optimum's, which is 0, meets it; times the optimum where that is above 1

@@ -3,7 +3,7 @@
     python benchmarks/engine.py [--repeats 3]
 
 The time includes the objective. `compiled` is one long run of PBIL-λ that does not stop at the optimum; `trials`
-are runs to the optimum, seed after seed, including their construction; `portfolio` is the recommended algorithm of a
+are runs to the optimum, seed after seed, including their construction; `recommended` is the recommended search for a
 deterministic objective, compiled and interpreted; a peer runs for a number of evaluations that keeps this benchmark
 short. Peers that are not installed are left out.
 """
@@ -19,6 +19,7 @@ import numpy as np
 
 import knobless as kl
 from knobless import fast
+from knobless.families import Bernoulli
 from knobless.problems import OneMax
 
 CALLS = {100: 1_500_000, 1000: 1_000_000}
@@ -26,13 +27,13 @@ PEER_CALLS = {100: 2000, 1000: 500}
 
 
 def compiled(n: int, seed: int) -> int:
-    run = fast.Run(fast.compiled(OneMax(n)), kl.pbil_lambda(kl.Bernoulli(n)), seed)
+    run = fast.Run(fast.compiled(OneMax(n)), kl.pbil_lambda(Bernoulli(n)), seed)
     run.go(budget=CALLS[n])
     return run.nfev
 
 
 def trials(n: int, seed: int) -> int:
-    algorithm, objective, nfev = kl.pbil_lambda(kl.Bernoulli(n)), fast.compiled(OneMax(n)), 0
+    algorithm, objective, nfev = kl.pbil_lambda(Bernoulli(n)), fast.compiled(OneMax(n)), 0
     while nfev < CALLS[n]:
         seed += 1
         run = fast.Run(objective, algorithm, seed)
@@ -47,13 +48,13 @@ def interpreted(n: int, seed: int) -> int:
     return kl.minimize(lambda x: problem(x), space, vectorized=True, **given).nfev
 
 
-def portfolio(n: int, seed: int) -> int:
-    run = fast.Run(fast.compiled(OneMax(n)), kl.portfolio(kl.Bernoulli(n)), seed, deterministic=True)
+def recommended(n: int, seed: int) -> int:
+    run = fast.Run(fast.compiled(OneMax(n)), kl.search(Bernoulli(n)), seed, deterministic=True)
     run.go(budget=CALLS[n] // 10)
     return run.nfev
 
 
-def portfolio_interpreted(n: int, seed: int) -> int:
+def recommended_interpreted(n: int, seed: int) -> int:
     problem = OneMax(n)
     return kl.minimize(lambda x: problem(x), kl.Binary(n), budget=PEER_CALLS[n], deterministic=True, rng=seed).nfev
 
@@ -106,8 +107,8 @@ RUNS: dict[str, Callable[[int, int], int]] = {
     "compiled": compiled,
     "trials": trials,
     "NumPy": interpreted,
-    "portfolio": portfolio,
-    "portfolio NumPy": portfolio_interpreted,
+    "recommended": recommended,
+    "recommended NumPy": recommended_interpreted,
     "CatCMAwM": catcmawm,
     "pymoo GA": pymoo_ga,
     "nevergrad": nevergrad,

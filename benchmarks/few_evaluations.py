@@ -1,4 +1,4 @@
-"""Few evaluations of few bits: the portfolio with and without Bayesian optimization, Optuna's TPE and random search.
+"""Few evaluations of few bits: the search with and without Bayesian optimization, Optuna's TPE and random search.
 
     python benchmarks/few_evaluations.py [--classes qubo …] [--searches knobless …] [--anew] [--jobs 1] [--out FILE]
 
@@ -7,7 +7,7 @@ run. Rows that exist are not run again, except with `--anew`. At the end the tab
 all rows; `few_evaluations.md` has it as well, and `few_evaluations.json` the commit, the versions and the machine.
 
 `knobless` is `kl.minimize(fun, kl.Binary(n), budget=500, deterministic=True, rng=seed)`; `without` also has
-`algorithm=kl.portfolio(space).rest`, the portfolio without Bayesian optimization; `tpe` is Optuna's TPESampler with its
+`algorithm=replace(kl.search(space), stages=())`, without Bayesian optimization; `tpe` is Optuna's TPESampler with its
 defaults, up to 270 evaluations because of its runtime; `random` draws uniform points.
 
 A class has twelve instances of at most 50 bits, numbers 100 to 111, with one seed each, the number. Bayesian
@@ -25,6 +25,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -34,7 +35,7 @@ import numpy as np
 
 import knobless as kl
 from contest import STOPPED, complete_runs, grid
-from knobless.paper.experiment import commit, machine, seed
+from harness import commit, machine, seed
 from power import fill
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +48,7 @@ CLOSE = 1e-6  # gaps in percent that differ by less are equal
 
 INTRODUCTION = """# Few evaluations of few bits
 
-Bayesian optimization is compared with the portfolio without it, with Optuna's TPE and with random search, by
+Bayesian optimization is compared with the search without it, with Optuna's TPE and with random search, by
 `python benchmarks/few_evaluations.py`: 12 random instances of each kind of problem, with up to 50 bits, and one run
 each. The instances were not used in the design of the search. Gaps are in percent: 100 is the median of 100 random
 points, 0 the best value that any run has found. In brackets is the share of runs that are better with Bayesian
@@ -253,7 +254,7 @@ def knobless(fun: Objective, n: int, number: int) -> None:
 
 def without(fun: Objective, n: int, number: int) -> None:
     space = kl.Binary(n)
-    algorithm = kl.portfolio(space).rest
+    algorithm = replace(kl.search(space), stages=())
     kl.minimize(fun, space, budget=max(BUDGETS), algorithm=algorithm, deterministic=True, rng=number)
 
 

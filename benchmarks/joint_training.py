@@ -2,10 +2,10 @@
 
     python benchmarks/joint_training.py [--mnist FOLDER] [--updates 500]
 
-*Plain* is a straightforward loop with `knobless.torch.Search`: autograd, `torch.optim.SGD`, one batched product per
-layer, no compilation. It is measured as it is, and with the whole step recorded as a CUDA graph, as described in
-docs/joint_training.md. *Eager* calls the library's own functions, including manual backpropagation and fused kernels,
-without compiler or graph.
+*Plain* is a straightforward loop with `knobless.torch.ArchitectureSearch`: autograd, `torch.optim.SGD`, one batched
+product per layer, no compilation. It is measured as it is, and with the whole step recorded as a CUDA graph, as
+described in docs/joint_training.md. *Eager* calls the library's own functions, including manual backpropagation and
+fused kernels, without compiler or graph.
 
 The floor is the time of the unavoidable memory traffic: each weight is read in the forward and in the backward pass,
 and read and written, with its momentum, by the update; these bytes divided by the bandwidth of a large copy, measured
@@ -27,12 +27,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from harness.mnist import mnist
 from knobless import Binary
-from knobless.paper.joint.networks import ActivationNetwork, Network, dense, repeated, rows
-from knobless.paper.joint.runs import ACTIVATIONS, LAYERS
-from knobless.paper.joint.training import DECAY, MOMENTUM, Setting, Training, gradients, pixels
-from knobless.torch import Search
-from knobless.torch.data import Data, mnist
+from knobless.torch import ArchitectureSearch
+from knobless.torch.data import Data
+from reproduction.joint.networks import ActivationNetwork, Network, dense, repeated, rows
+from reproduction.joint.runs import ACTIVATIONS, LAYERS
+from reproduction.joint.training import DECAY, MOMENTUM, Setting, Training, gradients, pixels
 
 TRIALS = 30
 SETTINGS = {"layers": LAYERS[2], "activations": ACTIVATIONS[2]}  # PBIL-ε: two architectures per mini-batch
@@ -107,7 +108,7 @@ def plain(setting: Setting, data: Data, trials: int, device: str = "cuda") -> Ca
     network, bits = setting.network, Binary(setting.network.n)
     each = [network.parameters(torch.Generator().manual_seed(trial)) for trial in range(trials)]
     W = [torch.stack(same).to(device).requires_grad_() for same in zip(*each, strict=True)]
-    search = Search(bits, setting.algorithm(bits), trials=trials, rng=0).to(device)
+    search = ArchitectureSearch(bits, setting.algorithm(bits), trials=trials, rng=0).to(device)
     rule = {"momentum": MOMENTUM, "nesterov": True, "weight_decay": DECAY}
     optimizer = torch.optim.SGD(W, lr=setting.learning_rate, **rule)
     images = torch.tensor(data.train_x, device=device)

@@ -1,6 +1,6 @@
 """Mixed integers and floats: bbob-mixint of COCO, with CatCMAwM of cmaes, TPE of Optuna, NGOpt and random search.
 
-    python benchmarks/mixint.py run [--functions 1 3 …] [--dimensions 10 20] [--methods portfolio …] [--tune] [--jobs 2]
+    python benchmarks/mixint.py run [--functions 1 3 …] [--dimensions 10 20] [--methods tpe …] [--tune] [--jobs 2]
     python benchmarks/mixint.py table [--tune]
 
 Needs coco-experiment, cmaes, optuna and nevergrad. `run` makes the runs that are not recorded yet: each is one row of
@@ -12,8 +12,8 @@ A run is one instance of a function, whose number is also the seed. Four fifths 
 8 and 16 values, the others are floats. Rules were tuned on instances 1 to 5 of the odd functions (`--tune`, with
 results in `out/mixint`), and on other functions; instances 11 to 15 and the even functions were not used for that.
 
-The methods: `minimize` with `deterministic=True` (portfolio), and with elitist PBIL-λ alone (pbil_elitist); the others
-with their defaults. TPE has runs of 500 evaluations; NGOpt is told the budget of 2,000.
+The methods: `minimize` with `deterministic=True` (recommended), and with elitist PBIL-λ alone (pbil_elitist); the
+others with their defaults. TPE has runs of 500 evaluations; NGOpt is told the budget of 2,000.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ import numpy as np
 
 import knobless as kl
 from contest import complete_runs, grid, run_command
-from knobless.paper.experiment import commit, machine
-from knobless.paper.table import read_csv
+from harness import commit, machine, read_csv
 
 BUDGETS = (50, 100, 200, 500, 1000, 2000)
 TPE_BUDGET = 500
@@ -69,12 +68,12 @@ class Problem:
 # The methods: a problem and a seed to evaluations.
 
 
-def portfolio(f: Problem, number: int, algorithm: Any = None) -> None:
+def recommended(f: Problem, number: int, algorithm: Any = None) -> None:
     kl.minimize(f, f.space, budget=BUDGETS[-1], rng=number, deterministic=True, algorithm=algorithm)
 
 
 def pbil_elitist(f: Problem, number: int) -> None:
-    portfolio(f, number, kl.pbil_elitist(f.space))
+    recommended(f, number, kl.algorithms.pbil_elitist(f.space))
 
 
 def catcmawm(f: Problem, number: int) -> None:
@@ -124,7 +123,7 @@ def at_random(f: Problem, number: int) -> None:
 
 
 METHODS: dict[str, Callable[[Problem, int], None]] = {
-    "portfolio": portfolio,
+    "recommended": recommended,
     "pbil_elitist": pbil_elitist,
     "catcmawm": catcmawm,
     "tpe": tpe,

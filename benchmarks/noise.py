@@ -38,8 +38,7 @@ import numpy as np
 
 import knobless as kl
 from contest import STOPPED, complete_runs, grid
-from knobless.paper.experiment import seed
-from knobless.paper.table import read_csv
+from harness import read_csv, seed
 from noisy_problems import PROBLEMS, Noisy
 
 ROOT = Path(__file__).parents[1]

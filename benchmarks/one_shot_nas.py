@@ -45,8 +45,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, one_hot, pad, softmax
 
 import knobless as kl
-from knobless.paper.experiment import commit, machine
-from knobless.torch import Mixed, Search
+from harness import commit, machine
+from knobless.torch import ArchitectureSearch, Mixed
 
 ROOT = Path(__file__).parents[1]
 OPTIONS = ("none", "skip connection", "convolution 1x1", "convolution 3x3", "average pooling")
@@ -249,7 +249,7 @@ class Pbil:
     batch, training = 256, 1.0
 
     def __init__(self, algorithm: Any, together: int, seed: int, value: Value) -> None:
-        self.search = Search(SPACE, algorithm, rng=seed)  # on the CPU: rows are needed on the host
+        self.search = ArchitectureSearch(SPACE, algorithm, rng=seed)  # on the CPU: rows are needed on the host
         self.together, self.value = together, value
 
     def draw(self) -> Apply:

@@ -41,10 +41,9 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from scipy.stats import mannwhitneyu
 
-from knobless import pbil_elitist
+from harness import Table, commit, machine, write_csv
+from knobless.algorithms import pbil_elitist
 from knobless.optuna import KnoblessSampler
-from knobless.paper.experiment import commit, machine
-from knobless.paper.table import Table, write_csv
 
 SOLVED = 0.01
 BEFORE, TIMED = 1000, 50

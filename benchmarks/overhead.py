@@ -6,7 +6,7 @@ Every optimizer solves OneMax with a vectorized objective until it is solved or 
 ask and tell are timed. The floor is `rng.random((lam, n)) < theta` alone, for the λ that PBIL-λ used in the
 same run. Machines are noisy: read the ratios, each taken within one repeat, interleaved, median over repeats.
 
-A second table compares the portfolio that `deterministic=True` recommends with PBIL-λ, on 100 bits with at most 5,000
+A second table compares the search that `deterministic=True` recommends with PBIL-λ, on 100 bits with at most 5,000
 evaluations, on functions that exercise different parts of it: local search, crossover, learning.
 
 Another table compares `minimize` with a loop over `Optimizer.ask` and `tell` and with one over CatCMAwM, which call the
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import knobless as kl
+from knobless.algorithms import linear_thompson
 from knobless.problems import LABS, NK, IsingTorus, LeadingOnes, OneMax, Traps
 
 SIZES = (16, 100, 1000, 3000)
@@ -70,8 +71,8 @@ def timed(opt: kl.Optimizer, problem: Any, calls: int, clock: Callable[[], float
     return spent / opt.nfev
 
 
-def portfolio(repeats: int) -> None:
-    print("\nmicroseconds per evaluation, 100 bits: PBIL-λ, the portfolio of deterministic=True, and their ratio")
+def recommended(repeats: int) -> None:
+    print("\nmicroseconds per evaluation, 100 bits: PBIL-λ, the search of deterministic=True, and their ratio")
     problems = (OneMax(100), LeadingOnes(100), IsingTorus(10), Traps(100), NK(100, 4, rng=0), LABS(100))
     ratios = []
     for problem in problems:
@@ -83,8 +84,8 @@ def portfolio(repeats: int) -> None:
             for seed in range(repeats)
         ]
         ratios.append(statistics.median(b / a for a, b in both))
-        plain, portfolios = (statistics.median(each) * 1e6 for each in zip(*both, strict=True))
-        print(f"{type(problem).__name__:>14} {plain:10.2f} {portfolios:10.2f} {ratios[-1]:10.2f} x", flush=True)
+        plain, search = (statistics.median(each) * 1e6 for each in zip(*both, strict=True))
+        print(f"{type(problem).__name__:>14} {plain:10.2f} {search:10.2f} {ratios[-1]:10.2f} x", flush=True)
     print(f"{'on average':>14} {'':21} {statistics.fmean(ratios):10.2f} x")
 
 
@@ -98,7 +99,7 @@ def linear(repeats: int) -> None:
             def problem(x: Any, n: int = n, noise: np.random.Generator = noise) -> Any:
                 return 10.0 * n - x.sum(axis=1) + noise.normal(0.0, n**0.5, len(x))
 
-            recipes = kl.pbil_lambda, kl.linear_thompson
+            recipes = kl.pbil_lambda, linear_thompson
             made = (kl.Optimizer(kl.Binary(n), each(kl.Binary(n)), rng=seed) for each in recipes)
             both.append([timed(opt, problem, 1_000, time.thread_time) for opt in made])
         plain, model = (statistics.median(each) * 1e6 for each in zip(*both, strict=True))
@@ -259,7 +260,7 @@ def main() -> None:
             ratio = statistics.median(a / b for a, b in zip(runs[name], runs["PBIL-λ"], strict=True))
             cells.append(f"{statistics.median(runs[name]) * 1e6:10.2f} ({ratio:6.2f} x)")
         print(f"{n:>6}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
-    portfolio(options.repeats)
+    recommended(options.repeats)
     whole_runs(options.repeats, not options.no_peers)
     linear(options.repeats)
 

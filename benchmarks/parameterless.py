@@ -29,8 +29,9 @@ import numpy as np
 
 import knobless as kl
 from contest import STOPPED, Done, complete_runs, grid
+from harness import commit, machine, seed
 from knobless import fast
-from knobless.paper.experiment import commit, machine, seed
+from knobless.families import Bernoulli
 from parameterless_edas import parallel_run_cga, sig_cga, smart_restart_cga
 from parameterless_problems import COUNT, FIRST, LARGEST, NOISE, PBO, PROBLEMS
 from power import fill
@@ -48,7 +49,7 @@ def baseline(algorithm: Any, fun: fast.Objective, budget: int, number: int) -> N
 
 
 def loop(recipe: Callable[[Any], Any], fun: fast.Objective, budget: int, number: int) -> None:
-    run = fast.Run(fun, recipe(kl.Bernoulli(fun.n)), number)
+    run = fast.Run(fun, recipe(Bernoulli(fun.n)), number)
     while not fun.ints[FIRST] and run.nfev < budget:
         run.go(budget, iterations=SLICE)
 

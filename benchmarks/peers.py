@@ -40,8 +40,7 @@ from contest import (
     installed,
     mask,
 )
-from knobless.paper.experiment import commit, machine, seed
-from knobless.paper.table import Table, write_csv
+from harness import Table, commit, machine, seed, write_csv
 
 SHORT = 100  # shorter runs are not representative of the overhead
 OURS = "pbil-lambda"

@@ -27,7 +27,7 @@ from sklearn.model_selection import RandomizedSearchCV, StratifiedKFold, cross_v
 from sklearn.pipeline import Pipeline
 
 import knobless as kl
-from knobless.paper.table import write_csv
+from harness import write_csv
 from knobless.sklearn import SearchCV
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -37,9 +37,8 @@ import grids
 import knobless as kl
 from contest import PBO, RESULTS, STOPPED, Objective, Peer, Row, carry_out, compete, grid, installed, mask
 from grids import GRIDS
+from harness import Table, commit, machine, read_csv, seed, write_csv
 from instances import INSTANCES
-from knobless.paper.experiment import commit, machine, seed
-from knobless.paper.table import Table, read_csv, write_csv
 from verdicts import Cell, Entry, Rank, Standing, standing
 
 ROOT = Path(__file__).parents[1]

@@ -28,7 +28,7 @@ import numpy as np
 
 import knobless as kl
 from contest import STOPPED, complete_runs, grid
-from knobless.paper.experiment import commit, machine, seed
+from harness import commit, machine, seed
 from power import fill
 from published_problems import GROUPS, HNCO, PROBLEMS, Problem
 

@@ -24,6 +24,8 @@ import numpy as np
 
 import knobless as kl
 from knobless import fast
+from knobless.algorithms import IGO, SNR, Quartiles, State, p3, pbil_elitist
+from knobless.families import Bernoulli, Gaussian
 from knobless.problems import IsingRing, IsingTorus, Jump, LeadingOnes, NoisyOneMax, OneMax, Traps
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,13 +34,13 @@ CAP = 2_000_000  # calls after which a run to the optimum is stopped and counts 
 
 Rows = Iterator[tuple[str, list[str]]]  # the first cell of a row, and the others
 Function = Callable[[Any], Any]
-Tell = Callable[[kl.IGO, kl.State, Any, Any], kl.State]
+Tell = Callable[[IGO, State, Any, Any], State]
 
 
 # How things are run.
 
 
-def calls(problem: Any, algorithm: kl.IGO, seeds: range) -> str:
+def calls(problem: Any, algorithm: IGO, seeds: range) -> str:
     """Return the median calls to the optimum, in the compiled engine."""
     runs = fast.trials(problem, algorithm, seeds, budget=CAP, target=0, jobs=1)
     return median(run.nfev if run.best <= 0 else math.inf for run in runs)
@@ -56,12 +58,10 @@ class Iteration:
 
     nfev: int
     f: Any
-    state: kl.State
+    state: State
 
 
-def iterations(
-    fun: Function, algorithm: kl.IGO, seed: int, budget: int, tell: Tell = kl.IGO.tell
-) -> Iterator[Iteration]:
+def iterations(fun: Function, algorithm: IGO, seed: int, budget: int, tell: Tell = IGO.tell) -> Iterator[Iteration]:
     """Run the core's loop, for noise and for variants that are not part of the library."""
     rng, state, nfev = np.random.default_rng(seed), algorithm.init(), 0
     while nfev < budget:
@@ -78,7 +78,7 @@ def last(each: Iterable[Iteration]) -> Iteration:
     return iteration
 
 
-def calls_of_variant(problem: Function, algorithm: kl.IGO, seeds: range, tell: Tell = kl.IGO.tell) -> str:
+def calls_of_variant(problem: Function, algorithm: IGO, seeds: range, tell: Tell = IGO.tell) -> str:
     """Return the median calls to the optimum, in the core."""
 
     def one(seed: int) -> float:
@@ -124,10 +124,10 @@ def wrong(x: Any) -> int:
 
 def divided(f: Any) -> Any:
     """The weights of `Quartiles` divided by their mean before centering, λ/μ: +1, 0 and −1."""
-    return kl.Quartiles()(f) * -(-len(f) // 4) / len(f)
+    return Quartiles()(f) * -(-len(f) // 4) / len(f)
 
 
-def tell_whitening_after(algorithm: kl.IGO, state: kl.State, x: Any, f: Any) -> kl.State:
+def tell_whitening_after(algorithm: IGO, state: State, x: Any, f: Any) -> State:
     """Line 12 with the θ that line 11 has written.
 
     The gradient of centered weights does not depend on θ, so that a second `tell`, at the new θ and with the old
@@ -141,7 +141,7 @@ def tell_whitening_after(algorithm: kl.IGO, state: kl.State, x: Any, f: Any) -> 
 class Exponential:
     """A `Gaussian` whose σ² is updated to σ² exp(g), with g clipped to [−½, ½]."""
 
-    inner: kl.Gaussian
+    inner: Gaussian
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -163,8 +163,8 @@ class Exponential:
 
 def bits(seeds: range) -> Rows:
     n, noisy, far = 100, 60_000, 50_000
-    binary = kl.Bernoulli(n)
-    both = kl.pbil_lambda(binary), kl.cga(binary)
+    binary = Bernoulli(n)
+    both = kl.pbil_lambda(binary), kl.algorithms.cga(binary)
     for name, problem in (
         ("OneMax: the number of wrong bits", OneMax(n)),
         ("LeadingOnes: only the first wrong bit has an effect", LeadingOnes(n)),
@@ -173,7 +173,7 @@ def bits(seeds: range) -> Rows:
         ours, cga = (calls(problem, algorithm, seeds) for algorithm in both)
         yield name, [ours, median(run.nfev for run in certain(problem, seeds)), cga, ea]
 
-    def modes(algorithm: kl.IGO) -> list[int]:
+    def modes(algorithm: IGO) -> list[int]:
         ends = (last(iterations(NoisyOneMax(n, 10, seed), algorithm, seed, noisy)).state.theta for seed in seeds)
         return [wrong(binary.mode(theta)) for theta in ends]
 
@@ -193,7 +193,7 @@ def bits(seeds: range) -> Rows:
         return int(x.reshape(-1, deceptive.k).all(axis=1).sum())
 
     found = []
-    for algorithm in (kl.pbil_lambda(kl.Bernoulli(50)), kl.cga(kl.Bernoulli(50))):
+    for algorithm in (kl.pbil_lambda(Bernoulli(50)), kl.algorithms.cga(Bernoulli(50))):
         found.append(span([solved(r.best_x) for r in fast.trials(deceptive, algorithm, seeds, budget=far, jobs=1)]))
     found.insert(1, span([solved(run.x) for run in certain(deceptive, seeds, far)]))
     ea = span([solved(one_plus_one(deceptive, 50, seed, far)[1]) for seed in seeds])
@@ -209,7 +209,7 @@ def budget(seeds: range) -> Rows:
     for problem in (OneMax, LeadingOnes):
         cells = []
         for n in (30, 100, 300, 1000):
-            runs = fast.trials(problem(n), kl.pbil_lambda(kl.Bernoulli(n)), seeds, budget=10 * CAP, target=0, jobs=1)
+            runs = fast.trials(problem(n), kl.pbil_lambda(Bernoulli(n)), seeds, budget=10 * CAP, target=0, jobs=1)
             each = [run.nfev / n if run.best <= 0 else math.inf for run in runs]
             cells.append(f"{median(each)} n, {max(each):,.0f} n")
         yield f"{problem.__name__}, median and longest run", cells
@@ -223,7 +223,7 @@ def few(seeds: range) -> Rows:
     n, problem = 100, OneMax(100)
     random, learned = [], []
     for budget in (50, 500):
-        algorithm = kl.pbil_lambda(kl.Bernoulli(n))
+        algorithm = kl.pbil_lambda(Bernoulli(n))
         learned.append(median(run.best for run in fast.trials(problem, algorithm, seeds, budget=budget, jobs=1)))
         points = (np.random.default_rng(seed).integers(0, 2, (budget, n), dtype=np.int8) for seed in seeds)
         random.append(median(problem(x).min() for x in points))
@@ -235,10 +235,10 @@ def few(seeds: range) -> Rows:
 
 def weights(seeds: range) -> Rows:
     for problem in (OneMax(100), LeadingOnes(100), OneMax(1000)):
-        binary = kl.Bernoulli(problem.n)
+        binary = Bernoulli(problem.n)
         plain = kl.pbil_lambda(binary)
-        other = kl.IGO(binary, divided, plain.adaptation)
-        large = kl.cga(binary, eps=problem.n**-0.5)
+        other = IGO(binary, divided, plain.adaptation)
+        large = kl.algorithms.cga(binary, eps=problem.n**-0.5)
         cells = [calls(problem, plain, seeds), calls_of_variant(problem, other, seeds)]
         yield (
             f"{type(problem).__name__}, n = {problem.n:,}",
@@ -252,7 +252,7 @@ def weights(seeds: range) -> Rows:
 def whitening(seeds: range) -> Rows:
     for problem in (OneMax(50), LeadingOnes(50)):
         for name, recipe in (("PBIL-λ", kl.pbil_lambda), ("PBIL-ε", kl.pbil_epsilon)):
-            algorithm = recipe(kl.Bernoulli(50))
+            algorithm = recipe(Bernoulli(50))
             after = calls_of_variant(problem, algorithm, seeds, tell_whitening_after)
             yield f"{name}, {type(problem).__name__}, n = 50", [calls(problem, algorithm, seeds), after]
 
@@ -263,7 +263,7 @@ def pure_noise(seed: int) -> Function:
 
 
 def unbounded(seeds: range) -> Rows:
-    algorithm = kl.IGO(kl.Bernoulli(100), kl.Quartiles(), kl.SNR(eps=0.1, lam_max=math.inf))
+    algorithm = IGO(Bernoulli(100), Quartiles(), SNR(eps=0.1, lam_max=math.inf))
     for spent in (20_000, 200_000):
         ends = [last(iterations(pure_noise(seed), algorithm, seed, spent)).state for seed in seeds]
         lam = [algorithm.lam(state) for state in ends]
@@ -334,16 +334,16 @@ STRUCTURED = {
 def climbs(seeds: range) -> Rows:
     module = sys.modules["knobless.core.p3"]
     for name, problem in STRUCTURED.items():
-        here, climb = deterministic_calls(problem, kl.p3, seeds), module.climb  # type: ignore[attr-defined]
+        here, climb = deterministic_calls(problem, p3, seeds), module.climb  # type: ignore[attr-defined]
         module.climb = strict  # type: ignore[attr-defined]
         try:
-            yield f"{name}, P3", [here, deterministic_calls(problem, kl.p3, seeds)]
+            yield f"{name}, P3", [here, deterministic_calls(problem, p3, seeds)]
         finally:
             module.climb = climb  # type: ignore[attr-defined]
 
 
 def beyond(seeds: range) -> Rows:
-    recipes = (kl.pbil_lambda, kl.pbil_elitist, kl.p3, kl.portfolio)
+    recipes = (kl.pbil_lambda, pbil_elitist, p3, kl.search)
     for name, problem in STRUCTURED.items():
         yield name, [deterministic_calls(problem, recipe, seeds) for recipe in recipes]
 
@@ -357,7 +357,7 @@ READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
     "unbounded": (ALGORITHM, "pure noise, 100 bits, λ_max = ∞: minimum | median | maximum of λ", unbounded),
     "variance": (ALGORITHM, "pure noise, one float: median | minimum of σ² in a run, relative to the start", variance),
     "climbs": (ALGORITHM, "calls: climbs as here | until no neighbor is better", climbs),
-    "beyond": (ALGORITHM, "calls: PBIL-λ | with elitism | P3 | portfolio", beyond),
+    "beyond": (ALGORITHM, "calls: PBIL-λ | with elitism | P3 | recommended search", beyond),
 }
 
 

@@ -21,10 +21,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from knobless.paper.experiment import commit, machine
-from knobless.paper.table import Table, write_csv
+from harness import Table, commit, machine, write_csv
+from knobless.fast.structured import structured_runner
 from knobless.problems.instances import SUFFIXES, Format, Instance, load_instance, solve_instance
-from knobless.problems.sat import MaxSat
 
 SETS = ("satlib", "biqmac", "gset")
 HEAD = """# Results of `knobless solve` and best known values
@@ -62,7 +61,7 @@ def measure(found: dict[str, tuple[Path, float]], table: Table, budget: int, tim
         (name, seed) for name in found for seed in range(seeds) if table.get((name, str(budget), str(seed))) is None
     ]
     if todo:
-        solve_instance(Instance("", Format.CNF, "", MaxSat.random(200, 900, 0)), 100, 0)  # compile outside timed runs
+        structured_runner().compiled  # noqa: B018, outside timed runs
     for name, seed in tqdm(todo, unit="run"):
         path, best = found[name]
         instance = read(path)

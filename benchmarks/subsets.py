@@ -31,8 +31,7 @@ import numpy as np
 
 import knobless as kl
 from contest import complete_runs, grid, run_command
-from knobless.paper.experiment import commit, machine, seed
-from knobless.paper.table import read_csv
+from harness import commit, machine, read_csv, seed
 from subset_problems import REPORTED, TUNING, Problem, problem
 
 BUDGETS = (300, 1000, 3000)

@@ -1,11 +1,12 @@
-"""Count the files and rooms of knobless that one iteration enters.
+"""Count the files and rooms of knobless that the evaluations of a run enter.
 
     python benchmarks/walk.py [--source BEFORE/src --source AFTER/src ...]
 
-`minimize` runs with an executor and a journal. A profiler follows the main thread and the worker threads and counts
-function calls (a resumed generator is a call) and changes of file: a call or a return that leads from one file of the
-package to another. A room is a folder or a module directly below the package. Only iterations of 5 evaluations count,
-after the first few; the figures are the most common ones among them.
+`minimize` runs twice: PBIL-λ with an executor and a journal, and the default search without either. A profiler follows
+the main thread and the worker threads and counts function calls (a resumed generator is a call) and changes of file: a
+call or a return that leads from one file of the package to another. A room is a folder or a module directly below the
+package. Of the first run, only iterations of 5 evaluations count, after the first few; of the second one, only those of
+one evaluation, after the stages in which a model decides. The figures are the most common ones among them.
 
 With `--source`, each source tree is measured in a process of its own and compared with the first one. Only the public
 interface is used, so that any two versions can be compared. The executor runs one evaluation at a time and `submit`
@@ -28,9 +29,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-EVALUATIONS = 5  # in one iteration
-SKIPPED = 3  # iterations at the start, which import modules and open files
+EVALUATIONS = 5  # in one iteration of the run with an executor and a journal
+SKIPPED = 3  # iterations at its start, which import modules and open files
 ITERATIONS = 40
+LATER = 150  # evaluations of the plain run, which are not counted
+PLAIN = 100  # those that are
 
 
 class LockStep(ThreadPoolExecutor):
@@ -80,8 +83,24 @@ class Walk:
         return figures
 
 
-def measure() -> dict[str, Any]:
-    """The figures of the knobless that this process imports."""
+def measure() -> dict[str, dict[str, Any]]:
+    """The figures of the knobless that this process imports, of both runs."""
+    import knobless as kl
+
+    space = kl.Binary(30)
+    with tempfile.TemporaryDirectory() as folder, LockStep(EVALUATIONS) as executor:
+        given = {"algorithm": kl.pbil_lambda(space), "batch": EVALUATIONS, "workers": executor}
+        journal = {"journal": Path(folder, "run.db"), "budget": EVALUATIONS * ITERATIONS}
+        recorded = figures(walked({**given, **journal})[SKIPPED:], EVALUATIONS)
+    plain = walked({"budget": LATER + PLAIN, "deterministic": True})
+    return {
+        f"an executor and a journal, {EVALUATIONS} evaluations": recorded,
+        "plain, 1 evaluation": figures(plain[LATER:], 1),
+    }
+
+
+def walked(given: dict[str, Any]) -> list[tuple[int, Any]]:
+    """For each iteration of a run, the number of its evaluations and the figures of its walk."""
     import knobless as kl
 
     walk = Walk(Path(kl.__file__).parent)
@@ -98,25 +117,19 @@ def measure() -> dict[str, Any]:
         iterations.append((evaluations, walk.cut()))
         evaluations = 0
 
-    with tempfile.TemporaryDirectory() as folder, LockStep(EVALUATIONS) as executor:
-        threading.setprofile(walk)
-        sys.setprofile(walk)
-        try:
-            kl.minimize(
-                fun,
-                kl.Binary(30),
-                budget=EVALUATIONS * ITERATIONS,
-                algorithm=kl.pbil_lambda(kl.Binary(30)),
-                rng=0,
-                batch=EVALUATIONS,
-                workers=executor,
-                journal=Path(folder, "run.db"),
-                callback=callback,
-            )
-        finally:
-            sys.setprofile(None)
-            threading.setprofile(None)
-    found = Counter(figures for n, figures in iterations[SKIPPED:] if n == EVALUATIONS)
+    threading.setprofile(walk)
+    sys.setprofile(walk)
+    try:
+        kl.minimize(fun, kl.Binary(30), rng=0, callback=callback, **given)
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return iterations
+
+
+def figures(iterations: list[tuple[int, Any]], evaluations: int) -> dict[str, Any]:
+    """The most common figures of iterations of so many evaluations."""
+    found = Counter(cut for n, cut in iterations if n == evaluations)
     (changes, calls), times = found.most_common(1)[0]
     files = dict(calls)
     return {
@@ -128,7 +141,7 @@ def measure() -> dict[str, Any]:
     }
 
 
-def measure_at(source: Path) -> dict[str, Any]:
+def measure_at(source: Path) -> dict[str, dict[str, Any]]:
     """The figures of another source tree, from a process that imports it."""
     environment = os.environ | {"PYTHONPATH": str(source.resolve())}
     done = subprocess.run([sys.executable, __file__, "--json"], env=environment, stdout=subprocess.PIPE, check=True)
@@ -136,15 +149,16 @@ def measure_at(source: Path) -> dict[str, Any]:
 
 
 def table(results: Iterable[tuple[str, dict[str, Any]]]) -> None:
-    first: dict[str, int] = {}
-    for source, result in results:
-        print(f"{source}: one iteration of {EVALUATIONS} evaluations ({result['agreeing']} agree)")
-        for name in ("rooms", "files", "changes of file", "calls"):
-            count = result[name] if isinstance(result[name], int) else len(result[name])
-            share = f"{count / first.setdefault(name, count):8.0%}"
-            print(f"{name:>16} {count:6d} {share}", flush=True)
-        print("  rooms:", ", ".join(result["rooms"]))
-        print("  calls per file:", ", ".join(f"{file} {n}" for file, n in result["files"].items()))
+    first: dict[tuple[str, str], int] = {}
+    for source, runs in results:
+        for run, result in runs.items():
+            print(f"{source}: {run} ({result['agreeing']} agree)")
+            for name in ("rooms", "files", "changes of file", "calls"):
+                count = result[name] if isinstance(result[name], int) else len(result[name])
+                share = f"{count / first.setdefault((run, name), count):8.0%}"
+                print(f"{name:>16} {count:6d} {share}", flush=True)
+            print("  rooms:", ", ".join(result["rooms"]))
+            print("  calls per file:", ", ".join(f"{file} {n}" for file, n in result["files"].items()))
 
 
 def main() -> None:
