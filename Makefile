@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: demo demo-joint test lint bench docs dist clean
+.PHONY: demo demo-joint test test-floors lint bench reproduce docs dist clean
 
 # A stamp per extra, so that each command installs what it needs once.
 .venv/.%: pyproject.toml
@@ -21,6 +21,18 @@ demo-joint: .venv/.dev
 test: .venv/.dev lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
 
+# The quick tests with the oldest libraries that are supported, in an environment of their own; those of PyTorch are skipped.
+FLOORS = .venv-floors/bin/python
+test-floors: .venv-floors/.stamp
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FLOORS) -m pytest -m "not slow"
+
+.venv-floors/.stamp: pyproject.toml .ci/floors.py
+	test -x $(FLOORS) || $(PYTHON) -m venv .venv-floors
+	$(FLOORS) .ci/floors.py > .venv-floors/constraints.txt
+	$(FLOORS) -m pip install --quiet --disable-pip-version-check --constraint .venv-floors/constraints.txt \
+		--editable '.[cli,dask,optuna,pandas,sklearn]' hypothesis pytest pytest-xdist
+	touch $@
+
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -30,6 +42,11 @@ bench: .venv/.bench
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/categories.py
 	$(BIN)/python benchmarks/engine.py
+
+# The paper's searches, into out/reproduction; hours. WORDS, such as `WORDS="alpha --max-n 100"`, does a part.
+WORDS ?= all
+reproduce: .venv/.reproduction
+	$(BIN)/python -m reproduction $(WORDS)
 
 # The site, into site/. With --quiet, warnings would not be errors.
 docs: .venv/.docs
@@ -44,4 +61,4 @@ dist: .venv/.dist
 	$(BIN)/python tests/smoke.py dist/*
 
 clean:
-	rm -rf .venv out dist site
+	rm -rf .venv .venv-floors out dist site

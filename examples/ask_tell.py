@@ -3,7 +3,7 @@
 It prints:
 
     asked for 8, told 6, one failed, one lost
-    after 203 evaluations: 2.0 euros, valves 1 and 4 open
+    after 200 evaluations: 2.0 euros, valves 1 and 4 open
 """
 
 import numpy as np

@@ -8,6 +8,7 @@ the plain network at the end. Then the algorithms are compared, with five traini
 """
 
 import math
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import NamedTuple
@@ -22,10 +23,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from tqdm import tqdm
 
 import knobless as kl
-from knobless.paper.joint import networks
-from knobless.paper.joint.training import Setting, Training
-from knobless.torch import Activations, Architecture, Residual, Search, train_epsilon, train_lambda
+from knobless.torch import Activations, Architecture, ArchitectureSearch, Residual, train_epsilon, train_lambda
 from knobless.torch.data import digits
+from reproduction.joint import networks
+from reproduction.joint.training import Setting, Training
 
 BLUE, ORANGE, GREEN, GRAY, INK = "#1f5fa8", "#e07b1a", "#2f9e6e", "#8a8f98", "#22262b"
 THETA_HISTORY = LinearSegmentedColormap.from_list("theta_history", ["#fbfcfe", "#a9c7e8", "#1f5fa8", "#0d2a52"])
@@ -41,6 +42,7 @@ class Curve(NamedTuple):
     label: str
     color: str
     rows: list  # of a mark: the numbers of each trial
+    milliseconds: float  # processor time per update
 
     def column(self, name):
         """Return one quantity of all trials, with one row per mark."""
@@ -139,24 +141,27 @@ def compare(settings, updates):
     """Run five trainings of each setting at once, and print a table of the results."""
     curves = []
     for setting, label, color in settings:
-        training, rows = Training(setting, DATA, range(TRIALS), updates), []
+        training, rows, seconds = Training(setting, DATA, range(TRIALS), updates), [], 0.0
         with tqdm(total=updates, desc=f"   {label}, {TRIALS} trainings", unit="update", leave=False) as bar:
             for mark in marks(updates):
+                started = time.process_time()
                 training.run(mark)
+                seconds += time.process_time() - started
                 rows.append(training.records())
                 bar.update(mark - bar.n)
-        curves.append(Curve(setting, label, color, rows))
+        curves.append(Curve(setting, label, color, rows, 1e3 * seconds / updates))
     early = marks(updates)[len(marks(updates)) // 2]
     heads = (
         f"test error in %, {TRIALS} trainings",
         f"after {early:,} updates",
         f"after {updates:,}, median and quartiles",
+        "ms per update",
     )
-    print("   {:32}{:26}{}".format(*heads))
+    print("   {:32}{:26}{:36}{}".format(*heads))
     for curve in curves:
         errors = dict(zip(marks(updates), curve.column("error"), strict=True))
         shown = ("{1:5.2f} ({0:.2f} to {2:.2f})".format(*quartiles(errors[mark])) for mark in (early, updates))
-        print("   {:32}{:26}{}".format(curve.label, *shown))
+        print("   {:32}{:26}{:36}{:.2f}".format(curve.label, *shown, curve.milliseconds))
     print()
     return curves
 
@@ -172,7 +177,7 @@ def solve_layers(updates=800):
     torch.manual_seed(0)
     network = layers_network()
     initialize(network)
-    search = Search(network.space, kl.pbil_epsilon(network.space), rng=0)
+    search = ArchitectureSearch(network.space, kl.pbil_epsilon(network.space), rng=0)
     theta = train(network, search, train_epsilon, mini_batches(), updates, clip=2.0)
     freeze(network, search)
     same = networks.LayerNetwork(PIXELS, units=32, n=20)
@@ -180,7 +185,7 @@ def solve_layers(updates=800):
         [
             (Setting("pbil-epsilon", same, kl.pbil_epsilon, clip=2.0), "PBIL-ε", BLUE),
             (Setting("pbil-lambda", same, kl.pbil_lambda, clip=2.0), "PBIL-λ", GREEN),
-            (Setting("cga", same, kl.cga, clip=2.0), "cGA", ORANGE),
+            (Setting("cga", same, kl.algorithms.cga, clip=2.0), "cGA", ORANGE),
             (Setting("all", same, mask=(1,) * same.n, clip=2.0), "all 20 layers", GRAY),
         ],
         updates,
@@ -204,7 +209,7 @@ def solve_activations(updates=1200):
     torch.manual_seed(0)
     network = activations_network()
     initialize(network)
-    search = Search(network.space, kl.pbil_lambda(network.space), rng=0)
+    search = ArchitectureSearch(network.space, kl.pbil_lambda(network.space), rng=0)
     theta = train(network, search, train_lambda, mini_batches(), updates)
     freeze(network, search)
     same = networks.ActivationNetwork(PIXELS, units=64, depth=2)
@@ -212,7 +217,7 @@ def solve_activations(updates=1200):
         [
             (Setting("pbil-epsilon", same, kl.pbil_epsilon), "PBIL-ε", BLUE),
             (Setting("pbil-lambda", same, kl.pbil_lambda), "PBIL-λ", GREEN),
-            (Setting("cga", same, kl.cga), "cGA", ORANGE),
+            (Setting("cga", same, kl.algorithms.cga), "cGA", ORANGE),
             (Setting("relu", same, mask=(1,) * same.n), "all ReLU", GRAY),
             (Setting("tanh", same, mask=(0,) * same.n), "all tanh", INK),
         ],

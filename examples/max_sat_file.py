@@ -3,7 +3,7 @@
 The equivalent command is `knobless solve dinner.cnf --budget 10000`. It prints:
 
     0 of 7 wishes unmet
-    invited: Alan, Emmy, Sofia
+    invited: Ada, Kurt
 """
 
 from pathlib import Path

@@ -3,8 +3,8 @@
 It prints:
 
     possible:         7.9
-    recommended:      estimated 7.6 ± 0.6, in truth 7.8
-    luckiest:         measured 35.2, in truth 6.6
+    recommended:      estimated 8.8 ± 0.6, in truth 7.6
+    luckiest:         measured 34.7, in truth 6.6
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 It prints:
 
-    0.977 with range, none, svc
+    0.977 with range, pca, svc
     0.957 by a support vector machine with default parameters
 """
 

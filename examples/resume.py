@@ -2,7 +2,7 @@
 
 It prints:
 
-    stopped after 39 evaluations: 19 mistakes
+    stopped after 39 evaluations: 9 mistakes
     resumed to 400: 0 mistakes; 361 evaluations were left
     same result as without the interruption: True
 """

@@ -1,0 +1,16 @@
+"""Print the oldest version of each library that users install, as constraints for pip: `make test-floors`.
+
+PyTorch is left out: an old one fits no other version of the tests' tools.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+
+EXTRAS = ("fast", "cli", "progress", "pandas", "plots", "dask", "optuna", "sklearn")
+
+project = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
+required = [*project["dependencies"], *(each for extra in EXTRAS for each in project["optional-dependencies"][extra])]
+for requirement in required:
+    if bounded := re.fullmatch(r"([\w-]+)>=([\d.]+)", requirement):
+        print(f"{bounded[1]}=={bounded[2]}")
