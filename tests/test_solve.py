@@ -372,7 +372,8 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path):
     with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, cwd=tmp_path) as process:
         assert process.stdout.readline().startswith(b"c knobless")
         process.stdout.close()
-        assert process.stderr.read() == b""
+        # On a busy machine the search lasts long enough to be compiled, which it says.
+        assert process.stderr.read().replace(b"compiling (once)\n", b"") == b""
     assert process.returncode in (0, 1, 10)
 
 
