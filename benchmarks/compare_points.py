@@ -540,7 +540,7 @@ def whole_run(name: str, cell: Cell, record: Record) -> None:
         "iterations": digest(result.nit),
         "evaluations": digest((result.nfev, result.failures)),
         "deterministic": digest(result.deterministic),
-        "best": digest((result.lowest_x, result.lowest_fun)),
+        "best": digest((result.observed_x, result.observed_fun)),
         "recommended": digest((result.x, round(result.fun, DECIMALS), result.violation)),
         "mode": digest((result.mode, result.mode_fun)),
     }

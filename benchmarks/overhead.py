@@ -45,7 +45,7 @@ def knobless(n: int, seed: int) -> tuple[float, list[int]]:
     """Seconds per evaluation in `Optimizer.ask` and `tell`, and the λ of each iteration."""
     opt = pbil_lambda(n, seed)
     spent, sizes = 0.0, []
-    while opt.nfev < CALLS[n] and opt.lowest_fun > 0:
+    while opt.nfev < CALLS[n] and opt.observed_fun > 0:
         start = time.perf_counter()
         batch = opt.ask()
         spent += time.perf_counter() - start
@@ -60,7 +60,7 @@ def knobless(n: int, seed: int) -> tuple[float, list[int]]:
 def timed(opt: kl.Optimizer, problem: Any, calls: int, clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds per evaluation in ask and tell, until it is solved or the calls are spent."""
     spent = 0.0
-    while opt.nfev < calls and opt.lowest_fun > 0:
+    while opt.nfev < calls and opt.observed_fun > 0:
         start = clock()
         batch = opt.ask()
         spent += clock() - start

@@ -65,7 +65,7 @@ def run(data: Path, task: Task) -> dict[str, Any]:
     return {
         **task._asdict(),
         "nfev": result.nfev,
-        "value": repr(problem.value(result.lowest_fun)),
+        "value": repr(problem.value(result.observed_fun)),
         "true": "" if instance.true is None else repr(instance.true(result.x)),
         "seconds": f"{seconds:.4f}",
     }

@@ -238,7 +238,7 @@ def solve_process():
     result = kl.maximize(measure, kl.Binary(n), budget=20_000, rng=3, callback=trace, progress=True)
     possible = effect[effect > 0].sum()
     print(f"   found       estimated {result.fun:.2f} ± {result.fun_std:.2f}, its true gain is {gain(result.x):.2f}")
-    print(f"   luckiest    measured {result.lowest_fun:.2f}, its true gain is {gain(result.lowest_x):.2f}")
+    print(f"   luckiest    measured {result.observed_fun:.2f}, its true gain is {gain(result.observed_x):.2f}")
     print(f"   effort      {result.nfev} evaluations")
     print(f"   reference   {possible:.2f} is possible, when every switch that helps is on and no other\n")
     order = np.argsort(-effect)

@@ -28,4 +28,4 @@ def measured(x):
 result = kl.maximize(measured, kl.Binary(30), budget=10_000, rng=0)
 print(f"possible:         {EFFECT[EFFECT > 0].sum():.1f}")
 print(f"recommended:      estimated {result.fun:.1f} ± {result.fun_std:.1f}, in truth {gain(result.x):.1f}")
-print(f"luckiest:         measured {result.lowest_fun:.1f}, in truth {gain(result.lowest_x):.1f}")
+print(f"luckiest:         measured {result.observed_fun:.1f}, in truth {gain(result.observed_x):.1f}")

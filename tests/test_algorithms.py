@@ -603,7 +603,7 @@ def test_what_is_given_up_is_not_asked_for_for_ever(name, deterministic):
     assert len(seen) > 6
     batch = opt.ask()
     opt.tell(batch, [1.0] * len(batch))
-    assert opt.lowest_fun == 1.0
+    assert opt.observed_fun == 1.0
 
 
 def test_a_class_is_no_algorithm():

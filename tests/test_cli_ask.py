@@ -105,10 +105,10 @@ def test_the_run_is_that_of_an_optimizer(folder, direction, always, monkeypatch)
     twin = kl.Optimizer.from_journal("run.sqlite")
     assert twin.theta.tolist() == opt.theta.tolist()
     assert (twin.nfev, twin.nit, twin.failures) == (opt.nfev, opt.nit, opt.failures)
-    assert twin.lowest_fun == sign * opt.lowest_fun  # it maximizes, as the journal does
+    assert twin.observed_fun == sign * opt.observed_fun  # it maximizes, as the journal does
     assert (folder / "run.sqlite.checkpoint").exists() == always
     found = json.loads(here("show", "run.sqlite", "--json").stdout)
-    assert (found["nfev"], found["lowest_fun"], found["direction"]) == (opt.nfev, sign * opt.lowest_fun, direction)
+    assert (found["nfev"], found["observed_fun"], found["direction"]) == (opt.nfev, sign * opt.observed_fun, direction)
     assert found["failure"] == "broken"
     assert found["seconds_longest"] >= 0
 

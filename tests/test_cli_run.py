@@ -196,7 +196,7 @@ def test_options_are_those_of_the_library(folder, words, options):
     result = kl.minimize(import_object("sim:loss"), space, budget=120, rng=5, **options(space))
     plain = kl.minimize(import_object("sim:loss"), space, budget=120, rng=5)
     found = json.loads(here("show", "run.sqlite", "--json").stdout)
-    for name in ("x", "fun", "fun_std", "lowest_x", "lowest_fun", "deterministic", "nfev", "nit"):
+    for name in ("x", "fun", "fun_std", "observed_x", "observed_fun", "deterministic", "nfev", "nit"):
         assert found[name] == jsonable(getattr(result, name))
     assert ([*result.history] != [*plain.history]) == bool(words)
     assert found["deterministic_stated"] == options(space).get("deterministic")

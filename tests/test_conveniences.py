@@ -140,7 +140,7 @@ def test_an_optimizer_that_maximizes_is_one_of_the_negated_objective(tmp_path):
     up = kl.Optimizer(kl.Binary(8), rng=0, journal=paths[0], maximize=True)
     down = kl.Optimizer(kl.Binary(8), rng=0, journal=paths[1])
     assert repr(up) == "<Optimizer over 8 variables: no value after 0 evaluations>"
-    assert up.lowest_fun == -math.inf
+    assert up.observed_fun == -math.inf
     up.add(np.zeros(8), 0.5)
     down.add(np.zeros(8), -0.5)
     for _ in range(30):
@@ -148,7 +148,7 @@ def test_an_optimizer_that_maximizes_is_one_of_the_negated_objective(tmp_path):
         assert (batches[0].x == batches[1].x).all()
         up.tell(batches[0], batches[0].x.sum(axis=1))
         down.tell(batches[1], -batches[1].x.sum(axis=1))
-    assert up.best.fun == up.recommended.fun == up.lowest_fun == up.info.best == 8.0 == -down.best.fun
+    assert up.best.fun == up.recommended.fun == up.observed_fun == up.info.best == 8.0 == -down.best.fun
     assert up.mode_fun == -down.mode_fun
     up.save(tmp_path / "up.json")
     restored = kl.Optimizer.load(tmp_path / "up.json", kl.Binary(8)), kl.Optimizer.from_journal(paths[0])

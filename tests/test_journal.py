@@ -218,7 +218,7 @@ def test_an_optimizer_goes_on_as_if_it_had_never_stopped(domain, deterministic, 
         folded = kl.Optimizer.from_journal(record)
     opened = kl.Optimizer(domain, batch=3, deterministic=deterministic, journal=tmp_path / "run.sqlite")
     assert (folded.theta.tolist(), folded.nit) == (opened.theta.tolist(), opened.nit)
-    assert folded.lowest_fun == never.lowest_fun
+    assert folded.observed_fun == never.observed_fun
     assert look(folded)[3:] == look(opened)[3:]
 
 
@@ -517,7 +517,7 @@ def test_an_algorithm_of_ones_own_goes_on(tmp_path):
         assert record.algorithm is None
         with pytest.raises(kl.JournalError, match="pass it to from_journal"):
             kl.Optimizer.from_journal(record)
-        assert kl.Optimizer.from_journal(record, mine).lowest_fun == result.fun
+        assert kl.Optimizer.from_journal(record, mine).observed_fun == result.fun
 
 
 # Values as data.
@@ -610,7 +610,7 @@ def test_every_evaluation_is_there_with_its_failure(tmp_path):
         assert record.algorithm == kl.pbil_lambda(BITS).at_least(6)
         assert begun <= record.created <= time.time()
         opt = kl.Optimizer.from_journal(record)
-        assert (opt.best.x.tolist(), opt.lowest_fun, opt.nfev) == (result.x.tolist(), result.fun, 120)
+        assert (opt.best.x.tolist(), opt.observed_fun, opt.nfev) == (result.x.tolist(), result.fun, 120)
 
 
 def value_or_nan(x):
@@ -651,7 +651,7 @@ def test_x0_and_the_users_direction_are_recorded(tmp_path):
         assert next(iter(record)).value == 3.0
         assert (record.direction, record.sign) == ("maximize", -1.0)
         opt = kl.Optimizer.from_journal(record)
-        assert opt.lowest_fun == result.fun
+        assert opt.observed_fun == result.fun
         assert opt.mode["w"] == result.mode["w"]
 
 

@@ -223,7 +223,7 @@ def undecided(make, **given):
         infos = []
         result = kl.minimize(fun, callback=infos.append, **{"rng": 0, **given})
         facts = [repr(getattr(result, name)) for name in ("nfev", "nit", "failures", "status", "deterministic")]
-        facts += [repr(getattr(result, name)) for name in ("x", "fun", "fun_std", "lowest_fun", "mode", "mode_fun")]
+        facts += [repr(getattr(result, name)) for name in ("x", "fun", "fun_std", "observed_fun", "mode", "mode_fun")]
         rows.append([*facts, *([row[:4] for row in each] for each in (infos, result.history))])
         results.append(result)
     assert rows[0] == rows[1]

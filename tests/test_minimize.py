@@ -219,7 +219,7 @@ def test_timeout_ends_with_the_evaluation_under_way(batch):
 def test_known_points_count_for_the_best_but_not_for_the_budget(deterministic):
     known = ([0] * 10, -1.0)
     result = kl.minimize(ones, BITS, budget=20, known=[known], deterministic=deterministic, rng=0)
-    assert (result.lowest_x.tolist(), result.lowest_fun, result.nfev) == (*known, 20)
+    assert (result.observed_x.tolist(), result.observed_fun, result.nfev) == (*known, 20)
     assert (result.fun == -1.0) == deterministic  # a single value does not recommend a point of a noisy objective
     assert result.history[0].best == -1.0
 
@@ -369,7 +369,7 @@ def test_a_run_that_yields_nothing_new_ends_by_itself(monkeypatch):
 @pytest.mark.parametrize("known", [[], [([0] * 10, -1.0)]], ids=["", "known"])
 def test_a_noisy_run_may_end_before_it_has_learned_anything(known):
     result = kl.minimize(ones, BITS, budget=3, batch=16, known=known, deterministic=False, rng=0)
-    assert (result.x.tolist(), result.fun) == (result.lowest_x.tolist(), result.lowest_fun)
+    assert (result.x.tolist(), result.fun) == (result.observed_x.tolist(), result.observed_fun)
     assert (result.fun_std, result.nfev) == (None, 3)
 
 

@@ -161,7 +161,7 @@ def test_float_noise_is_found_by_the_first_test(name, seed):
     assert result.nfev == 60
     assert objective.repeats()[0] <= 25
     assert "noisy" in result.message
-    assert result.lowest_fun == min(objective.values[:57])  # the last 5 % compare finalists
+    assert result.observed_fun == min(objective.values[:57])  # the last 5 % compare finalists
 
 
 def noise_by_id(id):
@@ -268,7 +268,7 @@ def test_a_target_is_confirmed_while_there_is_doubt():
     result = kl.minimize(fun, kl.Binary(8), budget=30, target=0.0, rng=0)
     assert result.status is not kl.Status.TARGET
     assert not result.success
-    assert result.lowest_fun == -1.0
+    assert result.observed_fun == -1.0
     steady = kl.minimize(lambda x: float(x.sum()), kl.Binary(8), budget=300, target=0.0, rng=0)
     assert steady.status is kl.Status.TARGET
     assert steady.success
@@ -341,7 +341,7 @@ def test_what_is_stated_is_neither_tested_nor_changed():
     explicit = kl.minimize(Recorded(space, 0), space, budget=60, rng=0, algorithm=kl.pbil_lambda(space))
     assert explicit.deterministic is None
     assert explicit.fun_std is None
-    assert explicit.fun == explicit.lowest_fun
+    assert explicit.fun == explicit.observed_fun
     noisy = kl.minimize(Recorded(space, 0), space, budget=400, rng=0, deterministic=False)
     assert noisy.deterministic is False
     assert noisy.nfev == 400
@@ -376,7 +376,7 @@ def test_after_a_target_that_is_not_confirmed_the_iteration_goes_on(workers, bat
         assert result.success == (result.status is kl.Status.TARGET)
         assert look_at(again) == look_at(result)
         assert len(values) == made
-        refuted += result.lowest_fun <= -15.0 and sum(value <= -15.0 for value in values) > 1
+        refuted += result.observed_fun <= -15.0 and sum(value <= -15.0 for value in values) > 1
     assert refuted
 
 

@@ -82,7 +82,7 @@ def test_the_loop_of_the_docstring():
 def test_before_anything_is_told():
     opt = pbil(kl.Binary(3), rng=0)
     assert opt.best is None
-    assert opt.lowest_fun == math.inf
+    assert opt.observed_fun == math.inf
     assert opt.mode_fun is None
     assert (opt.nfev, opt.nit, opt.failures, opt.n_to_ask, opt.lam) == (0, 0, 0, 2, 2)
     assert not opt.exhausted

@@ -152,10 +152,10 @@ def test_a_noisy_run_is_shown_with_its_recommended_point(tmp_path):
             trace = trace or Trace(record)
             assert trace.follow(record)
             found = summary(record)
-        for name in ("fun", "fun_std", "lowest_fun", "deterministic"):
+        for name in ("fun", "fun_std", "observed_fun", "deterministic"):
             assert getattr(found, name) == getattr(result, name)
-        assert (found.x.tolist(), found.lowest_x.tolist()) == (result.x.tolist(), result.lowest_x.tolist())
-        assert trace.best[0] == result.lowest_fun
+        assert (found.x.tolist(), found.observed_x.tolist()) == (result.x.tolist(), result.observed_x.tolist())
+        assert trace.best[0] == result.observed_fun
         data = collect_page_data(trace)
         assert unpacked(data["recommended"]).tolist() == [result.fun, result.fun_std]
         shown = [FATES[fate] for fate in unpacked(data["columns"][1]["data"])]
@@ -554,7 +554,7 @@ def test_importance_slices_and_parallel_coordinates_are_those_of_the_journal(ope
     lines = opened.evaluate("[...document.querySelectorAll('#parallel .row')].map(p => p.getAttribute('d')).join('')")
     assert lines.count("M") == len(valued)  # none is interrupted without conditions
     assert opened.locator("#parallel .title").last.text_content() == "value"
-    assert float(opened.locator("#parallel .tick").last.text_content()) == pytest.approx(result.lowest_fun, rel=1e-4)
+    assert float(opened.locator("#parallel .tick").last.text_content()) == pytest.approx(result.observed_fun, rel=1e-4)
 
 
 @pytest.mark.slow
@@ -567,7 +567,7 @@ def test_the_headline_of_a_noisy_run_is_the_recommended_point(tab, tmp_path):
     mean, error = map(float, first.locator(".number").inner_text().split(" ± "))
     assert mean == pytest.approx(result.fun, abs=0.1 * result.fun_std)
     assert error == pytest.approx(result.fun_std, rel=0.1)
-    assert f"smallest value observed {result.lowest_fun:.4f}"[:-2] in first.inner_text()
+    assert f"smallest value observed {result.observed_fun:.4f}"[:-2] in first.inner_text()
     assert tab.locator("#values .recommended").count() == 1
 
 
@@ -644,7 +644,7 @@ def test_watching_shows_what_comes_while_it_comes(tab, tmp_path):
             tab.locator("#where", has_text=f"{n} rows").wait_for()
             assert tab.locator(".tile .number").nth(1).inner_text() == str(n)
             best = tab.locator(".tile").first.get_attribute("title")
-            assert (float(best) if best else math.inf) == opt.lowest_fun
+            assert (float(best) if best else math.inf) == opt.observed_fun
             shown = rows_of(tab)
             assert shown[0]["evaluation"] == str(n)  # the newest first
             with journal.read(path) as record:

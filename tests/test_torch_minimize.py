@@ -69,11 +69,11 @@ def in_codes(space):
 
 
 def same(ours, theirs):
-    for name in ("fun", "violation", "lowest_fun", "nfev", "nit", "success", "status", "failures", "failure"):
+    for name in ("fun", "violation", "observed_fun", "nfev", "nit", "success", "status", "failures", "failure"):
         a, b = getattr(ours, name), getattr(theirs, name)
         assert a == b or (a != a and b != b), name
     assert ours.message == theirs.message
-    for name in ("x", "lowest_x", "mode"):
+    for name in ("x", "observed_x", "mode"):
         assert repr(getattr(ours, name)) == repr(getattr(theirs, name)), name
     assert (ours.deterministic, ours.fun_std) == (theirs.deterministic, theirs.fun_std)
     a, b = np.array([[info[:-1] for info in each.history] for each in (ours, theirs)]).reshape(2, -1, 9)

@@ -212,7 +212,7 @@ class Game:
         self.found += cases.differences("fold", expected, got)
         best, chosen = self.opt.best, self.opt.recommended
         expected = {"x": chosen and cases.plain(chosen.x), "fun": chosen and cases.plain(chosen.fun)}
-        expected |= {"lowest_x": best and cases.plain(best.x), "lowest_fun": best and cases.plain(best.fun)}
+        expected |= {"observed_x": best and cases.plain(best.x), "observed_fun": best and cases.plain(best.fun)}
         expected |= {name: getattr(self.opt, name) for name in ("nfev", "failures", "nit")}
         self.found += cases.differences("knobless show", expected, cases.shown(self.journal))
 

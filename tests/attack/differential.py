@@ -187,8 +187,8 @@ def recorded(case: Case, journal: Path, expected: dict[str, Any]) -> list[str]:
     got = {
         "nfev": counts.evaluations,
         "failures": counts.failures,
-        "lowest_x": best and best.x,
-        "lowest_fun": best.fun if best else float("nan"),
+        "observed_x": best and best.x,
+        "observed_fun": best.fun if best else float("nan"),
         "nit": folded.nit,
         "theta": [folded.theta.tolist()] if folded.nit else [],
     }
@@ -197,7 +197,7 @@ def recorded(case: Case, journal: Path, expected: dict[str, Any]) -> list[str]:
     fold = {"nfev": folded.nfev + len(checked), "failures": folded.failures + failures}
     found += cases.differences("fold", {name: expected[name] for name in fold}, fold)
     show = cases.shown(journal)
-    names = ("x", "fun", "fun_std", "lowest_x", "lowest_fun", "deterministic", "nfev", "failures", "nit")
+    names = ("x", "fun", "fun_std", "observed_x", "observed_fun", "deterministic", "nfev", "failures", "nit")
     return found + cases.differences(
         "knobless show", {name: cases.plain(expected[name]) for name in names}, {name: show[name] for name in names}
     )

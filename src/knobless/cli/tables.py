@@ -120,7 +120,7 @@ def _values(found: Result | Summary, fun: float | None) -> dict[str, str]:
     if found.deterministic is not False or found.x is None:
         return {"best": _number(fun)} | _violation(found)
     error = f" ± {found.fun_std:.2g}" if found.fun_std else ""
-    facts = {"recommended": _number(fun) + error, "best observation": _number(found.lowest_fun)}
+    facts = {"recommended": _number(fun) + error, "best observation": _number(found.observed_fun)}
     return facts | _violation(found)
 
 
@@ -169,8 +169,8 @@ def _points(space: Space, found: Result | Summary, certainty: Sequence[str] = ()
     if found.x is not None:
         chosen = "knee of the front" if found.front is not None else "recommended" if noisy else "best"
         columns[chosen] = map(_shown, space.flatten(found.x))
-    if noisy and found.front is None and found.lowest_x is not None:
-        columns["best observation"] = map(_shown, space.flatten(found.lowest_x))
+    if noisy and found.front is None and found.observed_x is not None:
+        columns["best observation"] = map(_shown, space.flatten(found.observed_x))
     if found.mode is not None:
         columns["most probable"] = map(_shown, space.flatten(found.mode))
     if certainty:

@@ -237,7 +237,7 @@ class Run:
         if opt.run.is_compared:
             run._log, run._recent = [], None
         run.nfev, run.nit, run.failures, run._drawn = opt.nfev, opt.nit, opt.failures, opt.run.drawn
-        run.best, run.improved_at = opt.lowest_fun, improved_at
+        run.best, run.improved_at = opt.observed_fun, improved_at
         counts[shared.STALE] = opt.run.stale
         return run
 

@@ -44,8 +44,8 @@ class Summary:
     fun_std: Any
     front: Front | None
     violation: float | None
-    lowest_x: Any
-    lowest_fun: Any
+    observed_x: Any
+    observed_fun: Any
     nfev: int
     failures: int
     failure: str | None
@@ -92,7 +92,7 @@ def summary(record: Record) -> Summary:
             best = Best(rank, event.id, event)
     opt = None if record.algorithm is None else Optimizer.from_journal(record)
     mode_fun = None if opt is None else opt.run.mode_fun
-    lowest_x, lowest_fun = (None, None) if best is None else (record.point(best.at), best.at.value)
+    observed_x, observed_fun = (None, None) if best is None else (record.point(best.at), best.at.value)
     chosen = None if opt is None else checks.recommended(opt.run)
     command = record.meta.get("command")
     named = command.get("objective") or command.get("command") if isinstance(command, dict) else record.meta.get("fun")
@@ -102,13 +102,13 @@ def summary(record: Record) -> Summary:
         direction=record.direction,
         objectives=record.identity.directions,
         budget=budget if type(budget) is int else None,
-        x=lowest_x if chosen is None else record.space.decode(chosen.code),
-        fun=lowest_fun if chosen is None else record.sign * chosen.fun,
+        x=observed_x if chosen is None else record.space.decode(chosen.code),
+        fun=observed_fun if chosen is None else record.sign * chosen.fun,
         fun_std=None if chosen is None or math.isnan(chosen.std) else chosen.std,
         front=None,
         violation=_violation(best, chosen),
-        lowest_x=lowest_x,
-        lowest_fun=lowest_fun,
+        observed_x=observed_x,
+        observed_fun=observed_fun,
         nfev=nfev,
         failures=failures,
         failure=None if failure is None else failure.text,
@@ -134,7 +134,7 @@ def summary(record: Record) -> Summary:
 def _of_several(found: Summary, record: Record) -> Summary:
     """Return the summary of a run with several objectives, whose point to use is the knee of the front."""
     front = front_of(record.evaluations)
-    found = replace(found, front=front, lowest_x=None, lowest_fun=None, mode_fun=None)
+    found = replace(found, front=front, observed_x=None, observed_fun=None, mode_fun=None)
     if len(front):
         x, fun, std = front[front.knee]
         return replace(found, x=x, fun=fun, fun_std=std, violation=0.0)

@@ -257,7 +257,7 @@ class Loop:
 
     def _show(self, nfev: int) -> None:
         if self.bar is not None:
-            best = self.sign * self.opt.lowest_fun if self.opt.objectives is None else math.nan
+            best = self.sign * self.opt.observed_fun if self.opt.objectives is None else math.nan
             self.bar.show(nfev, best, self.opt.lam, self.opt.failures)
 
     def _announce(self, message: str) -> None:

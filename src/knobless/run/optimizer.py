@@ -204,7 +204,7 @@ class Optimizer:
 
     def __repr__(self) -> str:
         over = f"{self.algorithm.family.variables} variables"
-        best = "no value" if self.run.best is None else f"best {self.lowest_fun:.10g}"
+        best = "no value" if self.run.best is None else f"best {self.observed_fun:.10g}"
         if self.objectives is not None:
             best = f"{len(self.front)} points in the front of {', '.join(self.objectives.names)}"
         return f"<Optimizer over {over}: {best} after {self.nfev} evaluations>"
@@ -213,7 +213,7 @@ class Optimizer:
         """Return the state of the run as a table for a notebook."""
         found = self.recommended
         kinds = {None: "not known whether noisy", True: "deterministic", False: "noisy"}
-        value = "none yet" if self.run.best is None else f"{self.lowest_fun:.10g}"
+        value = "none yet" if self.run.best is None else f"{self.observed_fun:.10g}"
         several = self.objectives is not None
         rows = [
             ("front", Text(f"{len(self.front)} points")) if several else ("best value", Text(value)),
@@ -328,7 +328,7 @@ class Optimizer:
         return Evaluation(self.space.decode(found.code), self._user_value(found.fun), found.violation)
 
     @property
-    def lowest_fun(self) -> float:
+    def observed_fun(self) -> float:
         """The objective value of `best`; inf before there is one, −inf if the optimizer maximizes."""
         return self._sign * self.run.lowest_fun
 

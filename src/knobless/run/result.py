@@ -235,9 +235,9 @@ class Result:
         Whether the objective is deterministic, as stated or found; None if that was neither stated nor found.
     violation : float
         How much `x` violates the constraints, if the objective returns pairs (value, violation); 0 if it is feasible.
-    lowest_x : point or None
+    observed_x : point or None
         The point of the best single observation, which under noise is a lucky one.
-    lowest_fun : float
+    observed_fun : float
         The value of that observation.
     mode : point
         The most probable point of the search distribution.
@@ -277,8 +277,8 @@ class Result:
     fun_std: Any
     deterministic: bool | None
     violation: float
-    lowest_x: Any
-    lowest_fun: Any
+    observed_x: Any
+    observed_fun: Any
     mode: Any
     mode_fun: float | None
     nfev: int
