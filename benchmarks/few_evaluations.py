@@ -3,8 +3,8 @@
     python benchmarks/few_evaluations.py [--classes qubo …] [--searches knobless …] [--anew] [--jobs 1] [--out FILE]
 
 Each run is one row of `few_evaluations.csv`: the best value after 50, 100, 200, 270 and 500 evaluations of the same
-run. Rows that exist are not run again, except with `--anew`. At the end the table of `docs/algorithm.md` is made from
-all rows; `few_evaluations.md` has it as well, and `few_evaluations.json` the commit, the versions and the machine.
+run. Rows that exist are not run again, except with `--anew`. At the end `few_evaluations.md` is made from all rows;
+`few_evaluations.json` has the commit, the versions and the machine.
 
 `knobless` is `kl.minimize(fun, kl.Binary(n), budget=500, deterministic=True, rng=seed)`; `without` also has
 `algorithm=replace(kl.search(space), stages=())`, without Bayesian optimization; `tpe` is Optuna's TPESampler with its
@@ -36,12 +36,11 @@ import numpy as np
 import knobless as kl
 from contest import STOPPED, complete_runs, grid
 from harness import commit, machine, seed
-from power import fill
 
 ROOT = Path(__file__).parents[1]
 INSTANCES = range(100, 112)
 BUDGETS = (50, 100, 200, 270, 500)
-SHOWN = (100, 270, 500)  # in the table of the page
+SHOWN = (100, 270, 500)  # in the table by kind of problem
 TPE_BUDGET = 270
 RESULTS = ("n", *map(str, BUDGETS), "seconds")
 CLOSE = 1e-6  # gaps in percent that differ by less are equal
@@ -342,7 +341,7 @@ def share_better(gaps: Gaps, names: Sequence[str], budget: int) -> str:
 
 
 def table(gaps: Gaps) -> str:
-    """Return the table of the page: one row per class, and their mean."""
+    """Return the table by kind of problem: one row per class, and their mean."""
     head = [[f"{budget} evaluations: without → with (better)", "TPE"][: 1 + (budget <= TPE_BUDGET)] for budget in SHOWN]
     rows = [["problem", *(title for titles in head for title in titles)]]
     for label, names in {**{name: [name] for name in CLASSES}, "**mean**": [*CLASSES]}.items():
@@ -368,8 +367,6 @@ def write(options: argparse.Namespace, rows: Sequence[Mapping[str, str]]) -> Non
     gaps = gaps_of([row for row in rows if row["problem"] in CLASSES])
     text = f"{INTRODUCTION}\n{table(gaps)}\n\nThe mean over all kinds of problems:\n\n{means(gaps)}\n"
     options.out.with_suffix(".md").write_text(text, encoding="utf-8")
-    if "<!-- few_evaluations -->" in options.page.read_text(encoding="utf-8"):
-        fill(options.page, few_evaluations=table(gaps))
     described = json.dumps(what | {"optuna": version("optuna")}, indent=1)
     options.out.with_suffix(".json").write_text(f"{described}\n", encoding="utf-8")
     print(text)
@@ -382,7 +379,6 @@ def main() -> None:
     parser.add_argument("--anew", action="store_true", help="repeat runs that are recorded")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "peers" / "few_evaluations.csv")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "algorithm.md")
     options = parser.parse_args()
     tasks = [Task(*each) for each in product(options.classes, INSTANCES, options.searches)]
     write(options, complete_runs(options.out, tasks, RESULTS, run, options.jobs, options.anew))
