@@ -143,8 +143,8 @@ class Archive:
 
     def at(self, rows: Any) -> Points:
         """Return the points of some rows, given by their indices."""
-        each = self._rows
-        return self.family.unpack(b"".join([each[row] for row in rows]))
+        codes = self._rows
+        return self.family.unpack(b"".join([codes[row] for row in rows]))
 
     def code(self, row: int) -> bytes:
         """Return the packed point of a row."""
@@ -235,8 +235,8 @@ class Archive:
         """The objectives of the rows, if each point is one row. Must not be modified."""
         done, n = len(self._outcomes), len(self)
         if done < n:
-            more = self.outcomes_of(self.keys(self.x(done)), self.f[done:])
-            self._outcomes = np.concatenate([self._outcomes, more])
+            new_outcomes = self.outcomes_of(self.keys(self.x(done)), self.f[done:])
+            self._outcomes = np.concatenate([self._outcomes, new_outcomes])
         return self._outcomes
 
     def ranked(self, x: Points, f: Array) -> Array:
@@ -246,11 +246,11 @@ class Archive:
         """
         if self.objectives == 1 or not len(f):
             return f
-        own = self.outcomes_of(self.keys(x), f)
+        compared = self.outcomes_of(self.keys(x), f)
         if self.deterministic:
             outcomes = self.outcomes
-            own = np.concatenate([own, outcomes[is_front(outcomes)]])
-        ranks: Array = ranking(own)[: len(f)].astype(float)
+            compared = np.concatenate([compared, outcomes[is_front(outcomes)]])
+        ranks: Array = ranking(compared)[: len(f)].astype(float)
         return np.where(np.isfinite(f), ranks, f)
 
     def replace(self, key: bytes, value: float) -> None:
@@ -433,23 +433,23 @@ class Archive:
             return
         excess, at_once = len(self._codes) - self._most, self._most - self._most // 2
         if excess > 0:
-            more = -(-excess // at_once) * at_once
-            self._dropped += more
-            self._f = self._f[more : len(self._codes)].copy()
-            del self._codes[:more], self._kinds[:more]
+            dropped = -(-excess // at_once) * at_once
+            self._dropped += dropped
+            self._f = self._f[dropped : len(self._codes)].copy()
+            del self._codes[:dropped], self._kinds[:dropped]
 
     def copy(self) -> Self:
         """Return a copy that does not change with this archive."""
-        other = type(self)(self.family, self._keys, self.deterministic, self._recent, self.objectives)
-        other.by_point, other._outcomes = self.by_point.copy(), self._outcomes
-        other._codes = self._rows.copy()
-        other._replaced, other.pending, other.feasible = self._replaced, self.pending, self.feasible
-        other.errors = self.errors.copy()
-        other.n, other.evaluated, other._dropped = self.n, self.evaluated, self._dropped
-        other._best, other._rejected = self._best, self._rejected
-        other._f, other._kinds = self.f.copy(), self._kinds.copy()
-        other._index, other._noted, other._repeats = self._index.copy(), self._noted.copy(), self._repeats.copy()
-        return other
+        copy = type(self)(self.family, self._keys, self.deterministic, self._recent, self.objectives)
+        copy.by_point, copy._outcomes = self.by_point.copy(), self._outcomes
+        copy._codes = self._rows.copy()
+        copy._replaced, copy.pending, copy.feasible = self._replaced, self.pending, self.feasible
+        copy.errors = self.errors.copy()
+        copy.n, copy.evaluated, copy._dropped = self.n, self.evaluated, self._dropped
+        copy._best, copy._rejected = self._best, self._rejected
+        copy._f, copy._kinds = self.f.copy(), self._kinds.copy()
+        copy._index, copy._noted, copy._repeats = self._index.copy(), self._noted.copy(), self._repeats.copy()
+        return copy
 
     def data(self) -> dict[str, Any]:
         """Return the archive as plain data, for `restore`."""

@@ -96,23 +96,23 @@ class Branches:
     @cached_property
     def each(self) -> list[Branch]:
         """All branches, ordered by column."""
-        found = []
+        branches = []
         for node, (column, codes) in enumerate(self._nodes):
             marginal = self.family.marginal(self.family.initial(), column)
             p = marginal.p.tolist() if isinstance(marginal, Discrete) else [1.0 / len(codes)] * len(codes)
-            found += [Branch(node, code, len(codes) * prior) for code, prior in zip(codes, p, strict=True)]
-        return found
+            branches += [Branch(node, code, len(codes) * prior) for code, prior in zip(codes, p, strict=True)]
+        return branches
 
     @cached_property
     def of_node(self) -> list[list[int]]:
         """Indices of the branches of each column."""
-        return [[i for i, each in enumerate(self.each) if each.node == node] for node in range(len(self._nodes))]
+        return [[i for i, branch in enumerate(self.each) if branch.node == node] for node in range(len(self._nodes))]
 
     @cached_property
     def _needs(self) -> list[dict[int, Intervals]]:
         """For each column, the branch columns that it depends on by index, with the codes that they must have."""
         index = {column: node for node, column in enumerate(self.columns)}
-        return [{index[p]: codes for p, codes in each.items() if p in index} for each in self.family.requirements]
+        return [{index[p]: codes for p, codes in requirements.items() if p in index} for requirements in self.family.requirements]
 
     def weighted(self, theta: Array, shares: Sequence[float]) -> Array:
         """Return θ with the parameters of the branch columns replaced.
@@ -121,8 +121,8 @@ class Branches:
         of the values of a choice, and a number has its most probable value at the branch with the largest weight.
         """
         theta = theta.copy()
-        for own, (column, codes), (at, statistics) in zip(self.of_node, self._nodes, self._statistics, strict=True):
-            weights, marginal = np.array([shares[b] for b in own]), self.family.marginal(theta, column)
+        for branches, (column, codes), (at, statistics) in zip(self.of_node, self._nodes, self._statistics, strict=True):
+            weights, marginal = np.array([shares[b] for b in branches]), self.family.marginal(theta, column)
             if isinstance(marginal, Normal):
                 mean = codes[weights.argmax()]
                 theta[at] = mean, mean**2 + marginal.sigma**2
@@ -133,13 +133,13 @@ class Branches:
     @cached_property
     def _statistics(self) -> list[tuple[range, Array]]:
         """The indices of the parameters of each branch column, and their statistics for each of its values."""
-        found = []
+        statistics_of = []
         for column, codes in self._nodes:
             x = np.tile(self.family.inactive, (len(codes), 1))
             x[:, column] = codes
             at = self.family.parameters(column)
-            found.append((at, self.family.flat.statistics(x)[:, at]))
-        return found
+            statistics_of.append((at, self.family.flat.statistics(x)[:, at]))
+        return statistics_of
 
     def combine(self, branch: int, best: Sequence[float], u: Array) -> Combination:
         """Return a combination that contains a branch, by the best values of the branches.
@@ -168,14 +168,14 @@ class Branches:
 
     def combination_of(self, x: Points) -> Combination:
         """Return the combination of a point; the code of a number is replaced by that of the nearest value."""
-        found: list[float] = x[self.columns].astype(float).tolist()
+        codes_of_point: list[float] = x[self.columns].astype(float).tolist()
         if self._numbers:
-            active = self._active(tuple(found))
+            active = self._active(tuple(codes_of_point))
             for node, codes in self._numbers.items():
                 if active[node]:
-                    code = found[node]
-                    found[node] = min(codes, key=lambda each: abs(each - code))
-        return tuple(found)
+                    code = codes_of_point[node]
+                    codes_of_point[node] = min(codes, key=lambda value: abs(value - code))
+        return tuple(codes_of_point)
 
     @cached_property
     def _numbers(self) -> dict[int, tuple[float, ...]]:
@@ -191,15 +191,15 @@ class Branches:
     def _active(self, combination: Combination) -> list[bool]:
         """Return which branch columns are active."""
         needs = (self._needs[column].items() for column in self.columns)
-        return [all(inside(combination[p], codes) for p, codes in each) for each in needs]
+        return [all(inside(combination[p], codes) for p, codes in of_column) for of_column in needs]
 
     def has(self, combination: Combination) -> bool:
         """Return whether a point may have this combination."""
         if len(combination) != len(self.columns):
             return False
-        each = zip(self._active(combination), combination, self._nodes, strict=True)
+        states = zip(self._active(combination), combination, self._nodes, strict=True)
         return all(
-            code in codes if active else code == self.family.inactive[column] for active, code, (column, codes) in each
+            code in codes if active else code == self.family.inactive[column] for active, code, (column, codes) in states
         )
 
     def part(self, combination: Combination) -> Part:
@@ -218,6 +218,6 @@ class Branches:
         inner = family.select(columns)
         parameters = np.empty(len(inner.initial()), dtype=np.intp)
         for i, column in enumerate(columns):
-            own = inner.parameters(i)
-            parameters[own.start : own.stop : own.step] = family.parameters(column)
+            indices = inner.parameters(i)
+            parameters[indices.start : indices.stop : indices.step] = family.parameters(column)
         return Part(template, np.array(columns), parameters, inner)

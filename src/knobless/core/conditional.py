@@ -75,29 +75,29 @@ class Conditional(ColumnFamily):
     def requirements(self) -> list[dict[int, Intervals]]:
         """For each column, the columns that it depends on, directly or not, with the codes that they must have."""
         direct: list[list[Condition]] = [[] for _ in range(self.variables)]
-        for each in self.conditions:
-            direct[each.column].append(each)
-        found: dict[int, dict[int, Intervals]] = {}
+        for condition in self.conditions:
+            direct[condition.column].append(condition)
+        closures: dict[int, dict[int, Intervals]] = {}
 
         def closure(column: int) -> dict[int, Intervals]:
-            if column not in found:
+            if column not in closures:
                 needs: dict[int, Intervals] = {}
                 for _, parent, intervals in direct[column]:
-                    for other, codes in ((parent, intervals), *closure(parent).items()):
-                        needs[other] = _intersection(needs.get(other, EVERYTHING), codes)
-                found[column] = needs
-            return found[column]
+                    for ancestor, codes in ((parent, intervals), *closure(parent).items()):
+                        needs[ancestor] = _intersection(needs.get(ancestor, EVERYTHING), codes)
+                closures[column] = needs
+            return closures[column]
 
         return [closure(column) for column in range(self.variables)]
 
     @cached_property
     def _tests(self) -> tuple[list[tuple[int, Intervals]], NDArray[np.intp]]:
         """All different requirements, and the indices of those of each column; the last index is that of no test."""
-        each = [list(needs.items()) for needs in self.requirements]
-        tests = list(dict.fromkeys(test for needs in each for test in needs))
+        tests_of = [list(needs.items()) for needs in self.requirements]
+        tests = list(dict.fromkeys(test for needs in tests_of for test in needs))
         index = {test: i for i, test in enumerate(tests)}
-        of = np.full((max(map(len, each)), self.variables), len(tests))
-        for column, needs in enumerate(each):
+        of = np.full((max(map(len, tests_of)), self.variables), len(tests))
+        for column, needs in enumerate(tests_of):
             of[: len(needs), column] = sorted(index[test] for test in needs)
         return tests, of
 
@@ -105,7 +105,7 @@ class Conditional(ColumnFamily):
     def _bounds(self) -> tuple[NDArray[np.intp], Array, Array, NDArray[np.intp]]:
         """Parent, lower and upper bound of every interval of the tests, and the index of the first one of each test."""
         tests, _ = self._tests
-        low, high = np.array([each for _, intervals in tests for each in intervals]).T
+        low, high = np.array([interval for _, intervals in tests for interval in intervals]).T
         lengths = [len(intervals) for _, intervals in tests]
         return np.repeat([parent for parent, _ in tests], lengths), low, high, np.cumsum([0, *lengths[:-1]])
 
@@ -117,8 +117,8 @@ class Conditional(ColumnFamily):
         holds = np.ones((len(x), len(tests) + 1), dtype=bool)
         np.logical_or.reduceat((low <= codes) & (codes < high), first, axis=1, out=holds[:, :-1])
         active = holds[:, of[0]]
-        for each in of[1:]:
-            active &= holds[:, each]
+        for nth_test in of[1:]:
+            active &= holds[:, nth_test]
         return active
 
     def canonical(self, x: Points) -> Points:
@@ -138,8 +138,8 @@ class Conditional(ColumnFamily):
         """The column of each parameter."""
         of = np.empty(len(self.flat.initial()), dtype=np.intp)
         for column in range(self.variables):
-            own = self.flat.parameters(column)
-            of[own.start : own.stop : own.step] = column
+            parameters = self.flat.parameters(column)
+            of[parameters.start : parameters.stop : parameters.step] = column
         return of
 
     @cached_property
@@ -155,12 +155,12 @@ class Conditional(ColumnFamily):
         """Return the probability of each column to be active."""
         tests, of = self._tests
         holds = np.append(np.zeros(len(tests)), 1.0)
-        for parent, (own, test, option) in self._tests_by_parent.items():
+        for parent, (tests_of, test, option) in self._tests_by_parent.items():
             marginal = self.flat.marginal(theta, parent)
             if isinstance(marginal, Discrete):
                 holds[:-1] += np.bincount(test, marginal.p[option], len(tests))
             else:
-                holds[own] = [_probability(marginal, tests[i][1]) for i in own]
+                holds[tests_of] = [_probability(marginal, tests[i][1]) for i in tests_of]
         probabilities: Array = holds[of].prod(axis=0)
         return probabilities
 
@@ -172,11 +172,11 @@ class Conditional(ColumnFamily):
         for i, (parent, _) in enumerate(tests):
             parents.setdefault(parent, []).append(i)
         pairs = {
-            parent: [(i, k) for i in own for k in _options_inside(tests[i][1], options[parent])]
-            for parent, own in parents.items()
+            parent: [(i, k) for i in tests_of for k in _options_inside(tests[i][1], options[parent])]
+            for parent, tests_of in parents.items()
         }
         return {
-            parent: (own, *np.array(pairs[parent], dtype=np.intp).reshape(-1, 2).T) for parent, own in parents.items()
+            parent: (tests_of, *np.array(pairs[parent], dtype=np.intp).reshape(-1, 2).T) for parent, tests_of in parents.items()
         }
 
     # The family.
@@ -254,25 +254,25 @@ class Conditional(ColumnFamily):
         # From the last dependent column up: the weight of a value of a branch is its own plus the least ones of the
         # columns that it makes active. Exact if no column depends directly on several others.
         x = self.flat.minimizer(w)
-        least = self._scores(x, w)
+        lowest = self._scores(x, w)
         for column, codes in self._from_last:
             totals = []
             for code in codes:
                 x[:, column] = code
-                own = self._scores(x, w)[:, column]
+                score = self._scores(x, w)[:, column]
                 children = [c.column for c in self._last_conditions.get(column, ()) if inside(code, c.intervals)]
-                totals.append(own + least[:, children].sum(axis=1))
+                totals.append(score + lowest[:, children].sum(axis=1))
             best = np.argmin(totals[::-1], axis=0)  # the last option in case of ties
             x[:, column] = np.asarray(codes[::-1])[best]
-            least[:, column] = np.min(totals, axis=0)
+            lowest[:, column] = np.min(totals, axis=0)
         return x
 
     def _scores(self, x: Points, w: Array) -> Array:
         """Return the contribution of each column to features(x)·w if it is active."""
-        each = self.flat.features(x) * w
+        contributions = self.flat.features(x) * w
         scores = np.zeros(x.shape)
         for parameter, column in enumerate(self._column_of.tolist()):
-            scores[:, column] += each[:, parameter]
+            scores[:, column] += contributions[:, parameter]
         return scores
 
     @cached_property
@@ -289,14 +289,14 @@ class Conditional(ColumnFamily):
     def _last_conditions(self) -> dict[int, list[Condition]]:
         """Of each column the condition on the most dependent other column, by that column."""
         last: dict[int, Condition] = {}
-        for each in self.conditions:
-            known = last.get(each.column)
-            if known is None or self._depth[known.parent] <= self._depth[each.parent]:
-                last[each.column] = each
-        found: dict[int, list[Condition]] = {}
-        for each in last.values():
-            found.setdefault(each.parent, []).append(each)
-        return found
+        for condition in self.conditions:
+            known = last.get(condition.column)
+            if known is None or self._depth[known.parent] <= self._depth[condition.parent]:
+                last[condition.column] = condition
+        by_parent: dict[int, list[Condition]] = {}
+        for condition in last.values():
+            by_parent.setdefault(condition.parent, []).append(condition)
+        return by_parent
 
     def whiten(self, theta: Array, v: Array) -> Array:
         return self.flat.whiten(theta, v)
@@ -309,8 +309,8 @@ class Conditional(ColumnFamily):
 
     def entropy(self, theta: Array) -> float:
         # As if the options of a subset were independent, which is an upper bound.
-        each = [_entropy(self.flat.marginal(theta, column)) for column in range(self.variables)]
-        return float(self._probabilities(theta) @ each)
+        entropies = [_entropy(self.flat.marginal(theta, column)) for column in range(self.variables)]
+        return float(self._probabilities(theta) @ entropies)
 
     def marginal(self, theta: Array, i: int) -> Discrete | Normal:
         return self.flat.marginal(theta, i)
@@ -321,9 +321,9 @@ class Conditional(ColumnFamily):
     def select(self, columns: Sequence[int]) -> Family:
         kept = {column: i for i, column in enumerate(columns)}
         conditions = tuple(
-            Condition(kept[each.column], kept[each.parent], each.intervals)
-            for each in self.conditions
-            if each.column in kept and each.parent in kept
+            Condition(kept[condition.column], kept[condition.parent], condition.intervals)
+            for condition in self.conditions
+            if condition.column in kept and condition.parent in kept
         )
         branches = tuple((kept[column], codes) for column, codes in self.branches if column in kept)
         flat = self.flat.select(columns)
@@ -342,8 +342,8 @@ def inside(code: float, intervals: Intervals) -> bool:
 
 
 def _intersection(first: Intervals, second: Intervals) -> Intervals:
-    each = sorted((max(a, c), min(b, d)) for a, b in first for c, d in second)
-    return tuple((low, high) for low, high in each if low < high)
+    overlaps = sorted((max(a, c), min(b, d)) for a, b in first for c, d in second)
+    return tuple((low, high) for low, high in overlaps if low < high)
 
 
 def _options_inside(intervals: Intervals, options: int) -> list[int]:

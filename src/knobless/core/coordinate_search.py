@@ -113,9 +113,9 @@ class CoordinateSearch:
         if state.stream is None:
             state.begin(rng.word())
         size = self.climbers if size is None else size
-        own = state.pending[start : start + size]
-        more = size - len(own)
-        return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own.copy()
+        points = state.pending[start : start + size]
+        n_random = size - len(points)
+        return np.concatenate([points, self.family.sample(state.theta, n_random, rng)]) if n_random else points.copy()
 
     def skip(self, state: Descent, rng: Stream, size: int, start: int = 0) -> None:
         """Begin, and advance the stream, as `ask` does."""
@@ -131,17 +131,17 @@ class CoordinateSearch:
         """
         if state.stream is None:
             return state
-        told = [value if value == value else math.inf for value in f.tolist()]
+        values_left = [value if value == value else math.inf for value in f.tolist()]
         values, row = [], 0
         for i, wanted in enumerate(state.pending):
-            equal = row < len(told) and bool((np.abs(x[row] - wanted) <= RESOLUTION).all())  # up to rounding
-            values.append(told[row] if equal else math.inf)
+            equal = row < len(values_left) and bool((np.abs(x[row] - wanted) <= RESOLUTION).all())  # up to rounding
+            values.append(values_left[row] if equal else math.inf)
             if equal:
-                told[row] = math.inf
-            row += equal or len(told) - row >= self.climbers - i
+                values_left[row] = math.inf
+            row += equal or len(values_left) - row >= self.climbers - i
         state.tell(values)
-        if told and (lowest := min(told)) < math.inf:
-            state.inject(x[told.index(lowest)], lowest)
+        if values_left and (lowest := min(values_left)) < math.inf:
+            state.inject(x[values_left.index(lowest)], lowest)
         return state
 
     def inject(self, state: Descent, x: Points, f: float) -> Descent:
@@ -171,14 +171,14 @@ class CoordinateSearch:
 
     def restore(self, state: Descent, data: Any) -> Descent:
         """Return the state that `data` described."""
-        (key, told), (x, f) = told_of(data, self.climbers), elite_of(data["injected"], self.family)
+        (key, values), (x, f) = told_of(data, self.climbers), elite_of(data["injected"], self.family)
         at = [whole(number, least=-1) for number in listed(data, "at")]
-        possible = {-1, *range(0, len(told) + 1, self.climbers)}
+        possible = {-1, *range(0, len(values) + 1, self.climbers)}
         if len(at) != len(f) or at != sorted(at) or not possible.issuperset(at) or np.isnan(f).any():
             raise ValueError(f"at: expected {len(f)} numbers of evaluations in increasing order")
         injected = [Injected(*event) for event in zip(at, x, f.tolist(), strict=True)]
         fresh = Descent(self.family, theta_of(self.family, data), state.x0, self.climbers)
-        return fresh.again(key, told, injected)
+        return fresh.again(key, values, injected)
 
 
 class Descent:
@@ -197,7 +197,7 @@ class Descent:
         self.columns = np.flatnonzero(self.options == 0)  # of the numbers
         self.low, self.high, self.cell, self.rate = np.array([astuple(axis)[:4] for axis in axes_of(family)]).T
         self._logarithmic = bool(self.rate.any())
-        self.bounds_of = {i: each for each in family.size_bounds for i in range(each.columns.start, each.columns.stop)}
+        self.bounds_of = {i: bounds for bounds in family.size_bounds for i in range(bounds.columns.start, bounds.columns.stop)}
         self.stream: Stream | None = None
         self.told: list[float] = []
         self.injected: list[Injected] = []
@@ -224,12 +224,12 @@ class Descent:
         """Start all climbers, with the key of the random numbers."""
         self.stream = Stream(key)
         self._climbers = [climber(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
-        self.pending = np.array([next(each) for each in self._climbers])
+        self.pending = np.array([next(climber_) for climber_ in self._climbers])
 
     def tell(self, values: list[float]) -> None:
         """Send the values of the pending points to the climbers."""
         self.told += values
-        self.pending = np.array([each.send(value) for each, value in zip(self._climbers, values, strict=True)])
+        self.pending = np.array([climber_.send(value) for climber_, value in zip(self._climbers, values, strict=True)])
 
     def inject(self, x: Points, f: float) -> None:
         """Continue at a point of another algorithm if it is better than all before."""
@@ -314,19 +314,19 @@ class Descent:
         """Return a copy that does not change with this state."""
         return self.again(None if self.stream is None else self.stream.key, self.told, self.injected)
 
-    def again(self, key: int | None, told: list[float], injected: Sequence[Injected]) -> Descent:
+    def again(self, key: int | None, values: list[float], injected: Sequence[Injected]) -> Descent:
         """Return a state with the same start, after these values were told and these points injected."""
-        other = Descent(self.family, self.first, self.x0, self.climbers)
-        each = groupby(injected, key=lambda event: event.at)
-        events = {at: list(group) for at, group in each}
-        for at in (-1, *range(0, len(told) + 1, self.climbers)):
+        copy = Descent(self.family, self.first, self.x0, self.climbers)
+        by_time = groupby(injected, key=lambda event: event.at)
+        events = {at: list(group) for at, group in by_time}
+        for at in (-1, *range(0, len(values) + 1, self.climbers)):
             if at == 0 and key is not None:
-                other.begin(key)
+                copy.begin(key)
             if at > 0:
-                other.tell(told[at - self.climbers : at])
+                copy.tell(values[at - self.climbers : at])
             for event in events.get(at, ()):
-                other.inject(event.x, event.f)
-        return other
+                copy.inject(event.x, event.f)
+        return copy
 
 
 def climber(search: Descent, stream: Stream, x0: Points | None) -> Climber:
@@ -360,10 +360,10 @@ def change(search: Descent, stream: Stream, x: Points, i: int, by: int) -> Climb
 def line(search: Descent, x: Points, j: int) -> Climber:
     """Go along number j, or along the direction of the last sweep, as long as the value improves."""
     i = int(search.columns[j]) if j >= 0 else -1
-    t, f, least = (float(search.steps[j]) if j >= 0 else 1.0), search.f, search.widths(x)
+    t, f, widths = (float(search.steps[j]) if j >= 0 else 1.0), search.f, search.widths(x)
     worse: list[tuple[float, float]] = []  # distances from x and values, at most one on each side
     while len(worse) < 2:
-        y, t = stepped(search, x, j, t, least)
+        y, t = stepped(search, x, j, t, widths)
         value = math.inf if y is None else (yield y)
         left = search.x is not x  # by another climber, or for an injected point
         if y is not None and value < (f if search.x is None else search.f):
@@ -379,35 +379,35 @@ def line(search: Descent, x: Points, j: int) -> Climber:
                 search.revisit(i)
             return
     v = vertex(worse[0], worse[1], f)
-    y, v = stepped(search, x, j, v, least)
+    y, v = stepped(search, x, j, v, widths)
     if y is not None:
         value = yield y
         if value < (f if search.x is None else search.f):
             search.go(y, value, i)
     if j >= 0:
         step = 0.5 * min(abs(worse[0][0]), abs(worse[1][0]))
-        search.steps[j] = math.copysign(max(step, least[j]), v or t)
-        if step > least[j]:
+        search.steps[j] = math.copysign(max(step, widths[j]), v or t)
+        if step > widths[j]:
             search.revisit(i)
 
 
-def stepped(search: Descent, x: Points, j: int, t: float, least: Array) -> tuple[Points | None, float]:
+def stepped(search: Descent, x: Points, j: int, t: float, widths: Array) -> tuple[Points | None, float]:
     """Return x with its numbers moved by t, None if that is less than half of a cell, and the distance in the range."""
     y = x.copy()
     if j >= 0:  # in plain numbers, which are faster for a single one
         i = search.columns[j]
         y[i] = min(max(x[i] + t, search.low[j]), search.high[j])
         moved = float(y[i] - x[i])
-        return (y, moved) if abs(moved) >= 0.5 * least[j] else (None, t)
+        return (y, moved) if abs(moved) >= 0.5 * widths[j] else (None, t)
     z, d = x[search.columns], search.direction
     away = bounded(z + t * d, search.low, search.high) - z
     y[search.columns] = z + away
-    return (y, float(away @ d / (d @ d))) if (np.abs(away) >= 0.5 * least).any() else (None, t)
+    return (y, float(away @ d / (d @ d))) if (np.abs(away) >= 0.5 * widths).any() else (None, t)
 
 
-def vertex(one: tuple[float, float], other: tuple[float, float], f: float) -> float:
+def vertex(left: tuple[float, float], right: tuple[float, float], f: float) -> float:
     """Return where the parabola through two points and (0, f) between them is lowest; 0 without one."""
-    (a, fa), (b, fb) = one, other
+    (a, fa), (b, fb) = left, right
     p, q = (fa - f) / a, (fb - f) / b
     if not math.isfinite(p + q):
         return 0.0

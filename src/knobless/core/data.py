@@ -38,7 +38,7 @@ def parsed(text: str) -> Any:
         raise ValueError("nested too deeply") from None
     level = [data]
     for _ in range(_DEEPEST):
-        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
+        inner = (node.values() if isinstance(node, dict) else node for node in level if isinstance(node, (dict, list)))
         level = [*chain.from_iterable(inner)]
         if not level:
             return data
@@ -94,35 +94,35 @@ def readable_name(value: Any) -> str:
     return name if len(name) <= _LONG else name[: _LONG - 2] + " …"
 
 
-def difference(there: Any, here: Any, name: str, source: str = "journal") -> str | None:
+def difference(recorded: Any, current: Any, name: str, source: str = "journal") -> str | None:
     """Describe the first difference between data read from `source` and the data at hand; None if equal."""
-    if isinstance(there, dict) and isinstance(here, dict) and there.keys() == here.keys():
-        each = (
-            _named_difference(there[k], here[k], name, source)
-            if k == "named" and _are_pairs(there[k])
-            else difference(there[k], here[k], f"{name}: {k}", source)
-            for k in here
+    if isinstance(recorded, dict) and isinstance(current, dict) and recorded.keys() == current.keys():
+        differences = (
+            _named_difference(recorded[k], current[k], name, source)
+            if k == "named" and _are_pairs(recorded[k])
+            else difference(recorded[k], current[k], f"{name}: {k}", source)
+            for k in current
         )
-        return next(filter(None, each), None)
-    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        each = (difference(a, b, f"{name}[{i}]", source) for i, (a, b) in enumerate(zip(there, here, strict=True)))
-        return next(filter(None, each), None)
-    if type(there) is type(here) and there == here:
+        return next(filter(None, differences), None)
+    if isinstance(recorded, list) and isinstance(current, list) and len(recorded) == len(current):
+        differences = (difference(a, b, f"{name}[{i}]", source) for i, (a, b) in enumerate(zip(recorded, current, strict=True)))
+        return next(filter(None, differences), None)
+    if type(recorded) is type(current) and recorded == current:
         return None
-    return f"{name}: {source} has {shown(there)}, got {shown(here)}"
+    return f"{name}: {source} has {shown(recorded)}, got {shown(current)}"
 
 
 def _are_pairs(data: Any) -> bool:
-    return isinstance(data, list) and all(isinstance(each, list) and len(each) == 2 for each in data)
+    return isinstance(data, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in data)
 
 
-def _named_difference(there: Any, here: Any, name: str, source: str) -> str | None:
+def _named_difference(recorded: Any, current: Any, name: str, source: str) -> str | None:
     """Describe where two lists of pairs differ: in their names, or in the values of these."""
-    names = [[each[0] for each in pairs] for pairs in (there, here)]
+    names = [[pair[0] for pair in pairs] for pairs in (recorded, current)]
     if names[0] != names[1]:
         return f"{name}: {source} has the names {shown(names[0])}, got {shown(names[1])}"
-    each = (difference(a[1], b[1], f"{name}.{b[0]}", source) for a, b in zip(there, here, strict=True))
-    return next(filter(None, each), None)
+    differences = (difference(a[1], b[1], f"{name}.{b[0]}", source) for a, b in zip(recorded, current, strict=True))
+    return next(filter(None, differences), None)
 
 
 def theta_of(family: Family, data: Any) -> Array:

@@ -55,7 +55,7 @@ def _data(value: Any) -> Any:
         name = type(value).__name__
         if COMPONENTS.get(name) is not type(value):
             name = readable_name(type(value))
-        values = {each.name: getattr(value, each.name) for each in fields(value) if each.name != "family"}
+        values = {field.name: getattr(value, field.name) for field in fields(value) if field.name != "family"}
         return {"type": name} | {name: _data(part) for name, part in values.items()}
     if isinstance(value, tuple):
         return {"tuple": [_data(part) for part in value]}
@@ -114,14 +114,14 @@ def _of(data: Any, family: Family, depth: int) -> Any:
             made = COMPONENTS.get(name)
             if made is None:
                 raise _Unknown(name)
-            names = [each.name for each in fields(made) if each.name != "family"]
+            names = [component_field.name for component_field in fields(made) if component_field.name != "family"]
             if set(given) != set(names):
                 raise ValueError(f"{name}: expected {names}, got {shown(list(given))}")
             parts = {field: _of(given[field], family, depth - 1) for field in names}
             for field in parts.keys() & {"batch", "climbers"}:
                 if type(parts[field]) is not int or not 0 < parts[field] <= AT_ONCE:
                     raise ValueError(f"{field}: expected 1 to {AT_ONCE}, got {shown(given[field])}")
-            if any(each.name == "family" for each in fields(made)):
+            if any(component_field.name == "family" for component_field in fields(made)):
                 parts["family"] = family
             return made(**parts)
         case {"tuple": list() as parts} if len(parts) <= _MOST_PARTS:

@@ -45,8 +45,8 @@ def last_change(n: int) -> np.uint32:
 
 def theta_around(family: Family, initial: Array, x: Points) -> Array:
     """Return the mean of the statistics of points, best first, of which the best counts half; within the margins."""
-    each = family.statistics(x)
-    return family.move(initial, (np.add.reduce(each, axis=0) / len(each) + each[0]) / 2.0 - initial)
+    statistics = family.statistics(x)
+    return family.move(initial, (np.add.reduce(statistics, axis=0) / len(statistics) + statistics[0]) / 2.0 - initial)
 
 
 class EvolutionState(NamedTuple):
@@ -131,9 +131,9 @@ class Evolution:
         words = uniforms(rng, size, 4 + 2 * n)
         # The population is sorted: the better of two is the one with the lower index.
         drawn = (m * unit_interval(words[:, :4])).astype(np.intp)
-        one, other = drawn[:, :2].min(axis=1), drawn[:, 2:].min(axis=1)
-        x = state.x.take(one, axis=0)
-        x += (state.x.take(other, axis=0) - x) * (words[:, 4 : 4 + n] < HALF)  # in less time than by np.where
+        first, second = drawn[:, :2].min(axis=1), drawn[:, 2:].min(axis=1)
+        x = state.x.take(first, axis=0)
+        x += (state.x.take(second, axis=0) - x) * (words[:, 4 : 4 + n] < HALF)  # in less time than by np.where
         u = words[:, 4 + n :]
         changed = np.divmod(np.flatnonzero(u <= last_change(n)), n)  # rows and columns, in less time than by nonzero
         options = self.family.options[changed[1]]
@@ -166,15 +166,15 @@ class Evolution:
 
     def _merged(self, state: EvolutionState, x: Points, f: Array) -> EvolutionState:
         """Return the state with the best of the population and of other points, older ones first among equals."""
-        every = np.concatenate([state.x, x])
+        points = np.concatenate([state.x, x])
         values = np.concatenate([state.f, np.where(f == f, f, math.inf)])
-        width, data = every[:1].nbytes, every.tobytes()
-        first = {data[i * width : (i + 1) * width]: i for i in reversed(range(len(every)))}
+        width, data = points[:1].nbytes, points.tobytes()
+        first = {data[i * width : (i + 1) * width]: i for i in reversed(range(len(points)))}
         kept = np.sort(np.fromiter(first.values(), np.intp, len(first)))
         kept = kept[values[kept].argsort(kind="stable")][: state.size]
-        every = every[kept]
-        theta = theta_around(self.family, self._initial, every)
-        return EvolutionState(theta, every, values[kept], state.size, state.idle, state.fresh)
+        points = points[kept]
+        theta = theta_around(self.family, self._initial, points)
+        return EvolutionState(theta, points, values[kept], state.size, state.idle, state.fresh)
 
     def inject(self, state: EvolutionState, x: Points, f: float) -> EvolutionState:
         """Return the state with a point of another algorithm in the population."""

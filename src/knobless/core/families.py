@@ -617,10 +617,10 @@ class Product(ColumnFamily):
 
     @cached_property
     def size_bounds(self) -> tuple[SizeBounds, ...]:
-        each = zip(self.parts, self.part_columns, strict=True)
+        located = zip(self.parts, self.part_columns, strict=True)
         return tuple(
             SizeBounds(slice(at.start + columns.start, at.start + columns.stop), low, high)
-            for part, at in each
+            for part, at in located
             for columns, low, high in part.size_bounds
         )
 
@@ -651,40 +651,40 @@ class Product(ColumnFamily):
         return np.concatenate([part.initial() for part in self.parts])
 
     def draw(self, theta: Array, u: Words) -> Points:
-        each = zip(self.parts, self.part_parameters, self._words, strict=True)
-        return np.concatenate([part.draw(theta[p], u[:, c]) for part, p, c in each], axis=1)
+        located = zip(self.parts, self.part_parameters, self._words, strict=True)
+        return np.concatenate([part.draw(theta[p], u[:, c]) for part, p, c in located], axis=1)
 
     def statistics(self, x: Points) -> NDArray[Any]:
-        each = zip(self.parts, self.part_columns, strict=True)
-        return np.concatenate([part.statistics(x[:, c]) for part, c in each], axis=1)
+        located = zip(self.parts, self.part_columns, strict=True)
+        return np.concatenate([part.statistics(x[:, c]) for part, c in located], axis=1)
 
     def indices(self, x: Points) -> Points:
-        each = zip(self.parts, self.part_columns, strict=True)
-        return np.concatenate([part.indices(x[:, c]) for part, c in each], axis=1)
+        located = zip(self.parts, self.part_columns, strict=True)
+        return np.concatenate([part.indices(x[:, c]) for part, c in located], axis=1)
 
     def features(self, x: Points) -> Array:
-        each = zip(self.parts, self.part_columns, strict=True)
-        return np.concatenate([part.features(x[:, c]) for part, c in each], axis=1)
+        located = zip(self.parts, self.part_columns, strict=True)
+        return np.concatenate([part.features(x[:, c]) for part, c in located], axis=1)
 
     def minimizer(self, w: Array) -> Points:
-        each = zip(self.parts, self.part_parameters, strict=True)
-        return np.concatenate([part.minimizer(w[:, p]) for part, p in each], axis=1)
+        located = zip(self.parts, self.part_parameters, strict=True)
+        return np.concatenate([part.minimizer(w[:, p]) for part, p in located], axis=1)
 
     def whiten(self, theta: Array, v: Array) -> Array:
-        each = zip(self.parts, self.part_parameters, strict=True)
-        return np.concatenate([part.whiten(theta[p], v[p]) for part, p in each])
+        located = zip(self.parts, self.part_parameters, strict=True)
+        return np.concatenate([part.whiten(theta[p], v[p]) for part, p in located])
 
     def move(self, theta: Array, step: Array) -> Array:
-        each = zip(self.parts, self.part_parameters, strict=True)
-        return np.concatenate([part.move(theta[p], step[p]) for part, p in each])
+        located = zip(self.parts, self.part_parameters, strict=True)
+        return np.concatenate([part.move(theta[p], step[p]) for part, p in located])
 
     def mode(self, theta: Array) -> Points:
-        each = zip(self.parts, self.part_parameters, strict=True)
-        return np.concatenate([part.mode(theta[p]) for part, p in each])
+        located = zip(self.parts, self.part_parameters, strict=True)
+        return np.concatenate([part.mode(theta[p]) for part, p in located])
 
     def entropy(self, theta: Array) -> float:
-        each = zip(self.parts, self.part_parameters, strict=True)
-        return sum(part.entropy(theta[p]) for part, p in each)
+        located = zip(self.parts, self.part_parameters, strict=True)
+        return sum(part.entropy(theta[p]) for part, p in located)
 
     def marginal(self, theta: Array, i: int) -> Discrete | Normal:
         at, i = self._part_of(i)
@@ -693,8 +693,8 @@ class Product(ColumnFamily):
     def parameters(self, i: int) -> range:
         at, i = self._part_of(i)
         start = self.part_parameters[at].start
-        own = self.parts[at].parameters(i)
-        return range(start + own.start, start + own.stop, own.step)
+        indices = self.parts[at].parameters(i)
+        return range(start + indices.start, start + indices.stop, indices.step)
 
     def _part_of(self, i: int) -> tuple[int, int]:
         """Return the index of the part of column i, and the index of the column there."""
@@ -702,21 +702,21 @@ class Product(ColumnFamily):
         return at, i - self.part_columns[at].start
 
     def select(self, columns: Sequence[int]) -> Family:
-        each = [
+        chosen = [
             (part, [i - c.start for i in columns if c.start <= i < c.stop])
             for part, c in zip(self.parts, self.part_columns, strict=True)
         ]
-        parts = tuple(part.select(own) for part, own in each if own)
+        parts = tuple(part.select(inner) for part, inner in chosen if inner)
         return parts[0] if len(parts) == 1 else Product(parts)
 
     def pack(self, x: Points) -> bytes:
-        each = zip(self.parts, self.part_columns, strict=True)
-        return np.concatenate([packed_rows(part.pack(x[:, c]), part.width) for part, c in each], axis=1).tobytes()
+        located = zip(self.parts, self.part_columns, strict=True)
+        return np.concatenate([packed_rows(part.pack(x[:, c]), part.width) for part, c in located], axis=1).tobytes()
 
     def unpack(self, data: bytes) -> Points:
         rows = packed_rows(data, self.width)
-        each = zip(self.parts, slices(part.width for part in self.parts), strict=True)
-        return np.concatenate([part.unpack(rows[:, w].tobytes()) for part, w in each], axis=1)
+        located = zip(self.parts, slices(part.width for part in self.parts), strict=True)
+        return np.concatenate([part.unpack(rows[:, w].tobytes()) for part, w in located], axis=1)
 
 
 def slices(lengths: Iterable[int]) -> list[slice]:

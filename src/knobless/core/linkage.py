@@ -37,8 +37,8 @@ class Pairs:
         # most options first. The variables that have a k-th option are then the first of their block: sums are slices.
         self.place = np.empty(n, dtype=np.intp)
         self.place[(-options).argsort(kind="stable")] = np.arange(n)
-        each = np.arange(options.max() if total <= MAX_OPTIONS else 0)
-        self.blocks = n - np.sort(options).searchsorted(each, "right")  # how many variables have such an option
+        option = np.arange(options.max() if total <= MAX_OPTIONS else 0)
+        self.blocks = n - np.sort(options).searchsorted(option, "right")  # how many variables have such an option
         self.starts = np.cumsum(self.blocks) - self.blocks
 
     def add(self, x: Points) -> None:
@@ -64,8 +64,8 @@ class Pairs:
         h = entropy_terms(self.size)[self.counts]
         alone = self._over_options(h.diagonal())
         joint = self._over_options(self._over_options(h).T).T  # in the order of the compiled engine, for equal rounding
-        told = np.divide(alone[:, None] + alone, joint, out=np.full(joint.shape, 2.0), where=joint > 0.0)
-        distance = np.rint(UNIT * (2.0 - told))
+        ratio = np.divide(alone[:, None] + alone, joint, out=np.full(joint.shape, 2.0), where=joint > 0.0)
+        distance = np.rint(UNIT * (2.0 - ratio))
         np.fill_diagonal(distance, np.inf)
         places = self.place[variables]
         return distance[places[:, None], places]
@@ -105,11 +105,11 @@ def joined(distance: Array, names: NDArray[np.intp]) -> list[VariableGroup]:
     place, size = list(range(n)), [1.0] * n  # index and size of the group of each row
     rows = np.arange(n)
     nearest = distance.argmin(axis=1)
-    least = distance[rows, nearest]
+    shortest = distance[rows, nearest]
     for _ in range(n - 1):
-        i = int(least.argmin())
+        i = int(shortest.argmin())
         j = int(nearest[i])
-        if least[i] <= 0.0:
+        if shortest[i] <= 0.0:
             useful[place[i]] = useful[place[j]] = False
         groups.append(np.concatenate([groups[place[i]], groups[place[j]]]))
         useful.append(True)
@@ -125,16 +125,16 @@ def joined(distance: Array, names: NDArray[np.intp]) -> list[VariableGroup]:
         distance[:, j] = np.inf  # row j is merged; its distances are inf
         # The joint group is never nearer to a third one than the nearer of the two was. Only rows whose nearest group
         # was one of the two need a new search, unless both were equally near; rounding may create new ties.
-        least[j], nearest[j] = np.inf, -1
-        stale = (nearest == j) | ((nearest == i) & (row > least))
+        shortest[j], nearest[j] = np.inf, -1
+        stale = (nearest == j) | ((nearest == i) & (row > shortest))
         stale[i] = True
         changed = stale.nonzero()[0]
         if len(changed) == 1:  # i alone, in less time than by the general case
-            nearest[i] = found = row.argmin()
-            least[i] = row[found]
+            nearest[i] = nearest_of_i = row.argmin()
+            shortest[i] = row[nearest_of_i]
         else:
-            found = distance[changed].argmin(axis=1)
-            nearest[changed] = found
-            least[changed] = distance[changed, found]
-        nearest[(row == least) & (nearest > i)] = i
+            nearest_of = distance[changed].argmin(axis=1)
+            nearest[changed] = nearest_of
+            shortest[changed] = distance[changed, nearest_of]
+        nearest[(row == shortest) & (nearest > i)] = i
     return [group for group, keep in zip(groups[:-1], useful[:-1], strict=True) if keep]

@@ -106,12 +106,12 @@ class P3:
         rng = rng if isinstance(rng, Stream) else Stream.of(rng)
         if state.stream is None:
             state.begin(rng.word())
-        own = state.pending  # read-only
-        size = len(own) if size is None else size
-        if start or size != len(own):
-            own = own[start : start + size]
-        more = size - len(own)
-        return np.concatenate([own, self.family.sample(state.theta, more, rng)]) if more else own
+        points = state.pending  # read-only
+        size = len(points) if size is None else size
+        if start or size != len(points):
+            points = points[start : start + size]
+        n_random = size - len(points)
+        return np.concatenate([points, self.family.sample(state.theta, n_random, rng)]) if n_random else points
 
     def skip(self, state: Pyramid, rng: Stream, size: int, start: int = 0) -> None:
         """Begin, and advance the stream, as `ask` does."""
@@ -128,12 +128,12 @@ class P3:
             if value != value:
                 values[i] = math.inf
         if len(values) < self.climbers:  # cancelled points count as failures
-            told, rows, values = iter(values), iter(x), []
+            told_values, rows, values = iter(values), iter(x), []
             row = next(rows, None)
             for wanted in state.pending:
-                here = row is not None and (row == wanted).all()
-                values.append(next(told) if here else math.inf)
-                row = next(rows, None) if here else row
+                has_value = row is not None and (row == wanted).all()
+                values.append(next(told_values) if has_value else math.inf)
+                row = next(rows, None) if has_value else row
         state.tell(values)
         return state
 
@@ -160,16 +160,16 @@ class P3:
 
     def restore(self, state: Pyramid, data: Any) -> Pyramid:
         """Return the state that `data` described."""
-        key, told = told_of(data, self.climbers)
-        return Pyramid(self.family, theta_of(self.family, data), state.x0, self.climbers).again(key, told)
+        key, values = told_of(data, self.climbers)
+        return Pyramid(self.family, theta_of(self.family, data), state.x0, self.climbers).again(key, values)
 
 
 def told_of(data: Any, climbers: int) -> tuple[int | None, list[float]]:
     """Return the key of the random numbers and the values of all climbers; ValueError for other data."""
-    key, told = data["key"], floats(data, "told")
-    if (key is None and len(told)) or len(told) % climbers or np.isnan(told).any():
+    key, values = data["key"], floats(data, "told")
+    if (key is None and len(values)) or len(values) % climbers or np.isnan(values).any():
         raise ValueError("told: expected the values of all climbers")
-    return None if key is None else whole(key, most=2**64 - 1), told.tolist()
+    return None if key is None else whole(key, most=2**64 - 1), values.tolist()
 
 
 class Level:
@@ -207,7 +207,7 @@ class Pyramid:
         changes = [(i, by) for i, k in enumerate(self.options.tolist()) for by in range(1, k)]
         self.changes = np.array(changes).reshape(-1, 2)
         self.size_bounds = family.size_bounds
-        self.bounds_of = {i: each for each in self.size_bounds for i in range(each.columns.start, each.columns.stop)}
+        self.bounds_of = {i: bounds for bounds in self.size_bounds for i in range(bounds.columns.start, bounds.columns.stop)}
         # Steps without an improvement that end a local search. Over a subset nothing else ends it, because not all
         # exchanges are tried.
         self.patience = (1 if self.bounds_of else ROUNDS) * coupon_draws(len(changes))
@@ -310,14 +310,14 @@ class Pyramid:
         """Return a copy that does not change with this state."""
         return self.again(None if self.stream is None else self.stream.key, self.told)
 
-    def again(self, key: int | None, told: list[float]) -> Pyramid:
+    def again(self, key: int | None, values: list[float]) -> Pyramid:
         """Return a pyramid with the same start, after these values were told."""
-        other = Pyramid(self.family, self.first, self.x0, self.climbers)
+        copy = Pyramid(self.family, self.first, self.x0, self.climbers)
         if key is not None:
-            other.begin(key)
-            for i in range(0, len(told), self.climbers):
-                other.tell(told[i : i + self.climbers])
-        return other
+            copy.begin(key)
+            for i in range(0, len(values), self.climbers):
+                copy.tell(values[i : i + self.climbers])
+        return copy
 
 
 def digest(point: bytes) -> bytes:
@@ -384,9 +384,9 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
             yield [y.tobytes() for y in batch]
         steps += len(tried)
         value = {change: pyramid.values[digest(y.tobytes())] for change, y in tried.items()}
-        here, last = pyramid.values[digest(x.tobytes())], f
-        if here <= f:
-            best, f = x, here
+        value_of_x, last = pyramid.values[digest(x.tobytes())], f
+        if value_of_x <= f:
+            best, f = x, value_of_x
         lowest = min(tried, key=value.__getitem__, default=None)
         if lowest is not None and value[lowest] <= f:
             best, f = tried[lowest], value[lowest]
@@ -395,7 +395,7 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
         if best is x:
             worse.update(tried)
             continue
-        better = [change for change in tried if value[change] < here <= last]
+        better = [change for change in tried if value[change] < value_of_x <= last]
         if len(better) > 1:
             combined = x.copy()
             for change in sorted(better, key=value.__getitem__, reverse=True):  # of one variable, the best one last
@@ -422,7 +422,7 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
         for i, by in changes[stream.permutation(len(changes))].tolist():
             old = int(x[i])
             x[i] = new = other_option(old, first[i], by, options[i])
-            other = exchanged(x, i, bounds_of[i], stream) if i in bounds_of else None
+            exchanged_bit = exchanged(x, i, bounds_of[i], stream) if i in bounds_of else None
             value = yield x
             steps += 1
             difference = value - f
@@ -435,8 +435,8 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
                 f, moved = value, True
             else:
                 x[i] = old
-                if other is not None:
-                    x[other] = 1 - old
+                if exchanged_bit is not None:
+                    x[exchanged_bit] = 1 - old
             if steps - up >= max(patience, up):
                 return f
         if up <= begun and not bounds_of:
@@ -467,17 +467,17 @@ def best_option(effects: Sequence[float], current: int) -> int:
 def exchanged(x: Points, i: int, bounds: SizeBounds, stream: Stream) -> int | None:
     """Change another bit of a subset after bit i, if the size needs it, or else in every second case; return which."""
     columns, low, high = bounds
-    own = x[columns]
-    admissible = low <= int(own.sum()) <= high
+    bits = x[columns]
+    admissible = low <= int(bits.sum()) <= high
     if admissible and stream.below(2):
         return None
     start = columns.start
-    others = [j for j in (own == x[i]).nonzero()[0].tolist() if j != i - start]
-    if not others:
+    candidates = [j for j in (bits == x[i]).nonzero()[0].tolist() if j != i - start]
+    if not candidates:
         return None
-    other = start + others[stream.below(len(others))]
-    x[other] = 1 - x[other]
-    return other
+    partner = start + candidates[stream.below(len(candidates))]
+    x[partner] = 1 - x[partner]
+    return partner
 
 
 def cross(

@@ -167,9 +167,9 @@ class PointValues:
 
     def copy(self) -> Self:
         """Return a copy that does not change with this one."""
-        other = type(self)(self.family, self.objectives)
-        other.codes, other._index = self.codes.copy(), self._index.copy()
-        other.evaluations = [evaluations.copy() for evaluations in self.evaluations]
+        copy = type(self)(self.family, self.objectives)
+        copy.codes, copy._index = self.codes.copy(), self._index.copy()
+        copy.evaluations = [evaluations.copy() for evaluations in self.evaluations]
         for name in ("_first", "_means", "_squares", "_counts", "_violations"):
-            setattr(other, name, getattr(self, name).copy())
-        return other
+            setattr(copy, name, getattr(self, name).copy())
+        return copy

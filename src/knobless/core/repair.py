@@ -31,8 +31,8 @@ Feasible = Callable[[Points], bool]  # of one point
 def single_bits(family: Family) -> NDArray[np.bool_]:
     """Return which columns are bits that can be changed alone, as those of a subset cannot."""
     bits: NDArray[np.bool_] = family.options == 2
-    for each in family.size_bounds:
-        bits[each.columns] = False
+    for bounds in family.size_bounds:
+        bits[bounds.columns] = False
     return bits
 
 
@@ -102,7 +102,7 @@ class Repair:
         bounds = self.family.size_bounds
         if not bounds:
             return [[i] for i in columns]
-        subset_of = {i: k for k, each in enumerate(bounds) for i in range(each.columns.start, each.columns.stop)}
+        subset_of = {i: k for k, subset_bounds in enumerate(bounds) for i in range(subset_bounds.columns.start, subset_bounds.columns.stop)}
         steps: list[list[int]] = []
         waiting: dict[tuple[int, int], list[int]] = {}
         for i in columns:
@@ -116,18 +116,18 @@ class Repair:
             else:
                 waiting.setdefault((subset, bit), []).append(i)
         # The sizes of both subsets are within the bounds, and so are those between them.
-        return steps + [[i] for rest in waiting.values() for i in rest]
+        return steps + [[i] for unpaired in waiting.values() for i in unpaired]
 
-    def _halved(self, y: Points, i: int, there: float, feasible: Feasible) -> Points:
+    def _halved(self, y: Points, i: int, infeasible: float, feasible: Feasible) -> Points:
         """Move number i of a feasible point towards a value at which it is infeasible."""
-        here = float(y[i])
+        feasible_value = float(y[i])
         for _ in range(HALVINGS):
-            y[i] = middle = 0.5 * (here + there)
+            y[i] = middle = 0.5 * (feasible_value + infeasible)
             if feasible(y):
-                here = middle
+                feasible_value = middle
             else:
-                there = middle
-        y[i] = here
+                infeasible = middle
+        y[i] = feasible_value
         return y
 
     def _filled(self, y: Points, u: NDArray[np.uint32], bits: NDArray[np.bool_], feasible: Feasible) -> Points:

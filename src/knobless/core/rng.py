@@ -73,11 +73,11 @@ class Stream:
         """Advance the counter; return where the next `size` words begin in the buffer."""
         begin = self.count - self._first
         if begin + size > len(self._buffer):
-            rest = self._buffer[begin:]
+            unused = self._buffer[begin:]
             # Twice as many as before: a short run does not need a whole block.
             self._buffer = np.empty(max(size, min(BLOCK, max(FIRST_BLOCK, 2 * len(self._buffer)))), dtype=np.uint64)
-            self._buffer[: len(rest)] = rest
-            _fill(self._buffer[len(rest) :], self.key, self.count + len(rest))
+            self._buffer[: len(unused)] = unused
+            _fill(self._buffer[len(unused) :], self.key, self.count + len(unused))
             self._buffer.flags.writeable = False
             self._halves = self._buffer.view(np.uint32)
             self._first, begin = self.count, 0

@@ -192,14 +192,14 @@ class Search:
 
     def __post_init__(self) -> None:
         self._check_types()
-        every = self._every if isinstance(self.members, tuple) else (None,)
-        if not all(isinstance(member, Member) for member in every):
+        algorithms = self._every if isinstance(self.members, tuple) else (None,)
+        if not all(isinstance(member, Member) for member in algorithms):
             expected = "a tuple of algorithms that have the methods of a member, such as inject and can_yield"
             raise TypeError(f"members: expected {expected}, got {self.members!r:.200}")
-        has_branches = bool(every) and self.branching is not None and bool(self.branching.branches.each)
+        has_branches = bool(algorithms) and self.branching is not None and bool(self.branching.branches.each)
         if not (self.members or has_branches):
             raise ValueError("members: expected at least one algorithm, got none")
-        if any(member.family != self.family for member in every):
+        if any(member.family != self.family for member in algorithms):
             raise ValueError("members: expected algorithms for one family")
         if has_branches and (self.members or not self.stages):
             raise ValueError("parts: expected a search with stages and without members of the whole space")
@@ -437,10 +437,10 @@ class Search:
         The space has no branches, the stages are over, and there is no study.
         """
         group = state.groups[WHOLE]
-        least = self.rule.keeps(group.records, group.turn)
+        kept = self.rule.keeps(group.records, group.turn)
         if self.study is not None and not state.studied:
-            least = max(min(least, self.study.begins_at - self._spent(state)), 1)
-        return least
+            kept = max(min(kept, self.study.begins_at - self._spent(state)), 1)
+        return kept
 
     @staticmethod
     def _spent(state: SearchState) -> int:
@@ -575,8 +575,8 @@ class Search:
         if len(stored) != len(self.stages) or stage > len(stored):
             raise ValueError(f"stages: expected the states of {len(self.stages)} members")
         stages = tuple(
-            None if values is None else each.member.restore(each.member.init(state.first, state.x0, archive), values)
-            for each, values in zip(self.stages, stored, strict=True)
+            None if values is None else at_stage.member.restore(at_stage.member.init(state.first, state.x0, archive), values)
+            for at_stage, values in zip(self.stages, stored, strict=True)
         )
         if stage < len(stages) and stages[stage] is None:
             raise ValueError("stages: expected the state of the member that has the turn")

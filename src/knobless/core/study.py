@@ -152,8 +152,8 @@ class QuadraticStudy:
     def ask(self, state: Study, rng: RNG, size: int, start: int = 0) -> Points:
         """Return points of the study, and random ones up to `size`."""
         points = state.points[start : start + size].copy()
-        more = size - len(points)
-        return np.concatenate([points, self.family.sample(self.family.initial(), more, rng)]) if more else points
+        n_random = size - len(points)
+        return np.concatenate([points, self.family.sample(self.family.initial(), n_random, rng)]) if n_random else points
 
     def skip(self, state: Study, rng: Stream, size: int, start: int = 0) -> None:
         """Advance the stream as `ask` does."""

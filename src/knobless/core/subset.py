@@ -110,8 +110,8 @@ class ConditionalBernoulli(ColumnFamily):
 
     @cached_property
     def margin(self) -> float:
-        least, most = self.size_range
-        return min(1.0 / max(self.total or self.n, 4), most / (2 * self.n), (self.n - least) / (2 * self.n))
+        smallest, largest = self.size_range
+        return min(1.0 / max(self.total or self.n, 4), largest / (2 * self.n), (self.n - smallest) / (2 * self.n))
 
     def within(self, total: int) -> Self:
         return replace(self, total=total)
@@ -130,9 +130,9 @@ class ConditionalBernoulli(ColumnFamily):
     def draw(self, theta: Array, u: Words) -> Points:
         rows = draw_thresholds(self.n, self.low, self.high, theta.tobytes())
         x = np.empty((len(u), self.n), dtype=bool)
-        ones = np.zeros(len(u), dtype=np.intp)
+        n_ones = np.zeros(len(u), dtype=np.intp)
         for i, row in enumerate(rows):
-            ones += np.less(u[:, i], row[ones], out=x[:, i])
+            n_ones += np.less(u[:, i], row[n_ones], out=x[:, i])
         return x.view(np.int8)
 
     def statistics(self, x: Points) -> NDArray[Any]:
@@ -165,16 +165,16 @@ class ConditionalBernoulli(ColumnFamily):
         moved = theta + step
         m = self.margin
         clipped = np.minimum(np.maximum(moved, m), 1.0 - m)
-        size, (least, most) = float(clipped.sum()), self.size_range
-        if least - MOST_ERROR <= size <= most + MOST_ERROR:
+        size, (smallest, largest) = float(clipped.sum()), self.size_range
+        if smallest - MOST_ERROR <= size <= largest + MOST_ERROR:
             return clipped
         # The projection is clip(moved + c) for the c with the nearest size, which is piecewise linear in c.
-        each = np.concatenate((m - moved, 1.0 - m - moved))
-        order = each.argsort(kind="stable")
-        c = each[order]
+        breakpoints = np.concatenate((m - moved, 1.0 - m - moved))
+        order = breakpoints.argsort(kind="stable")
+        c = breakpoints[order]
         slope = np.cumsum(np.where(order < self.n, 1.0, -1.0))
         sizes = self.n * m + np.concatenate(([0.0], np.cumsum(slope[:-1] * np.diff(c))))
-        return np.clip(moved + np.interp(least if size < least else most, sizes, c), m, 1.0 - m)
+        return np.clip(moved + np.interp(smallest if size < smallest else largest, sizes, c), m, 1.0 - m)
 
     def mode(self, theta: Array) -> Points:
         if self.low == self.high:
@@ -240,8 +240,8 @@ class _Sums:
     """
 
     def __init__(self, p: Array, low: int, high: int) -> None:
-        far = 12.0 + math.sqrt(144.0 + 70.0 * float(p @ (1.0 - p)))
-        enough = -(-min(len(p) + 1, math.ceil(far) + high - low) // 16) * 16 + 1
+        reach = 12.0 + math.sqrt(144.0 + 70.0 * float(p @ (1.0 - p)))
+        enough = -(-min(len(p) + 1, math.ceil(reach) + high - low) // 16) * 16 + 1
         self.p = p
         self._z, self._shifts = _nodes(enough, low, high)
         self._factors = 1.0 + p[:, None] * (self._z - 1.0)
@@ -290,10 +290,10 @@ def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:
         if high > low:
             rate = _rate(sums.sizes, deviations, rate)
         log_weights = rate * deviations
-        found = sums.marginals(np.exp(log_weights))
-        if np.abs(found - theta).max() <= MOST_ERROR:
+        marginals = sums.marginals(np.exp(log_weights))
+        if np.abs(marginals - theta).max() <= MOST_ERROR:
             break
-        step = damping * (target - _logit(np.clip(found, 1e-12, 1.0 - 1e-12)))
+        step = damping * (target - _logit(np.clip(marginals, 1e-12, 1.0 - 1e-12)))
         following = eta + step
         if before is not None:
             change = step - before[1]
@@ -324,15 +324,15 @@ def draw_thresholds(n: int, low: int, high: int, theta: bytes) -> list[Threshold
     p, log_weights = _odds(np.frombuffer(theta), low, high)
     weights = np.zeros((n + 1, high + 2))
     weights[n, low : high + 1] = np.exp(log_weights)
-    ones = np.empty((n, high + 1))
+    weight_of_one = np.empty((n, high + 1))
     for i in range(n - 1, -1, -1):
-        np.multiply(weights[i + 1, 1:], p[i], out=ones[i])
+        np.multiply(weights[i + 1, 1:], p[i], out=weight_of_one[i])
         np.multiply(weights[i + 1, :-1], 1.0 - p[i], out=weights[i, :-1])
-        weights[i, :-1] += ones[i]
+        weights[i, :-1] += weight_of_one[i]
     total = weights[:-1, :-1]
-    np.divide(ones, total, out=ones, where=total > 0.0)  # where the total is 0, so is the numerator
-    ones *= 4294967296.0
-    rows = ones.astype(np.uint64)
+    np.divide(weight_of_one, total, out=weight_of_one, where=total > 0.0)  # where the total is 0, so is the numerator
+    weight_of_one *= 4294967296.0
+    rows = weight_of_one.astype(np.uint64)
     rows.flags.writeable = False
     return list(rows)
 

@@ -48,12 +48,12 @@ class MemberRecord(NamedTuple):
     lowest: float = math.inf
     course: tuple[float, ...] = ()
 
-    def after(self, f: Array, least: float) -> MemberRecord:
+    def after(self, f: Array, lowest_value: float) -> MemberRecord:
         """Return the record after another iteration, whose lowest value is `least`; NaN is no value."""
         spent, lowest, course = self
         while spent + len(f) >= 1 << len(course):
             course += (min(lowest, lowest_of(f[: (1 << len(course)) - spent])),)
-        return MemberRecord(spent + len(f), min(lowest, least), course)
+        return MemberRecord(spent + len(f), min(lowest, lowest_value), course)
 
     def data(self) -> dict[str, Any]:
         """Return the record as plain data."""
@@ -99,13 +99,13 @@ class Lead:
 
     def keeps(self, records: Sequence[MemberRecord], turn: int) -> float:
         """Return a number of evaluations, at least 1, before which the member keeps the turn, whatever their values."""
-        cost, each = self._cost(records)
-        others = min((n for i, n in enumerate(cost) if i != turn), default=math.inf)
-        more = (others - cost[turn]) / each[turn]
+        cost, costs = self._cost(records)
+        next_lowest = min((n for i, n in enumerate(cost) if i != turn), default=math.inf)
+        n_more = (next_lowest - cost[turn]) / costs[turn]
         fewest, mine = min(record.spent for record in records), records[turn].spent
         if mine == fewest:  # another member may lead when all have reached the next power of two, or `equal`
-            more = min(more, (self.equal if fewest < self.equal else 1 << mine.bit_length()) - mine)
-        return max(more, 1)
+            n_more = min(n_more, (self.equal if fewest < self.equal else 1 << mine.bit_length()) - mine)
+        return max(n_more, 1)
 
     def _cost(self, records: Sequence[MemberRecord]) -> tuple[list[int], list[int]]:
         """Return the cost of the evaluations of each member, and of a further one."""
@@ -115,9 +115,9 @@ class Lead:
             return spent, [1] * len(spent)
         power = fewest.bit_length() - 1
         values = [record.course[power] if fewest >= LEAST_COMPARED else math.inf for record in records]
-        each = [LEAD] * len(spent)
-        each[values.index(min(values))] = 1
-        return [n * k for n, k in zip(spent, each, strict=True)], each
+        weights = [LEAD] * len(spent)
+        weights[values.index(min(values))] = 1
+        return [n * k for n, k in zip(spent, weights, strict=True)], weights
 
 
 @dataclass(frozen=True)
@@ -223,5 +223,5 @@ class Group(NamedTuple):
         turn, owner, best = whole_at(data, "turn"), whole_at(data, "owner"), elite_of(data["best"], family)
         if not len(states) == len(records) == len(members) > max(turn, owner - 1) or len(best.f) > 1:
             raise ValueError(f"states: expected those of {len(members)} members")
-        given = zip(members, self.states, states, strict=True)
-        return Group(tuple(member.restore(*pair) for member, *pair in given), turn, records, best, owner)
+        stored = zip(members, self.states, states, strict=True)
+        return Group(tuple(member.restore(*pair) for member, *pair in stored), turn, records, best, owner)
