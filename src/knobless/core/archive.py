@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .data import floats, listed, octets, text, whole, whole_at
 from .elitism import Elite
 from .families import Family
 from .pareto import is_front, ranking
 from .point_values import PointValues
-from .types import Array, Points
+from .types import Array, Mask, Points
 
 MOST_ROWS = 2**17  # evaluations of a noisy objective that are kept
 MOST_BYTES = 2**26  # of their points when they are read
@@ -38,7 +37,7 @@ Keys = Callable[[Points], list[bytes]]
 class Feasible(Protocol):
     """Protocol of the constraints of a run."""
 
-    def are_feasible(self, codes: Points) -> NDArray[np.bool_]:
+    def are_feasible(self, codes: Points) -> Mask:
         """Return which points are feasible."""
 
     def repaired(self, codes: Points, key: int) -> Points:

@@ -14,11 +14,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .conditional import Conditional, Intervals, inside
 from .families import Discrete, Family, Normal
-from .types import Array, Points
+from .types import Array, Indices, Points
 
 Combination = tuple[float, ...]  # code of each branch column; a fixed one if it is inactive
 
@@ -57,8 +56,8 @@ class Part(NamedTuple):
     """
 
     template: Points
-    columns: NDArray[np.intp]
-    parameters: NDArray[np.intp]
+    columns: Indices
+    parameters: Indices
     family: Family | None
 
     def embed(self, x: Points) -> Points:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .families import ColumnFamily, Discrete, Family, Normal, SizeBounds
-from .types import Array, Points, Words
+from .types import Array, Indices, Mask, Points, Words
 
 INACTIVE_NUMBER = 0.5  # code of an inactive number; that of a bit or choice is 0, and a subset has its first options
 EVERYTHING = ((-math.inf, math.inf),)
@@ -91,7 +91,7 @@ class Conditional(ColumnFamily):
         return [closure(column) for column in range(self.variables)]
 
     @cached_property
-    def _tests(self) -> tuple[list[tuple[int, Intervals]], NDArray[np.intp]]:
+    def _tests(self) -> tuple[list[tuple[int, Intervals]], Indices]:
         """All different requirements, and the indices of those of each column; the last index is that of no test."""
         tests_of = [list(needs.items()) for needs in self.requirements]
         tests = list(dict.fromkeys(test for needs in tests_of for test in needs))
@@ -102,14 +102,14 @@ class Conditional(ColumnFamily):
         return tests, of
 
     @cached_property
-    def _bounds(self) -> tuple[NDArray[np.intp], Array, Array, NDArray[np.intp]]:
+    def _bounds(self) -> tuple[Indices, Array, Array, Indices]:
         """Parent, lower and upper bound of every interval of the tests, and the index of the first one of each test."""
         tests, _ = self._tests
         low, high = np.array([interval for _, intervals in tests for interval in intervals]).T
         lengths = [len(intervals) for _, intervals in tests]
         return np.repeat([parent for parent, _ in tests], lengths), low, high, np.cumsum([0, *lengths[:-1]])
 
-    def active(self, x: Points) -> NDArray[np.bool_]:
+    def active(self, x: Points) -> Mask:
         """Return which columns are active, one row per point."""
         tests, of = self._tests
         parents, low, high, first = self._bounds
@@ -134,7 +134,7 @@ class Conditional(ColumnFamily):
         return codes
 
     @cached_property
-    def _column_of(self) -> NDArray[np.intp]:
+    def _column_of(self) -> Indices:
         """The column of each parameter."""
         of = np.empty(len(self.flat.initial()), dtype=np.intp)
         for column in range(self.variables):
@@ -165,7 +165,7 @@ class Conditional(ColumnFamily):
         return probabilities
 
     @cached_property
-    def _tests_by_parent(self) -> dict[int, tuple[list[int], NDArray[np.intp], NDArray[np.intp]]]:
+    def _tests_by_parent(self) -> dict[int, tuple[list[int], Indices, Indices]]:
         """For each parent its tests, and the pairs of a test and an option that passes it."""
         tests, options = self._tests[0], self.options.tolist()
         parents: dict[int, list[int]] = {}
@@ -202,11 +202,11 @@ class Conditional(ColumnFamily):
         return self.flat.dtype
 
     @property
-    def options(self) -> NDArray[np.intp]:
+    def options(self) -> Indices:
         return self.flat.options
 
     @property
-    def counts(self) -> NDArray[np.intp]:
+    def counts(self) -> Indices:
         return self.flat.counts
 
     @property

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from knobless._checks import constructed_as, positive_int, probabilities
 
 from .rng import RNG, Stream, uniforms
-from .types import Array, Points, Words
+from .types import Array, Indices, Points, Words
 
 ONE, TWO_TO_32 = np.array(1.0), np.array(2.0**32)  # arrays, because NumPy takes longer with Python numbers
 
@@ -117,12 +117,12 @@ class Family(ABC):
         """Data type of points."""
 
     @property
-    def options(self) -> NDArray[np.intp]:
+    def options(self) -> Indices:
         """Number of options of each column; 0 for a number."""
         return np.zeros(self.variables, dtype=np.intp)
 
     @property
-    def counts(self) -> NDArray[np.intp]:
+    def counts(self) -> Indices:
         """Number of different values of each column; 0 for a continuum."""
         return self.options
 
@@ -364,7 +364,7 @@ class Bernoulli(ColumnFamily):
     dtype = np.dtype(np.int8)
 
     @property
-    def options(self) -> NDArray[np.intp]:
+    def options(self) -> Indices:
         return np.full(self.n, 2)
 
     @property
@@ -487,7 +487,7 @@ class Categorical(ColumnFamily):
         return np.dtype(np.int16 if self.k < 2**15 else np.int32)
 
     @property
-    def options(self) -> NDArray[np.intp]:
+    def options(self) -> Indices:
         return np.full(self.n, self.k)
 
     @property
@@ -608,11 +608,11 @@ class Product(ColumnFamily):
         return np.result_type(*(part.dtype for part in self.parts))
 
     @cached_property
-    def options(self) -> NDArray[np.intp]:
+    def options(self) -> Indices:
         return np.concatenate([part.options for part in self.parts])
 
     @property
-    def counts(self) -> NDArray[np.intp]:
+    def counts(self) -> Indices:
         return np.concatenate([part.counts for part in self.parts])
 
     @cached_property

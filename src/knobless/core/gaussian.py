@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from knobless._checks import positive_int
 
 from .families import ColumnFamily, Normal, margin, packed_rows
-from .types import Array, Points, Words
+from .types import Array, Indices, Points, Words
 
 RESOLUTION = 1e-6  # finest resolution of a number, relative to its range (σ² must not vanish in m² + σ²)
 START = 1.0 / 12.0  # the variance of the uniform distribution on [0, 1]
@@ -91,11 +91,11 @@ class Gaussian(ColumnFamily):
         return len(self.axes)
 
     @property
-    def options(self) -> NDArray[np.intp]:
+    def options(self) -> Indices:
         return np.zeros(self.variables, dtype=np.intp)
 
     @property
-    def counts(self) -> NDArray[np.intp]:
+    def counts(self) -> Indices:
         return np.array([axis.count for axis in self.axes])
 
     @property

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .rng import Stream
-from .types import Array, Points
+from .types import Array, Indices, Points
 
 UNIT = 2.0**30
 MAX_OPTIONS = 4096  # options whose pairs are counted, at most: 64 MB per population, for 2,048 bits
@@ -29,7 +29,7 @@ VariableGroup = NDArray[np.intp]
 class Pairs:
     """Counts of all pairs of options in a growing population."""
 
-    def __init__(self, options: NDArray[np.intp]) -> None:
+    def __init__(self, options: Indices) -> None:
         total, n = int(options.sum()), len(options)
         self.size = 0
         self.counts = np.zeros((total, total) if total <= MAX_OPTIONS else (0, 0), dtype=np.int32)
@@ -97,7 +97,7 @@ def entropy_terms(m: int) -> Array:
     return np.concatenate([[0.0], -p * np.log2(p)])
 
 
-def joined(distance: Array, names: NDArray[np.intp]) -> list[VariableGroup]:
+def joined(distance: Array, names: Indices) -> list[VariableGroup]:
     """Join the nearest two groups, the first in case of ties, until one is left; return all groups but the last."""
     n = len(distance)
     groups: list[VariableGroup] = list(names[:, None])

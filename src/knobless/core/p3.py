@@ -35,7 +35,6 @@ from hashlib import blake2b
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
@@ -47,7 +46,7 @@ from .families import Family, SizeBounds, checked_family
 from .linkage import Pairs, VariableGroup, segments
 from .rng import RNG, Stream
 from .subset import number_of_points, resized
-from .types import Array, Points
+from .types import Array, Indices, Points
 
 ROUNDS = 4  # times N ln N steps without an improvement end a local search
 SKIPPED = 1000  # cached points in a row after which one is evaluated again
@@ -175,7 +174,7 @@ def told_of(data: Any, climbers: int) -> tuple[int | None, list[float]]:
 class Level:
     """One population of the pyramid, with its linkage tree."""
 
-    def __init__(self, options: NDArray[np.intp]) -> None:
+    def __init__(self, options: Indices) -> None:
         self.points: list[Points] = []
         self._pairs = Pairs(options)
         self._tree: list[VariableGroup] | None = None

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .data import floats, listed, octets, text, whole
 from .families import Family
-from .types import Array, Points
+from .types import Array, Indices, Mask, Points
 
 JITTER = 1e-6  # of the largest absolute value: differences by which sums of floating-point numbers vary
 
@@ -98,12 +97,12 @@ class PointValues:
         return self.family.unpack(b"".join([self.codes[i] for i in indices]))
 
     @property
-    def counts(self) -> NDArray[np.intp]:
+    def counts(self) -> Indices:
         """Numbers of feasible evaluations of the points. Must not be modified."""
         return self._counts[: len(self)]
 
     @property
-    def feasible(self) -> NDArray[np.bool_]:
+    def feasible(self) -> Mask:
         """Which points have been feasible in every evaluation."""
         return self._violations[: len(self)] == 0.0
 

@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 from .conditional import Conditional
 from .families import Family
 from .rng import first_uniforms
-from .types import Points
+from .types import Indices, Mask, Points
 
 HALVINGS = 8  # of the distance between two values of a number
 
 Feasible = Callable[[Points], bool]  # of one point
 
 
-def single_bits(family: Family) -> NDArray[np.bool_]:
+def single_bits(family: Family) -> Mask:
     """Return which columns are bits that can be changed alone, as those of a subset cannot."""
-    bits: NDArray[np.bool_] = family.options == 2
+    bits: Mask = family.options == 2
     for bounds in family.size_bounds:
         bits[bounds.columns] = False
     return bits
@@ -55,7 +55,7 @@ class Repair:
     directed: bool = False
 
     @classmethod
-    def towards(cls, family: Family, point: Points, fixed: NDArray[np.intp], feasible: Feasible) -> Repair:
+    def towards(cls, family: Family, point: Points, fixed: Indices, feasible: Feasible) -> Repair:
         """Return the repair towards a feasible point, or towards the one without ones, or with ones only.
 
         Its target has the values of `point` except for bits. The columns `fixed` keep their values.
@@ -130,7 +130,7 @@ class Repair:
         y[i] = feasible_value
         return y
 
-    def _filled(self, y: Points, u: NDArray[np.uint32], bits: NDArray[np.bool_], feasible: Feasible) -> Points:
+    def _filled(self, y: Points, u: NDArray[np.uint32], bits: Mask, feasible: Feasible) -> Points:
         """Set bits that have the value of the target to the other one, as long as the point stays feasible."""
         order = u.argsort(kind="stable")
         for i in order[(bits & (y == self.target))[order]].tolist():

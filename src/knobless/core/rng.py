@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .types import Words
+from .types import Indices, Words
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -110,7 +110,7 @@ class Stream:
         z = ((z ^ (z >> 27)) * int(SECOND)) & ALL
         return z ^ (z >> 31)
 
-    def permutation(self, n: int) -> NDArray[np.intp]:
+    def permutation(self, n: int) -> Indices:
         """Return 0 to n − 1 in random order."""
         return self.words(n).argsort(kind="stable")
 

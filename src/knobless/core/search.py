@@ -22,7 +22,6 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knobless._checks import positive_int
 
@@ -37,7 +36,7 @@ from .member import Member
 from .rng import RNG, Stream
 from .study import QuadraticStudy, Study
 from .turns import Group, Lead, Shares
-from .types import Array, Points
+from .types import Array, Mask, Points
 
 LEAD_AT_ONCE = Lead()
 WHOLE: Combination = ()  # the combination of a space without branches
@@ -301,7 +300,7 @@ class Search:
         rng: RNG,
         size: int | None = None,
         start: int = 0,
-        fixed: NDArray[np.bool_] | None = None,
+        fixed: Mask | None = None,
     ) -> Points:
         """Return points of the current iteration."""
         size = self.lam(state) if size is None else size
@@ -317,7 +316,7 @@ class Search:
         return points if part is None else part.embed(points)
 
     def skip(
-        self, state: SearchState, rng: Stream, size: int, start: int = 0, fixed: NDArray[np.bool_] | None = None
+        self, state: SearchState, rng: Stream, size: int, start: int = 0, fixed: Mask | None = None
     ) -> None:
         """Advance the stream as `ask` does: points that are known need not be asked for again."""
         if state.study is not None and self.study is not None:

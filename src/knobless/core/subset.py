@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from knobless._checks import integer, positive_int, probabilities
 
 from .families import ColumnFamily, Discrete, Family, SizeBounds, packed_rows
-from .types import Array, Points, Words
+from .types import Array, Indices, Points, Words
 
 MOST_ERROR = 1e-10  # of the probabilities of the options, and of the expected size
 ITERATIONS = 100  # in which the odds are computed, at most; up to about 10 are needed
@@ -91,7 +91,7 @@ class ConditionalBernoulli(ColumnFamily):
     dtype = np.dtype(np.int8)
 
     @property
-    def options(self) -> NDArray[np.intp]:
+    def options(self) -> Indices:
         return np.full(self.n, 2)
 
     @property

@@ -10,3 +10,5 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Points = NDArray[Any]  # int8 for bits, int16 or int32 for choices, float64 with numbers
 Words = NDArray[np.uint32]
+Mask = NDArray[np.bool_]  # which points, variables or rows
+Indices = NDArray[np.intp]

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .types import Array
+from .types import Array, Mask
 
 FEASIBLE_LIMIT = 2.0**512  # values of feasible points are below, those of infeasible ones at or above
 PER_VIOLATION = 2.0**767  # the rank of a violation of 1
@@ -63,13 +62,13 @@ def negated(rank: float) -> float:
     return Infeasible(-rank.value, rank.violation) if isinstance(rank, Infeasible) else -rank
 
 
-def is_feasible(ranks: Array) -> NDArray[np.bool_]:
+def is_feasible(ranks: Array) -> Mask:
     """Return which ranks are values of feasible points; NaN is not."""
-    feasible: NDArray[np.bool_] = ranks < FEASIBLE_LIMIT
+    feasible: Mask = ranks < FEASIBLE_LIMIT
     return feasible
 
 
-def is_infeasible(ranks: Array) -> NDArray[np.bool_]:
+def is_infeasible(ranks: Array) -> Mask:
     """Return which ranks are those of infeasible points; NaN and inf, of failed evaluations, are not."""
-    infeasible: NDArray[np.bool_] = (ranks >= FEASIBLE_LIMIT) & (ranks < np.inf)
+    infeasible: Mask = (ranks >= FEASIBLE_LIMIT) & (ranks < np.inf)
     return infeasible
