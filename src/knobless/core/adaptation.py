@@ -1,7 +1,7 @@
 """Adaptation of the sample size λ and the step length ε: fixed, or by the signal-to-noise ratio.
 
-The state of an adaptation is a signal (s, γ and λ_r in the paper). λ-adaptation and ε-adaptation are one mechanism:
-the same λ_r gives more `samples` (PBIL-λ) or smaller `steps` (PBIL-ε).
+The state of an adaptation is a signal (s, γ and λ_r in the paper). λ-adaptation and ε-adaptation
+are one mechanism: the same λ_r gives more `samples` (PBIL-λ) or smaller `steps` (PBIL-ε).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Signal(NamedTuple):
     Attributes
     ----------
     s : array
-        Exponential average of the whitened gradients, normalized by their expected length for uninformative values.
+        Exponential average of the whitened gradients, normalized by their expected length for
+        uninformative values.
     gamma : float
         Expected squared length of `s` for uninformative values.
     lam_r : float
@@ -65,7 +66,9 @@ class Adaptation(Protocol):
             The sample size and the step length.
         """
 
-    def step(self, signal: Signal, z: Array, noise: float) -> tuple[float, Signal]:
+    def step(
+        self, signal: Signal, z: Array, noise: float
+    ) -> tuple[float, Signal]:
         """Return ε of this step and the next signal (lines 12 to 15).
 
         Parameters
@@ -75,8 +78,8 @@ class Adaptation(Protocol):
         z : array
             The whitened gradient.
         noise : float
-            Root of the expected squared length of `z` for uninformative values. If it is 0, no sample has a weight,
-            and the signal must be returned unchanged.
+            Root of the expected squared length of `z` for uninformative values. If it is 0, no
+            sample has a weight, and the signal must be returned unchanged.
 
         Returns
         -------
@@ -124,7 +127,9 @@ class Fixed:
     def spend_at(self, signal: Signal) -> tuple[int, float]:
         return self.lam, self.eps
 
-    def step(self, signal: Signal, z: Array, noise: float) -> tuple[float, Signal]:
+    def step(
+        self, signal: Signal, z: Array, noise: float
+    ) -> tuple[float, Signal]:
         return self.eps, signal
 
     def at_least(self, lam: int) -> Self:
@@ -169,7 +174,7 @@ def steps(lam_r: float, lam_min: int) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class SNR:
-    """Adaptation by the signal-to-noise ratio ‖s‖²/γ, which λ_r keeps near α: lines 12 to 15 of Algorithm 1.
+    """Adaptation that keeps the signal-to-noise ratio ‖s‖²/γ near α (lines 12 to 15).
 
     Parameters
     ----------
@@ -186,8 +191,8 @@ class SNR:
 
     Notes
     -----
-    β, the inverse time horizon of the average s, equals ε, so the ratio includes the averaging of small steps. The ε of
-    a step is the one before its update.
+    β, the inverse time horizon of the average s, equals ε, so the ratio includes the averaging of
+    small steps. The ε of a step is the one before its update.
     """
 
     eps: float
@@ -198,11 +203,15 @@ class SNR:
 
     def __post_init__(self) -> None:
         if positive_real("eps", self.eps) > 1.0:
-            raise ValueError(f"eps: expected a number in (0, 1], got {self.eps}")
+            raise ValueError(
+                f"eps: expected a number in (0, 1], got {self.eps}"
+            )
         positive_real("alpha", self.alpha)
         positive_int("lam_min", self.lam_min, least=2)
         if not self.lam_max >= self.lam_min:
-            raise ValueError(f"lam_max: expected at least lam_min = {self.lam_min}, got {self.lam_max}")
+            raise ValueError(
+                f"lam_max: expected at least lam_min = {self.lam_min}, got {self.lam_max}"
+            )
 
     def start(self, zero: Array) -> Signal:
         return Signal(zero, 0.0, float(self.lam_min))
@@ -211,7 +220,9 @@ class SNR:
         lam, shorter = self.spend(signal.lam_r, self.lam_min)
         return lam, self.eps * shorter
 
-    def step(self, signal: Signal, z: Array, noise: float) -> tuple[float, Signal]:
+    def step(
+        self, signal: Signal, z: Array, noise: float
+    ) -> tuple[float, Signal]:
         s, gamma, lam_r = signal
         _, eps = self.spend_at(signal)
         if not noise:  # no sample has a weight
@@ -221,8 +232,13 @@ class SNR:
         s = (1.0 - beta) * s  # line 12
         s += (math.sqrt(gain) / noise) * z
         gamma = (1.0 - beta) ** 2 * gamma + gain  # line 13
-        lam_r *= math.exp(beta * (gamma - float(s.dot(s)) / self.alpha))  # line 14
-        return eps, Signal(s, gamma, float(min(max(lam_r, self.lam_min), self.lam_max)))
+        # Line 14
+        lam_r *= math.exp(beta * (gamma - float(s.dot(s)) / self.alpha))
+        return eps, Signal(
+            s, gamma, float(min(max(lam_r, self.lam_min), self.lam_max))
+        )
 
     def at_least(self, lam: int) -> Self:
-        return replace(self, lam_min=max(self.lam_min, lam), lam_max=max(self.lam_max, lam))
+        return replace(
+            self, lam_min=max(self.lam_min, lam), lam_max=max(self.lam_max, lam)
+        )

@@ -1,13 +1,21 @@
 """The protocol of algorithms, as `knobless.run` uses them.
 
-An algorithm is a frozen value for one family. Its state is another value: `ask` returns the points of an iteration and
-`tell` the state after their evaluation. `IGO` is the loop of the paper, `P3` a model-based genetic algorithm,
-`CoordinateSearch` a local search. A `Search` shares the evaluations of a run among several algorithms (`member.py`).
+An algorithm is a frozen value for one family. Its state is another value: `ask` returns the points
+of an iteration and `tell` the state after their evaluation. `IGO` is the loop of the paper, `P3` a
+model-based genetic algorithm, `CoordinateSearch` a local search. A `Search` shares the evaluations
+of a run among several algorithms (`member.py`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    Protocol,
+    Self,
+    runtime_checkable,
+)
 
 from .families import Family
 from .rng import RNG
@@ -16,7 +24,8 @@ from .types import Array, Points
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    S = TypeVar("S", default=Any)  # `Algorithm` alone is an algorithm with any state
+    # `Algorithm` alone is an algorithm with any state
+    S = TypeVar("S", default=Any)
 else:
     from typing import TypeVar
 
@@ -24,7 +33,9 @@ else:
 
 
 class AlgorithmInfo(NamedTuple):
-    """What can be observed of the state of any algorithm; NaN where the algorithm does not define a quantity.
+    """What can be observed of the state of any algorithm.
+
+    A quantity is NaN where the algorithm does not define it.
 
     Attributes
     ----------
@@ -101,7 +112,9 @@ class Algorithm(Protocol[S]):
             Number of points, at least 1.
         """
 
-    def ask(self, state: S, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+    def ask(
+        self, state: S, rng: RNG, size: int | None = None, start: int = 0
+    ) -> Points:
         """Return points of the current iteration.
 
         Parameters
@@ -111,7 +124,8 @@ class Algorithm(Protocol[S]):
         rng : Stream or numpy.random.Generator
             Source of random numbers; an `Optimizer` passes a `Stream`.
         size : int, optional
-            Number of points; all of the iteration by default. Points from index λ on do not enter the update.
+            Number of points; all of the iteration by default. Points from index λ on do not enter
+            the update.
         start : int
             Index of the first point within the iteration.
 
@@ -176,12 +190,15 @@ def checked_algorithm(value: Any, expected: str) -> Algorithm:
 
 
 def observes(algorithm: Algorithm) -> bool:
-    """Return whether an algorithm has `observe`: it reads all evaluations of a run in an archive, as a search does."""
+    """Return whether an algorithm has `observe`, as searches do.
+
+    It then reads all evaluations of a run in an archive.
+    """
     return hasattr(algorithm, "observe")
 
 
 def keeps_states(algorithm: Algorithm) -> bool:
-    """Return whether the states of an algorithm are values, which can be described at any later time.
+    """Return whether the states of an algorithm are values.
 
     This is so if the algorithm has an attribute `keeps_states` that is True.
     """
@@ -189,9 +206,10 @@ def keeps_states(algorithm: Algorithm) -> bool:
 
 
 def is_exact(algorithm: Algorithm) -> bool:
-    """Return whether an algorithm draws the same points on every machine, up to the rounding of numbers.
+    """Return whether an algorithm draws the same points on every machine.
 
-    This is so unless the algorithm has an attribute `exact` that is False. The points of such an algorithm depend on
-    the library of linear algebra; a run of it is replayed from recorded points, which are not compared with new ones.
+    This is so unless the algorithm has an attribute `exact` that is False. The points of such an
+    algorithm depend on the library of linear algebra; a run of it is replayed from recorded points,
+    which are not compared with new ones.
     """
     return bool(getattr(algorithm, "exact", True))

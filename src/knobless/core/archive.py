@@ -1,8 +1,8 @@
-"""All evaluations of a run in order: the one store of points and values, which members and models read.
+"""The archive: all evaluations of a run in order, which members and models read.
 
-Points are packed, so that a bit takes a bit, and looked up by a key that is equal for equal points. Where equal points
-have equal values, each point is one row: another evaluation of it, as a test for noise, is kept apart. Otherwise every
-evaluation is a row, and of a long run the last ones are kept.
+Points are packed, so that a bit takes a bit, and looked up by a key that is equal for equal points.
+Where equal points have equal values, each point is one row: another evaluation of it, as a test for
+noise, is kept apart. Otherwise every evaluation is a row, and of a long run the last ones are kept.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MOST_BYTES = 2**26  # of their points when they are read
 PACKED_AT_ONCE = 2**10  # rows
 UNPACKED_BYTES = 2**22  # of rows that are not packed yet
 
-# What a row is: an evaluation; a value that was known, of an equal point that is no row, or from elsewhere; a point
-# that was not evaluated because it is infeasible, from which the members learn nevertheless; or an evaluation that was
-# stopped, of which the value is estimated.
+# What a row is: an evaluation; a value that was known, of an equal point that is no row, or from
+# elsewhere; a point that was not evaluated because it is infeasible, from which the members learn
+# nevertheless; or an evaluation that was stopped, of which the value is estimated.
 EVALUATED, COPIED, REJECTED, STOPPED = 1, 5, 6, 7
 
 Keys = Callable[[Points], list[bytes]]
@@ -52,13 +52,15 @@ class Archive:
     family : Family
         Family of the points.
     keys : callable, optional
-        Return a key for each of several points, equal for equal points; the packed points by default.
+        Return a key for each of several points, equal for equal points; the packed points by
+        default.
     deterministic : bool
         Whether equal points have equal values, so that each point is one row.
     recent : int, optional
         Number of the last evaluations of a noisy objective that suffice; as many as fit by default.
     objectives : int
-        Number of objectives. Those of several are noted by points (`note_outcomes`), and a row has one number for all.
+        Number of objectives. Those of several are noted by points (`note_outcomes`), and a row has
+        one number for all.
 
     Attributes
     ----------
@@ -73,7 +75,8 @@ class Archive:
     feasible : Feasible or None
         The constraints of the run, which members may ask for; None without any.
     errors : dict
-        By the keys of points whose evaluation was stopped, the standard errors of the estimated values.
+        By the keys of points whose evaluation was stopped, the standard errors of the estimated
+        values.
     """
 
     def __init__(
@@ -96,19 +99,31 @@ class Archive:
         self.errors: dict[bytes, float] = {}
         self._best = Elite.empty(family)
         self._keys = keys
-        self._added: list[tuple[Points, Array, bytes]] = []  # rows that are not packed yet, if they are not looked up
+        # Rows that are not packed yet, if they are not looked up
+        self._added: list[tuple[Points, Array, bytes]] = []
         self._n_added = 0
         self._recent = recent
-        self._at_once = max(min(PACKED_AT_ONCE, UNPACKED_BYTES // max(family.variables * family.dtype.itemsize, 1)), 1)
-        self._last: tuple[Points, list[bytes]] | None = None  # the points packed last, which are often packed again
+        self._at_once = max(
+            min(
+                PACKED_AT_ONCE,
+                UNPACKED_BYTES
+                // max(family.variables * family.dtype.itemsize, 1),
+            ),
+            1,
+        )
+        # The points packed last, which are often packed again
+        self._last: tuple[Points, list[bytes]] | None = None
         self._codes: list[bytes] = []
         self._f = np.empty(64)
         self._kinds = bytearray()
         self._rejected = 0  # rows that are no evaluations, neither earlier ones
-        self._index: dict[bytes, int] = {}  # row of each point, if each point is one row
-        self._noted: dict[bytes, float] = {}  # values of points that are no rows yet, or that were replaced
+        # Row of each point, if each point is one row
+        self._index: dict[bytes, int] = {}
+        # Values of points that are no rows yet, or that were replaced
+        self._noted: dict[bytes, float] = {}
         self._replaced = 0  # rows among these
-        self._repeats: list[tuple[int, bytes, float]] = []  # evaluations of known points: the row before which, and …
+        # Evaluations of known points: the row before which, and …
+        self._repeats: list[tuple[int, bytes, float]] = []
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -128,7 +143,10 @@ class Archive:
 
     @property
     def best(self) -> Elite:
-        """The best point, the first in case of ties; none before there is a value below infinity."""
+        """The best point, the first in case of ties.
+
+        None before there is a value below infinity.
+        """
         return self._best if self._rows else Elite.empty(self.family)
 
     @property
@@ -157,8 +175,13 @@ class Archive:
         """Return the packed points."""
         if self._last is not None and self._last[0] is x:
             return self._last[1]
-        data, width = self.family.pack(x), self.family.width
-        codes = [data] if len(x) == 1 else [data[i : i + width] for i in range(0, len(data), width)]
+        data = self.family.pack(x)
+        width = self.family.width
+        codes = (
+            [data]
+            if len(x) == 1
+            else [data[i : i + width] for i in range(0, len(data), width)]
+        )
         self._last = x, codes
         return codes
 
@@ -169,18 +192,32 @@ class Archive:
         return self._index.get(key)
 
     def value(self, key: bytes) -> float | None:
-        """Return the value of the point with this key, None if it is not known; only if each point is one row."""
+        """Return the value of the point with this key, None if it is not known.
+
+        Only if each point is one row.
+        """
         row = self._index.get(key)
-        return self._noted.get(key) if row is None or key in self._noted else self._f.item(row)
+        if row is None or key in self._noted:
+            return self._noted.get(key)
+        return self._f.item(row)
 
     @property
     def known(self) -> int:
         """Number of points that have a value."""
-        return len(self._index) + len(self._noted) - self._replaced - self._rejected
+        return (
+            len(self._index)
+            + len(self._noted)
+            - self._replaced
+            - self._rejected
+        )
 
     def note(self, keys: Iterable[bytes], values: Iterable[float]) -> None:
-        """Store values of points that are no rows yet; a known one keeps its value unless the evaluation failed."""
-        index, noted = self._index, self._noted
+        """Store values of points that are no rows yet.
+
+        a known one keeps its value unless the evaluation failed.
+        """
+        index = self._index
+        noted = self._noted
         for key, value in zip(keys, values, strict=True):
             row = index.get(key)
             if row is None:
@@ -200,7 +237,9 @@ class Archive:
         """For each row the standard error of its value if it is an estimate, else 0."""
         errors = np.zeros(len(self))
         kinds = np.frombuffer(self._kinds, dtype=np.uint8)
-        for row in np.flatnonzero(kinds == STOPPED).tolist() if self.errors else ():
+        for row in (
+            np.flatnonzero(kinds == STOPPED).tolist() if self.errors else ()
+        ):
             (key,) = self.keys(self.x(row, row + 1))
             errors[row] = self.errors.get(key, 0.0)
         return errors
@@ -208,40 +247,58 @@ class Archive:
     # Several objectives.
 
     def note_outcome(self, x: Points, outcome: Sequence[float] | float) -> None:
-        """Store the values of several objectives at a point; of an infeasible one the rank of its violation."""
-        (key,), (code,) = self.keys(x[None]), self.codes(x[None])
+        """Store the values of several objectives at a point.
+
+        Of an infeasible one the rank of its violation.
+        """
+        (key,) = self.keys(x[None])
+        (code,) = self.codes(x[None])
         if isinstance(outcome, float):
             self.by_point.add_infeasible(key, code, outcome)
         else:
             self.by_point.add(key, code, outcome)
         # An evaluation of the point may have failed before.
-        self._outcomes = self._outcomes[: self._index.get(key, len(self._outcomes))]
+        self._outcomes = self._outcomes[
+            : self._index.get(key, len(self._outcomes))
+        ]
 
     def outcomes_of(self, keys: Iterable[bytes], f: Array) -> Array:
-        """Return the objectives of points, one row each; the value of the row for all of them where none are noted.
+        """Return the objectives of points, one row per point.
+
+        Where none are noted, all of them are the value of the row: so it is for failed evaluations,
+        which all others dominate.
 
         That is the case for evaluations that failed: they are dominated by all others.
         """
         indices = [self.by_point.index(key) for key in keys]
         known = np.array([i is not None for i in indices], dtype=bool)
         outcomes = np.repeat(f[:, None], self.objectives, axis=1)
-        values = self.by_point.first if self.deterministic else self.by_point.means
+        values = (
+            self.by_point.first if self.deterministic else self.by_point.means
+        )
         outcomes[known] = values[[i for i in indices if i is not None]]
         return outcomes
 
     @property
     def outcomes(self) -> Array:
         """The objectives of the rows, if each point is one row. Must not be modified."""
-        done, n = len(self._outcomes), len(self)
+        done = len(self._outcomes)
+        n = len(self)
         if done < n:
-            new_outcomes = self.outcomes_of(self.keys(self.x(done)), self.f[done:])
+            new_outcomes = self.outcomes_of(
+                self.keys(self.x(done)), self.f[done:]
+            )
             self._outcomes = np.concatenate([self._outcomes, new_outcomes])
         return self._outcomes
 
     def ranked(self, x: Points, f: Array) -> Array:
-        """Return values by which algorithms rank points that were just evaluated: `f`, or for several objectives ranks.
+        """Return the values by which algorithms rank points that were just evaluated.
 
-        The ranks are those among these points and the front of all evaluations; under noise among these points alone.
+        These are `f`, or the ranks of several objectives among the given points. Without noise, the
+        front of all evaluations is ranked with them.
+
+        The ranks are those among these points and the front of all evaluations; under noise among
+        these points alone.
         """
         if self.objectives == 1 or not len(f):
             return f
@@ -253,10 +310,15 @@ class Archive:
         return np.where(np.isfinite(f), ranks, f)
 
     def replace(self, key: bytes, value: float) -> None:
-        """Store the value of a point that was evaluated elsewhere; the row that it may be does not change."""
+        """Store the value of a point that was evaluated elsewhere.
+
+        The row that it may be does not change.
+        """
         known = self.value(key)
         self.errors.pop(key, None)
-        if known is None or (known != value and not (math.isnan(known) and math.isnan(value))):
+        if known is None or (
+            known != value and not (math.isnan(known) and math.isnan(value))
+        ):
             self._replaced += key in self._index and key not in self._noted
             self._noted[key] = value
 
@@ -267,16 +329,22 @@ class Archive:
         """
         if not self.deterministic:
             return list(range(len(x)))
-        first = {key: i for i, key in reversed([*enumerate(self.keys(x))]) if key not in self._index}
+        first = {
+            key: i
+            for i, key in reversed([*enumerate(self.keys(x))])
+            if key not in self._index
+        }
         return sorted(first.values())
 
     # Rows.
 
-    def add(self, x: Points, f: Array, kinds: Iterable[int] | None = None) -> None:
+    def add(
+        self, x: Points, f: Array, kinds: Iterable[int] | None = None
+    ) -> None:
         """Add evaluations in order, if each point is one row those of known points apart.
 
-        A value replaces that of an earlier evaluation of the point that failed, which is NaN. The kinds of
-        the rows are `EVALUATED`, as by default, `COPIED`, `REJECTED` or `STOPPED`.
+        A value replaces that of an earlier evaluation of the point that failed, which is NaN. The
+        kinds of the rows are `EVALUATED`, as by default, `COPIED`, `REJECTED` or `STOPPED`.
         """
         if not len(f):
             return
@@ -298,12 +366,17 @@ class Archive:
             self._index[keys[0]] = len(self._codes)
         elif self._index.keys().isdisjoint(keys) and len({*keys}) == len(keys):
             start = len(self._codes)
-            self._index.update(zip(keys, range(start, start + len(keys)), strict=True))
+            self._index.update(
+                zip(keys, range(start, start + len(keys)), strict=True)
+            )
         else:
             values = f.tolist()
             rows = self._new_of(keys, codes, values, kinds)
-            codes, keys, kinds = [codes[i] for i in rows], [keys[i] for i in rows], bytes([kinds[i] for i in rows])
-            x, f = x[rows], np.array([values[i] for i in rows])
+            codes = [codes[i] for i in rows]
+            keys = [keys[i] for i in rows]
+            kinds = bytes([kinds[i] for i in rows])
+            x = x[rows]
+            f = np.array([values[i] for i in rows])
         if self._noted:
             for key in keys:
                 self._noted.pop(key, None)
@@ -323,25 +396,39 @@ class Archive:
     def _pack(self) -> None:
         """Pack the rows that were added."""
         x, f, kinds = zip(*self._added, strict=True)
-        self._added, self._n_added = [], 0
+        self._added = []
+        self._n_added = 0
         points = np.concatenate(x)
-        self._extend(points, self.codes(points), np.concatenate(f), b"".join(kinds))
+        self._extend(
+            points, self.codes(points), np.concatenate(f), b"".join(kinds)
+        )
 
-    def _new_of(self, keys: list[bytes], codes: list[bytes], values: list[float], kinds: bytes) -> list[int]:
+    def _new_of(
+        self,
+        keys: list[bytes],
+        codes: list[bytes],
+        values: list[float],
+        kinds: bytes,
+    ) -> list[int]:
         """Return which of these are new rows, which are indexed; store the values of the others.
 
         A value replaces that of an evaluation of the same point that failed, also in `values`.
         """
-        index, start = self._index, len(self._codes)
+        index = self._index
+        start = len(self._codes)
         rows: list[int] = []
-        for i, (key, code, value, kind) in enumerate(zip(keys, codes, values, kinds, strict=True)):
+        for i, (key, code, value, kind) in enumerate(
+            zip(keys, codes, values, kinds, strict=True)
+        ):
             row = index.setdefault(key, start + len(rows))
             if row == start + len(rows):
                 rows.append(i)
                 continue
             if row >= start:
                 first = rows[row - start]
-                values[first] = value if math.isnan(values[first]) else values[first]
+                values[first] = (
+                    value if math.isnan(values[first]) else values[first]
+                )
             elif math.isnan(self._f[row]):
                 self._f[row] = value
             if kind == EVALUATED:  # neither what was copied nor an estimate
@@ -349,9 +436,12 @@ class Archive:
                 self.n += 1
         return rows
 
-    def _extend(self, x: Points, codes: list[bytes], f: Array, kinds: bytes) -> None:
+    def _extend(
+        self, x: Points, codes: list[bytes], f: Array, kinds: bytes
+    ) -> None:
         """Append rows."""
-        start, end = len(self._codes), len(self._codes) + len(codes)
+        start = len(self._codes)
+        end = len(self._codes) + len(codes)
         if end > len(self._f):
             longer = np.empty(2 * end + 64)
             longer[:start] = self._f[:start]
@@ -368,12 +458,16 @@ class Archive:
 
     def make_noisy(self) -> None:
         """Make every evaluation a row: equal points have different values."""
-        codes, values = self._codes, self.f.tolist()
+        codes = self._codes
+        values = self.f.tolist()
         for row, code, value in reversed(self._repeats):
             codes.insert(row, code)
             values.insert(row, value)
             self._kinds.insert(row, EVALUATED)
-        self.deterministic, self._index, self._repeats, self._noted = False, {}, [], {}
+        self.deterministic = False
+        self._index = {}
+        self._repeats = []
+        self._noted = {}
         self._outcomes = self._outcomes[:0]
         self._f = np.array(values)
         self._drop()
@@ -381,7 +475,8 @@ class Archive:
     def evaluations(self, most: int | None = None) -> tuple[Points, Array]:
         """Return points and values of the last evaluations in order, of all by default.
 
-        Points that were copied or rejected are left out, and so are those whose evaluation was stopped.
+        Points that were copied or rejected are left out, and so are those whose evaluation was
+        stopped.
         """
         codes, f = self._evaluated
         start = 0 if most is None else max(len(f) - most, 0)
@@ -395,15 +490,24 @@ class Archive:
     @property
     def _evaluated(self) -> tuple[list[bytes], Array]:
         """Packed points and values of the evaluations in order."""
-        codes, f = self._rows, self.f
+        codes = self._rows
+        f = self.f
         places = None
         if self._kinds.count(EVALUATED) < len(f):
-            places = np.flatnonzero(np.frombuffer(self._kinds, dtype=np.uint8) == EVALUATED)
-            codes, f = [codes[row] for row in places.tolist()], f[places]
+            places = np.flatnonzero(
+                np.frombuffer(self._kinds, dtype=np.uint8) == EVALUATED
+            )
+            codes = [codes[row] for row in places.tolist()]
+            f = f[places]
         if self._repeats:
             before, repeated, values = zip(*self._repeats, strict=True)
-            at = before if places is None else places.searchsorted(before).tolist()
-            codes, f = codes.copy(), np.insert(f, at, values)
+            at = (
+                before
+                if places is None
+                else places.searchsorted(before).tolist()
+            )
+            codes = codes.copy()
+            f = np.insert(f, at, values)
             for row, code in zip(reversed(at), reversed(repeated), strict=True):
                 codes.insert(row, code)
         return codes, f
@@ -414,14 +518,25 @@ class Archive:
         The keys must be the packed points, and each point one row.
         """
         noted = self._noted
-        rows = [(code, f) for code, f in zip(self._codes, self.f.tolist(), strict=True) if code not in noted]
+        rows = [
+            (code, f)
+            for code, f in zip(self._codes, self.f.tolist(), strict=True)
+            if code not in noted
+        ]
         x = self.family.unpack(b"".join([*(code for code, _ in rows), *noted]))
         return x, np.array([*(f for _, f in rows), *noted.values()])
 
     @property
     def _most(self) -> int:
         """Rows that are kept, unless each point is needed."""
-        return max(min(MOST_ROWS, MOST_BYTES // max(self.family.variables * self.family.dtype.itemsize, 1)), 2)
+        return max(
+            min(
+                MOST_ROWS,
+                MOST_BYTES
+                // max(self.family.variables * self.family.dtype.itemsize, 1),
+            ),
+            2,
+        )
 
     def _drop(self) -> None:
         """Drop half of what fits each time there is more, unless each point is needed.
@@ -430,7 +545,8 @@ class Archive:
         """
         if self.deterministic:
             return
-        excess, at_once = len(self._codes) - self._most, self._most - self._most // 2
+        excess = len(self._codes) - self._most
+        at_once = self._most - self._most // 2
         if excess > 0:
             dropped = -(-excess // at_once) * at_once
             self._dropped += dropped
@@ -439,54 +555,110 @@ class Archive:
 
     def copy(self) -> Self:
         """Return a copy that does not change with this archive."""
-        copy = type(self)(self.family, self._keys, self.deterministic, self._recent, self.objectives)
-        copy.by_point, copy._outcomes = self.by_point.copy(), self._outcomes
+        copy = type(self)(
+            self.family,
+            self._keys,
+            self.deterministic,
+            self._recent,
+            self.objectives,
+        )
+        copy.by_point = self.by_point.copy()
+        copy._outcomes = self._outcomes
         copy._codes = self._rows.copy()
-        copy._replaced, copy.pending, copy.feasible = self._replaced, self.pending, self.feasible
+        copy._replaced = self._replaced
+        copy.pending = self.pending
+        copy.feasible = self.feasible
         copy.errors = self.errors.copy()
-        copy.n, copy.evaluated, copy._dropped = self.n, self.evaluated, self._dropped
-        copy._best, copy._rejected = self._best, self._rejected
+        copy.n = self.n
+        copy.evaluated = self.evaluated
+        copy._dropped = self._dropped
+        copy._best = self._best
+        copy._rejected = self._rejected
         copy._f, copy._kinds = self.f.copy(), self._kinds.copy()
-        copy._index, copy._noted, copy._repeats = self._index.copy(), self._noted.copy(), self._repeats.copy()
+        copy._index, copy._noted, copy._repeats = (
+            self._index.copy(),
+            self._noted.copy(),
+            self._repeats.copy(),
+        )
         return copy
 
     def data(self) -> dict[str, Any]:
         """Return the archive as plain data, for `restore`."""
-        rows, codes, values = zip(*self._repeats, strict=True) if self._repeats else ((), (), ())
+        rows, codes, values = (
+            zip(*self._repeats, strict=True) if self._repeats else ((), (), ())
+        )
         return {
             "x": encoded(b"".join(self._rows)),
             "f": text(self.f),
             "kinds": encoded(self._kinds),
-            "repeated": {"rows": list(rows), "x": encoded(b"".join(codes)), "f": text(np.array(values))},
-            "noted": {"keys": encoded(b"".join(self._noted)), "f": text(np.array([*self._noted.values()]))},
+            "repeated": {
+                "rows": list(rows),
+                "x": encoded(b"".join(codes)),
+                "f": text(np.array(values)),
+            },
+            "noted": {
+                "keys": encoded(b"".join(self._noted)),
+                "f": text(np.array([*self._noted.values()])),
+            },
             "n": self.n,
             "evaluated": self.evaluated,
             "dropped": self.dropped,
             "best": elite_data(self.best, self.family),
-            "errors": {"keys": encoded(b"".join(self.errors)), "f": text(np.array([*self.errors.values()]))},
+            "errors": {
+                "keys": encoded(b"".join(self.errors)),
+                "f": text(np.array([*self.errors.values()])),
+            },
             "outcomes": self.by_point.data(),
         }
 
     def restore(self, data: Any) -> None:
-        """Add the evaluations that `data` described to an empty archive; ValueError if it describes none."""
-        x, f, kinds = self.family.unpack(octets(data, "x")), floats(data, "f"), octets(data, "kinds")
-        if not len(x) == len(f) == len(kinds) or not {*kinds} <= {EVALUATED, COPIED, REJECTED, STOPPED}:
-            raise ValueError(f"f: expected a value and the kind of each of {len(x)} points, got {len(f)}")
+        """Add the evaluations that `data` described to an empty archive.
+
+        ValueError if it describes none.
+        """
+        x = self.family.unpack(octets(data, "x"))
+        f = floats(data, "f")
+        kinds = octets(data, "kinds")
+        if not len(x) == len(f) == len(kinds) or not {*kinds} <= {
+            EVALUATED,
+            COPIED,
+            REJECTED,
+            STOPPED,
+        }:
+            raise ValueError(
+                f"f: expected a value and the kind of each of {len(x)} points, got {len(f)}"
+            )
         self.add(x, f, kinds)
         if len(self) != len(f):
-            raise ValueError("x: expected each point once, and no more than fit")
-        repeated, noted = data["repeated"], data["noted"]
-        rows, values = [whole(row, most=len(f)) for row in listed(repeated, "rows")], floats(repeated, "f")
+            raise ValueError(
+                "x: expected each point once, and no more than fit"
+            )
+        repeated = data["repeated"]
+        noted = data["noted"]
+        rows = [whole(row, most=len(f)) for row in listed(repeated, "rows")]
+        values = floats(repeated, "f")
         if rows != sorted(rows):
             raise ValueError("rows: expected increasing numbers")
         codes = self.codes(self.family.unpack(octets(repeated, "x")))
         self._repeats = list(zip(rows, codes, values.tolist(), strict=True))
-        keys, width = octets(noted, "keys"), len(self.keys(np.zeros((1, self.family.variables), self.family.dtype))[0])
-        self._noted = dict(zip(chunks(keys, width), floats(noted, "f").tolist(), strict=True))
-        errors = chunks(octets(data["errors"], "keys"), width), floats(data["errors"], "f").tolist()
+        keys = octets(noted, "keys")
+        width = len(
+            self.keys(np.zeros((1, self.family.variables), self.family.dtype))[
+                0
+            ]
+        )
+        self._noted = dict(
+            zip(chunks(keys, width), floats(noted, "f").tolist(), strict=True)
+        )
+        errors = (
+            chunks(octets(data["errors"], "keys"), width),
+            floats(data["errors"], "f").tolist(),
+        )
         self.errors = dict(zip(*errors, strict=True))
         self._replaced = sum(key in self._index for key in self._noted)
-        self.n, self.evaluated, self._dropped = (whole_at(data, name) for name in ("n", "evaluated", "dropped"))
+        self.n, self.evaluated, self._dropped = (
+            whole_at(data, name) for name in ("n", "evaluated", "dropped")
+        )
         self._best = elite_of(data["best"], self.family)
         self.by_point.restore(data["outcomes"], self.keys)
 
@@ -509,8 +681,13 @@ def elite_data(elite: Elite, family: Family) -> dict[str, Any]:
 
 
 def elite_of(data: Any, family: Family) -> Elite:
-    """Return the points with their values that `elite_data` described; ValueError for other data."""
+    """Return the points with their values that `elite_data` described.
+
+    ValueError for other data.
+    """
     elite = Elite(family.unpack(octets(data, "x")), floats(data, "f"))
     if len(elite.x) != len(elite.f):
-        raise ValueError(f"elite: expected {len(elite.x)} values, one for each point, got {len(elite.f)}")
+        raise ValueError(
+            f"elite: expected {len(elite.x)} values, one for each point, got {len(elite.f)}"
+        )
     return elite

@@ -1,9 +1,9 @@
 """Turns among the branches of a conditional space.
 
-The points of an iteration come from one combination of branches, so points are ranked among their like, and a branch
-that must be tuned before it is good is tuned. The r-th best branch of a variable has a share of the evaluations
-proportional to 1/r. θ is one vector for the whole space: variables that several branches have in common are learned in
-all of them.
+The points of an iteration come from one combination of branches, so points are ranked among their
+like, and a branch that must be tuned before it is good is tuned. The r-th best branch of a variable
+has a share of the evaluations proportional to 1/r. θ is one vector for the whole space: variables
+that several branches have in common are learned in all of them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,12 @@ from .rng import Stream
 from .subset import number_of_points
 from .types import Array, Points
 
-COUNTED = 2**12  # points of a combination up to which those that were evaluated are counted
-REPEATS = 50  # points in a row that were evaluated before, after which the search of a combination is restarted
-TRIED = 100  # combinations that are drawn in search of one that is not exhausted
+# Points of a combination up to which those that were evaluated are counted
+COUNTED = 2**12
+# Points in a row that were evaluated before, after which the search of a combination is restarted
+REPEATS = 50
+# Combinations that are drawn in search of one that is not exhausted
+TRIED = 100
 
 
 class Seen(NamedTuple):
@@ -67,7 +70,8 @@ class BranchTurns(NamedTuple):
     best : tuple of float
         The best value of each branch.
     seen : mapping
-        The points of each combination that were evaluated, if the objective is deterministic and its points are few.
+        The points of each combination that were evaluated, if the objective is deterministic and
+        its points are few.
     branch : int
         The branch whose turn it is.
     combination : tuple of float
@@ -82,7 +86,10 @@ class BranchTurns(NamedTuple):
     combination: Combination = ()
 
     def restarts(self, key: Combination) -> int:
-        """Return how often the search of a combination was restarted; zero if its points are not counted."""
+        """Return how often the search of a combination was restarted.
+
+        Zero if its points are not counted.
+        """
         return self.seen[key].restarts if key in self.seen else 0
 
 
@@ -95,8 +102,9 @@ class Branching:
     family : Conditional
         Family of the points.
     counts : bool
-        Whether to count evaluated points: a combination all of whose points were evaluated gets no more turns, and one
-        whose search yields no new points is searched anew. For deterministic objectives.
+        Whether to count evaluated points: a combination all of whose points were evaluated gets no
+        more turns, and one whose search yields no new points is searched anew. For deterministic
+        objectives.
     """
 
     family: Conditional
@@ -112,51 +120,84 @@ class Branching:
         return {}
 
     def _size(self, key: Combination) -> float:
-        """Return the number of points of a combination; inf with a continuum or further conditions."""
+        """Return the number of points of a combination.
+
+        Inf with a continuum or further conditions.
+        """
         if key not in self._sizes:
             family = self.branches.part(key).family
             conditional = isinstance(family, Conditional)
-            self._sizes[key] = 1.0 if family is None else math.inf if conditional else number_of_points(family)
+            self._sizes[key] = (
+                1.0
+                if family is None
+                else math.inf
+                if conditional
+                else number_of_points(family)
+            )
         return self._sizes[key]
 
     def begin(self, theta: Array, archive: Archive) -> BranchTurns:
         """Return the state before the first turn, with all evaluations so far."""
         k = len(self.branches.each)
-        return self.count(BranchTurns(theta, (0,) * k, (math.inf,) * k, {}), archive.x(), archive.f)
+        return self.count(
+            BranchTurns(theta, (0,) * k, (math.inf,) * k, {}),
+            archive.x(),
+            archive.f,
+        )
 
     def count(self, turns: BranchTurns, x: Points, f: Array) -> BranchTurns:
-        """Return the state with the best values of the branches and the points that were evaluated."""
-        best, seen = list(turns.best), dict(turns.seen)
-        finite = ~(self.family.active(x) & (self.family.counts == 0)).any(axis=1)  # before _size, which is slow
-        rows = zip(x, self.family.indices(x), finite.tolist(), f.tolist(), strict=True)
+        """Return the state with new best values of the branches, and the points evaluated."""
+        best = list(turns.best)
+        seen = dict(turns.seen)
+        # Before _size, which is slow
+        finite = ~(self.family.active(x) & (self.family.counts == 0)).any(
+            axis=1
+        )
+        rows = zip(
+            x, self.family.indices(x), finite.tolist(), f.tolist(), strict=True
+        )
         for row, point, is_finite, value in rows:
             key = self.branches.combination_of(row)
             for branch in self.branches.contained(key):
-                best[branch] = min(best[branch], value) if value == value else best[branch]
+                best[branch] = (
+                    min(best[branch], value) if value == value else best[branch]
+                )
             if self.counts and is_finite and self._size(key) <= COUNTED:
                 seen[key] = seen.get(key, Seen()).add(point.tobytes())
         return turns._replace(best=tuple(best), seen=seen)
 
-    def spend(self, turns: BranchTurns, key: Combination, evaluations: int) -> BranchTurns:
-        """Return the state after evaluations of a combination: the one whose turn it is, or another one.
+    def spend(
+        self, turns: BranchTurns, key: Combination, evaluations: int
+    ) -> BranchTurns:
+        """Return the state with the evaluations of a combination counted.
 
-        Points of another one come from a replacement, such as a repair, and count for its least searched branch.
+        Points of another one come from a replacement, such as a repair, and count for its least
+        searched branch.
         """
         branch = turns.branch
         if key != turns.combination:
             branch = min(self.branches.contained(key), key=turns.n.__getitem__)
-        n = (*turns.n[:branch], turns.n[branch] + evaluations, *turns.n[branch + 1 :])
+        n = (
+            *turns.n[:branch],
+            turns.n[branch] + evaluations,
+            *turns.n[branch + 1 :],
+        )
         return turns._replace(n=n)
 
     def next(self, turns: BranchTurns, key: int) -> BranchTurns:
-        """Return the state with the next turn: that of the branch with the fewest evaluations relative to its share.
+        """Return the state with the next turn.
 
-        The random numbers of the other branches of the combination are those of the stream with this key: the same for
-        all seeds, since `lam` depends on the combination and draws nothing.
+        The random numbers of the other branches of the combination are those of the stream with
+        this key: the same for all seeds, since `lam` depends on the combination and draws nothing.
         """
         shares = self._shares(turns)
-        turns = turns._replace(theta=self.branches.weighted(turns.theta, shares))
-        order = sorted(range(len(shares)), key=lambda branch: turns.n[branch] / shares[branch])
+        turns = turns._replace(
+            theta=self.branches.weighted(turns.theta, shares)
+        )
+        order = sorted(
+            range(len(shares)),
+            key=lambda branch: turns.n[branch] / shares[branch],
+        )
         stream = Stream(key)
         u = self._uniforms(stream)
         for branch in order:
@@ -173,14 +214,24 @@ class Branching:
 
     def _uniforms(self, stream: Stream) -> Array:
         nodes = len(self.branches.columns)
-        return np.ldexp(stream.words(2 * nodes).astype(float), -64).reshape(nodes, 2)
+        return np.ldexp(stream.words(2 * nodes).astype(float), -64).reshape(
+            nodes, 2
+        )
 
     def _shares(self, turns: BranchTurns) -> list[float]:
-        """Return the share of each branch in the evaluations of its column: 1/r for the r-th best, times its prior."""
+        """Return the share of each branch in the evaluations of its column.
+
+        The r-th best branch has the weight 1/r times its prior probability.
+        """
         shares = [0.0] * len(turns.n)
         for of_node in self.branches.of_node:
-            ranked = enumerate(sorted(of_node, key=lambda branch: turns.best[branch]), start=1)
-            weights = {branch: self.branches.each[branch].prior / rank for rank, branch in ranked}
+            ranked = enumerate(
+                sorted(of_node, key=lambda branch: turns.best[branch]), start=1
+            )
+            weights = {
+                branch: self.branches.each[branch].prior / rank
+                for rank, branch in ranked
+            }
             total = sum(weights.values())
             for branch, weight in weights.items():
                 shares[branch] = weight / total
@@ -188,14 +239,26 @@ class Branching:
 
     def _exhausted(self, turns: BranchTurns, key: Combination) -> bool:
         """Return whether all points of a combination were evaluated."""
-        return key in turns.seen and len(turns.seen[key].points) >= self._size(key)
+        return key in turns.seen and len(turns.seen[key].points) >= self._size(
+            key
+        )
 
-    def restarted(self, turns: BranchTurns, key: Combination) -> BranchTurns | None:
-        """Return the state with one more restart of a combination if its search yields no new points, else None."""
+    def restarted(
+        self, turns: BranchTurns, key: Combination
+    ) -> BranchTurns | None:
+        """Return the state with one more restart of a combination, or None.
+
+        A combination restarts when its search yields no new points.
+        """
         seen = turns.seen.get(key)
         if seen is None or seen.repeats < REPEATS:
             return None
-        return turns._replace(seen={**turns.seen, key: seen._replace(repeats=0, restarts=seen.restarts + 1)})
+        return turns._replace(
+            seen={
+                **turns.seen,
+                key: seen._replace(repeats=0, restarts=seen.restarts + 1),
+            }
+        )
 
     def data(self, turns: BranchTurns) -> dict[str, Any]:
         """Return the state as plain data."""
@@ -204,7 +267,12 @@ class Branching:
             "n": list(turns.n),
             "best": text(np.array(turns.best)),
             "seen": [
-                [list(key), b64encode(b"".join(sorted(seen.points))).decode(), seen.repeats, seen.restarts]
+                [
+                    list(key),
+                    b64encode(b"".join(sorted(seen.points))).decode(),
+                    seen.repeats,
+                    seen.restarts,
+                ]
                 for key, seen in turns.seen.items()
             ],
             "branch": turns.branch,
@@ -212,8 +280,12 @@ class Branching:
         }
 
     def turns_of(self, data: Any) -> BranchTurns:
-        """Return the state that `data` described; ValueError, TypeError or LookupError for other data."""
-        n, best = tuple(map(whole, listed(data, "n"))), floats(data, "best")
+        """Return the state that `data` described.
+
+        ValueError, TypeError or LookupError for other data.
+        """
+        n = tuple(map(whole, listed(data, "n")))
+        best = floats(data, "best")
         k = len(self.branches.each)
         if len(n) != k or len(best) != k or np.isnan(best).any():
             raise ValueError(f"n: expected numbers for {k} branches")
@@ -222,17 +294,33 @@ class Branching:
         for key, points, repeats, restarts in listed(data, "seen"):
             rows = packed_rows(octets({"points": points}, "points"), width)
             seen[self.combination(key)] = Seen(
-                frozenset(row.tobytes() for row in rows), whole(repeats), whole(restarts)
+                frozenset(row.tobytes() for row in rows),
+                whole(repeats),
+                whole(restarts),
             )
-        key, branch = self.combination(data["combination"]), whole_at(data, "branch")
+        key = self.combination(data["combination"])
+        branch = whole_at(data, "branch")
         if branch not in self.branches.contained(key):
-            raise ValueError("branch: expected one that the combination contains")
-        return BranchTurns(theta_of(self.family, data), n, tuple(best.tolist()), seen, branch, key)
+            raise ValueError(
+                "branch: expected one that the combination contains"
+            )
+        return BranchTurns(
+            theta_of(self.family, data),
+            n,
+            tuple(best.tolist()),
+            seen,
+            branch,
+            key,
+        )
 
     def combination(self, data: Any) -> Combination:
         """Return a combination of plain data; ValueError if the space has no such."""
-        if not isinstance(data, list) or not all(type(code) is float for code in data):
+        if not isinstance(data, list) or not all(
+            type(code) is float for code in data
+        ):
             raise ValueError("combination: expected a list of codes")
         if not self.branches.has(tuple(data)):
-            raise ValueError(f"combination: expected one of this space, got {shown(data)}")
+            raise ValueError(
+                f"combination: expected one of this space, got {shown(data)}"
+            )
         return tuple(data)

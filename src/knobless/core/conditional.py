@@ -1,7 +1,8 @@
 """Conditional variables: columns that are part of a point only for some values of other columns.
 
-`Conditional` adds conditions to a family. Every column is drawn, and the inactive ones are then set to a fixed code, so
-equal points have equal codes. An inactive variable takes no part in the update: its deviation from θ is zero.
+`Conditional` adds conditions to a family. Every column is drawn, and the inactive ones are then set
+to a fixed code, so equal points have equal codes. An inactive variable takes no part in the update:
+its deviation from θ is zero.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from .families import ColumnFamily, Discrete, Family, Normal, SizeBounds
 from .types import Array, Indices, Mask, Points, Words
 
-INACTIVE_NUMBER = 0.5  # code of an inactive number; that of a bit or choice is 0, and a subset has its first options
+# Code of an inactive number; that of a bit or choice is 0, and a subset has its first options
+INACTIVE_NUMBER = 0.5
 EVERYTHING = ((-math.inf, math.inf),)
 
 Intervals = tuple[tuple[float, float], ...]
@@ -35,7 +37,8 @@ class Condition(NamedTuple):
     parent : int
         The column that it depends on.
     intervals : tuple of pairs of float
-        The column is active only if low <= code < high for the code of the parent and one of these pairs.
+        The column is active only if low <= code < high for the code of the parent and one of these
+        pairs.
     """
 
     column: int
@@ -52,17 +55,18 @@ class Conditional(ColumnFamily):
     flat : Family
         Family of all columns, whether active or not.
     conditions : tuple of Condition
-        A column is active if all its conditions hold and the columns that they depend on are active. It must be
-        possible that they all hold.
+        A column is active if all its conditions hold and the columns that they depend on are
+        active. It must be possible that they all hold.
     branches : tuple of pairs
         Columns on which others depend and which have few values, each with the code of every value.
 
     Notes
     -----
-    The columns are drawn independently, and whether a column is active depends on other columns only. Given that it is
-    active, its statistics therefore have the mean θ, and its whitened deviation has the expected squared length of its
-    number of free parameters. So the expected squared length of the whitened gradient for uninformative values is
-    known: that of a flat family, with the expected number of free parameters of the active columns.
+    The columns are drawn independently, and whether a column is active depends on other columns
+    only. Given that it is active, its statistics therefore have the mean θ, and its whitened
+    deviation has the expected squared length of its number of free parameters. So the expected
+    squared length of the whitened gradient for uninformative values is known: that of a flat
+    family, with the expected number of free parameters of the active columns.
     """
 
     flat: Family
@@ -73,7 +77,7 @@ class Conditional(ColumnFamily):
 
     @cached_property
     def requirements(self) -> list[dict[int, Intervals]]:
-        """For each column, the columns that it depends on, directly or not, with the codes that they must have."""
+        """For each column, the codes that other columns must have for it to be active."""
         direct: list[list[Condition]] = [[] for _ in range(self.variables)]
         for condition in self.conditions:
             direct[condition.column].append(condition)
@@ -83,8 +87,13 @@ class Conditional(ColumnFamily):
             if column not in closures:
                 needs: dict[int, Intervals] = {}
                 for _, parent, intervals in direct[column]:
-                    for ancestor, codes in ((parent, intervals), *closure(parent).items()):
-                        needs[ancestor] = _intersection(needs.get(ancestor, EVERYTHING), codes)
+                    for ancestor, codes in (
+                        (parent, intervals),
+                        *closure(parent).items(),
+                    ):
+                        needs[ancestor] = _intersection(
+                            needs.get(ancestor, EVERYTHING), codes
+                        )
                 closures[column] = needs
             return closures[column]
 
@@ -92,9 +101,14 @@ class Conditional(ColumnFamily):
 
     @cached_property
     def _tests(self) -> tuple[list[tuple[int, Intervals]], Indices]:
-        """All different requirements, and the indices of those of each column; the last index is that of no test."""
+        """All different requirements, and the indices of those of each column.
+
+        The last index is that of no test.
+        """
         tests_of = [list(needs.items()) for needs in self.requirements]
-        tests = list(dict.fromkeys(test for needs in tests_of for test in needs))
+        tests = list(
+            dict.fromkeys(test for needs in tests_of for test in needs)
+        )
         index = {test: i for i, test in enumerate(tests)}
         of = np.full((max(map(len, tests_of)), self.variables), len(tests))
         for column, needs in enumerate(tests_of):
@@ -103,11 +117,18 @@ class Conditional(ColumnFamily):
 
     @cached_property
     def _bounds(self) -> tuple[Indices, Array, Array, Indices]:
-        """Parent, lower and upper bound of every interval of the tests, and the index of the first one of each test."""
+        """Parent and bounds of every interval of the tests, and the first interval of each test."""
         tests, _ = self._tests
-        low, high = np.array([interval for _, intervals in tests for interval in intervals]).T
+        low, high = np.array(
+            [interval for _, intervals in tests for interval in intervals]
+        ).T
         lengths = [len(intervals) for _, intervals in tests]
-        return np.repeat([parent for parent, _ in tests], lengths), low, high, np.cumsum([0, *lengths[:-1]])
+        return (
+            np.repeat([parent for parent, _ in tests], lengths),
+            low,
+            high,
+            np.cumsum([0, *lengths[:-1]]),
+        )
 
     def active(self, x: Points) -> Mask:
         """Return which columns are active, one row per point."""
@@ -115,7 +136,9 @@ class Conditional(ColumnFamily):
         parents, low, high, first = self._bounds
         codes = x[:, parents]
         holds = np.ones((len(x), len(tests) + 1), dtype=bool)
-        np.logical_or.reduceat((low <= codes) & (codes < high), first, axis=1, out=holds[:, :-1])
+        np.logical_or.reduceat(
+            (low <= codes) & (codes < high), first, axis=1, out=holds[:, :-1]
+        )
         active = holds[:, of[0]]
         for nth_test in of[1:]:
             active &= holds[:, nth_test]
@@ -128,7 +151,9 @@ class Conditional(ColumnFamily):
     @cached_property
     def inactive(self) -> Points:
         """The code of each column where it is inactive."""
-        codes = np.where(self.options > 0, 0, INACTIVE_NUMBER).astype(self.dtype)
+        codes = np.where(self.options > 0, 0, INACTIVE_NUMBER).astype(
+            self.dtype
+        )
         for columns, low, _ in self.size_bounds:
             codes[columns.start : columns.start + low] = 1
         return codes
@@ -160,30 +185,41 @@ class Conditional(ColumnFamily):
             if isinstance(marginal, Discrete):
                 holds[:-1] += np.bincount(test, marginal.p[option], len(tests))
             else:
-                holds[tests_of] = [_probability(marginal, tests[i][1]) for i in tests_of]
+                holds[tests_of] = [
+                    _probability(marginal, tests[i][1]) for i in tests_of
+                ]
         probabilities: Array = holds[of].prod(axis=0)
         return probabilities
 
     @cached_property
     def _tests_by_parent(self) -> dict[int, tuple[list[int], Indices, Indices]]:
         """For each parent its tests, and the pairs of a test and an option that passes it."""
-        tests, options = self._tests[0], self.options.tolist()
+        tests = self._tests[0]
+        options = self.options.tolist()
         parents: dict[int, list[int]] = {}
         for i, (parent, _) in enumerate(tests):
             parents.setdefault(parent, []).append(i)
         pairs = {
-            parent: [(i, k) for i in tests_of for k in _options_inside(tests[i][1], options[parent])]
+            parent: [
+                (i, k)
+                for i in tests_of
+                for k in _options_inside(tests[i][1], options[parent])
+            ]
             for parent, tests_of in parents.items()
         }
         return {
-            parent: (tests_of, *np.array(pairs[parent], dtype=np.intp).reshape(-1, 2).T) for parent, tests_of in parents.items()
+            parent: (
+                tests_of,
+                *np.array(pairs[parent], dtype=np.intp).reshape(-1, 2).T,
+            )
+            for parent, tests_of in parents.items()
         }
 
     # The family.
 
     @cached_property
     def dim(self) -> int:
-        """Expected number of free parameters of the active columns under the initial distribution, rounded."""
+        """Expected number of free parameters of the active columns under the initial θ, rounded."""
         return max(round(self.active_dim(self.flat.initial())), 1)
 
     def active_dim(self, theta: Array) -> float:
@@ -228,31 +264,42 @@ class Conditional(ColumnFamily):
 
     def statistics(self, x: Points) -> NDArray[Any]:
         # Those of an inactive column are the initial parameters: it has no information.
-        return np.where(self.active(x)[:, self._column_of], self.flat.statistics(x), self.initial())
+        return np.where(
+            self.active(x)[:, self._column_of],
+            self.flat.statistics(x),
+            self.initial(),
+        )
 
     def indices(self, x: Points) -> Points:
         return np.where(self.active(x), self.flat.indices(x), self.inactive)
 
     def deviations(self, theta: Array, x: Points) -> Array:
-        return np.where(self.active(x)[:, self._column_of], self.flat.statistics(x) - theta, 0.0)
+        return np.where(
+            self.active(x)[:, self._column_of],
+            self.flat.statistics(x) - theta,
+            0.0,
+        )
 
     def gradient(self, theta: Array, x: Points, w: Array) -> Array:
         gradient: Array = w @ self.deviations(theta, x)
         return gradient
 
     def features(self, x: Points) -> Array:
-        return np.where(self.active(x)[:, self._column_of], self.flat.features(x), 0.0)
+        return np.where(
+            self.active(x)[:, self._column_of], self.flat.features(x), 0.0
+        )
 
     def minimizer(self, w: Array) -> Points:
         return self.canonical(self.full_minimizer(w))
 
     def full_minimizer(self, w: Array) -> Points:
-        """Return the points that minimize features(x)·w, with the best codes of their inactive columns too.
+        """Return the points that minimize features(x)·w, inactive columns included.
 
         An inactive column has the code that would be best if it were active.
         """
-        # From the last dependent column up: the weight of a value of a branch is its own plus the least ones of the
-        # columns that it makes active. Exact if no column depends directly on several others.
+        # From the last dependent column up: the weight of a value of a branch is its own plus the
+        # least ones of the columns that it makes active. Exact if no column depends directly on
+        # several others.
         x = self.flat.minimizer(w)
         lowest = self._scores(x, w)
         for column, codes in self._from_last:
@@ -260,9 +307,14 @@ class Conditional(ColumnFamily):
             for code in codes:
                 x[:, column] = code
                 score = self._scores(x, w)[:, column]
-                children = [c.column for c in self._last_conditions.get(column, ()) if inside(code, c.intervals)]
+                children = [
+                    c.column
+                    for c in self._last_conditions.get(column, ())
+                    if inside(code, c.intervals)
+                ]
                 totals.append(score + lowest[:, children].sum(axis=1))
-            best = np.argmin(totals[::-1], axis=0)  # the last option in case of ties
+            # The last option in case of ties
+            best = np.argmin(totals[::-1], axis=0)
             x[:, column] = np.asarray(codes[::-1])[best]
             lowest[:, column] = np.min(totals, axis=0)
         return x
@@ -277,7 +329,7 @@ class Conditional(ColumnFamily):
 
     @cached_property
     def _depth(self) -> list[int]:
-        """Number of columns that each column depends on: less than that of every column that depends on it."""
+        """Number of columns that each column depends on."""
         return [len(needs) for needs in self.requirements]
 
     @cached_property
@@ -287,11 +339,14 @@ class Conditional(ColumnFamily):
 
     @cached_property
     def _last_conditions(self) -> dict[int, list[Condition]]:
-        """Of each column the condition on the most dependent other column, by that column."""
+        """For each parent, the conditions of the columns whose most dependent parent it is."""
         last: dict[int, Condition] = {}
         for condition in self.conditions:
             known = last.get(condition.column)
-            if known is None or self._depth[known.parent] <= self._depth[condition.parent]:
+            if (
+                known is None
+                or self._depth[known.parent] <= self._depth[condition.parent]
+            ):
                 last[condition.column] = condition
         by_parent: dict[int, list[Condition]] = {}
         for condition in last.values():
@@ -309,7 +364,10 @@ class Conditional(ColumnFamily):
 
     def entropy(self, theta: Array) -> float:
         # As if the options of a subset were independent, which is an upper bound.
-        entropies = [_entropy(self.flat.marginal(theta, column)) for column in range(self.variables)]
+        entropies = [
+            _entropy(self.flat.marginal(theta, column))
+            for column in range(self.variables)
+        ]
         return float(self._probabilities(theta) @ entropies)
 
     def marginal(self, theta: Array, i: int) -> Discrete | Normal:
@@ -321,11 +379,19 @@ class Conditional(ColumnFamily):
     def select(self, columns: Sequence[int]) -> Family:
         kept = {column: i for i, column in enumerate(columns)}
         conditions = tuple(
-            Condition(kept[condition.column], kept[condition.parent], condition.intervals)
+            Condition(
+                kept[condition.column],
+                kept[condition.parent],
+                condition.intervals,
+            )
             for condition in self.conditions
             if condition.column in kept and condition.parent in kept
         )
-        branches = tuple((kept[column], codes) for column, codes in self.branches if column in kept)
+        branches = tuple(
+            (kept[column], codes)
+            for column, codes in self.branches
+            if column in kept
+        )
         flat = self.flat.select(columns)
         return Conditional(flat, conditions, branches) if conditions else flat
 
@@ -342,14 +408,21 @@ def inside(code: float, intervals: Intervals) -> bool:
 
 
 def _intersection(first: Intervals, second: Intervals) -> Intervals:
-    overlaps = sorted((max(a, c), min(b, d)) for a, b in first for c, d in second)
+    overlaps = sorted(
+        (max(a, c), min(b, d)) for a, b in first for c, d in second
+    )
     return tuple((low, high) for low, high in overlaps if low < high)
 
 
 def _options_inside(intervals: Intervals, options: int) -> list[int]:
     """Return the options, out of so many, that lie in one of the intervals."""
-    inside_each = (range(math.ceil(max(low, 0)), math.ceil(min(high, options))) for low, high in intervals)
-    return sorted({option for inside_one in inside_each for option in inside_one})
+    inside_each = (
+        range(math.ceil(max(low, 0)), math.ceil(min(high, options)))
+        for low, high in intervals
+    )
+    return sorted(
+        {option for inside_one in inside_each for option in inside_one}
+    )
 
 
 def _probability(marginal: Normal, intervals: Intervals) -> float:

@@ -1,18 +1,21 @@
-"""Coordinate search, for deterministic objectives over numbers, alone or with bits, choices and subsets.
+"""Coordinate search, for deterministic objectives over spaces with numbers.
 
-A local search from a random point, in sweeps. A sweep visits the variables in random order. Each other option of a bit
-or a choice is tried, and kept if it is not worse. Along a number, the search goes a step forward or back as long as the
-value improves, with steps that double; when the values on both sides are worse, it tries the vertex of the parabola
-through the three points, and the next sweep begins with a shorter step. The first line of a sweep continues in the
-direction in which the last sweep has moved the numbers, which follows valleys that no variable is parallel to.
+A local search from a random point, in sweeps. A sweep visits the variables in random order. Each
+other option of a bit or a choice is tried, and kept if it is not worse. Along a number, the search
+goes a step forward or back as long as the value improves, with steps that double; when the values
+on both sides are worse, it tries the vertex of the parabola through the three points, and the next
+sweep begins with a shorter step. The first line of a sweep continues in the direction in which the
+last sweep has moved the numbers, which follows valleys that no variable is parallel to.
 
-After the second visit of a bit or a choice, it is left out of one sweep, then of three, seven and so on, and so is a
-number whose steps cannot be shortened. Thus many bits that are right do not delay a few numbers. When a sweep over all
-variables improves nothing and no step can be shortened, the point is a local optimum. The next start is drawn from the
-mean of the statistics of all local optima and the initial distribution.
+After the second visit of a bit or a choice, it is left out of one sweep, then of three, seven and
+so on, and so is a number whose steps cannot be shortened. Thus many bits that are right do not
+delay a few numbers. When a sweep over all variables improves nothing and no step can be shortened,
+the point is a local optimum. The next start is drawn from the mean of the statistics of all local
+optima and the initial distribution.
 
-Several points can be evaluated at the same time, by as many climbers, which visit different variables of one point. A
-change that has improved a point that was left meanwhile is tried again at the new one.
+Several points can be evaluated at the same time, by as many climbers, which visit different
+variables of one point. A change that has improved a point that was left meanwhile is tried again at
+the new one.
 """
 
 from __future__ import annotations
@@ -42,7 +45,8 @@ FIRST_STEP = 0.25  # of a number, relative to its range
 LONGEST_WAIT = 2**20  # sweeps between two visits of a variable, at most
 
 Climber = Generator[Points, float, None]
-Move = tuple[int, int]  # a column and what is added to its option, or the index of a number and 0
+# a column and what is added to its option, or the index of a number and 0
+Move = tuple[int, int]
 ALONG: Move = (-1, 0)  # the direction of the last sweep
 
 
@@ -66,7 +70,7 @@ class Injected(NamedTuple):
 
 @dataclass(frozen=True)
 class CoordinateSearch:
-    """Local search along the variables, with steps of numbers that adapt, restarted at every local optimum.
+    """Local search along one variable after another, restarted at every local optimum.
 
     Parameters
     ----------
@@ -82,8 +86,8 @@ class CoordinateSearch:
 
     References
     ----------
-    Hooke, R. and Jeeves, T. A. (1961). "Direct search" solution of numerical and statistical problems. Journal of the
-    ACM 8.
+    Hooke, R. and Jeeves, T. A. (1961). "Direct search" solution of numerical and statistical
+    problems. Journal of the ACM 8.
     """
 
     family: Family
@@ -92,49 +96,80 @@ class CoordinateSearch:
     def __post_init__(self) -> None:
         checked_family(self.family)
         if isinstance(self.family, Conditional):
-            raise TypeError("family: expected no conditional variables; pbil_elitist and pbil_lambda also take these")
+            raise TypeError(
+                "family: expected no conditional variables; pbil_elitist and pbil_lambda also "
+                "take these"
+            )
         if self.family.options.all():
-            raise TypeError("family: expected integers or floats among the variables, got none")
+            raise TypeError(
+                "family: expected integers or floats among the variables, got none"
+            )
         positive_int("climbers", self.climbers)
 
-    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> Descent:
+    def init(
+        self,
+        theta: Array | None = None,
+        x0: Points | None = None,
+        archive: Archive | None = None,
+    ) -> Descent:
         """Return the state before the first iteration."""
         initial = self.family.initial()
-        theta = initial if theta is None else self.family.move(theta, np.zeros(len(initial)))
+        theta = (
+            initial
+            if theta is None
+            else self.family.move(theta, np.zeros(len(initial)))
+        )
         return Descent(self.family, theta, x0, self.climbers)
 
     def lam(self, state: Descent) -> int:
         """Return the number of climbers."""
         return self.climbers
 
-    def ask(self, state: Descent, rng: RNG, size: int | None = None, start: int = 0) -> Points:
-        """Return the pending points of the climbers from `start` on, then random points up to `size`."""
+    def ask(
+        self, state: Descent, rng: RNG, size: int | None = None, start: int = 0
+    ) -> Points:
+        """Return the pending points from index `start` on, then random points up to `size`."""
         rng = Stream.of(rng)
         if state.stream is None:
             state.begin(rng.word())
         size = self.climbers if size is None else size
         points = state.pending[start : start + size]
         n_random = size - len(points)
-        return np.concatenate([points, self.family.sample(state.theta, n_random, rng)]) if n_random else points.copy()
+        if n_random:
+            return np.concatenate(
+                [points, self.family.sample(state.theta, n_random, rng)]
+            )
+        return points.copy()
 
-    def skip(self, state: Descent, rng: Stream, size: int, start: int = 0) -> None:
+    def skip(
+        self, state: Descent, rng: Stream, size: int, start: int = 0
+    ) -> None:
         """Begin, and advance the stream, as `ask` does."""
         if state.stream is None:
             state.begin(rng.word())
-        rng.skip(max(start + size - max(len(state.pending), start), 0), self.family.words)
+        rng.skip(
+            max(start + size - max(len(state.pending), start), 0),
+            self.family.words,
+        )
 
     def tell(self, state: Descent, x: Points, f: Array) -> Descent:
         """Return the state after an iteration; the given state is modified.
 
-        A pending point without a value, which was cancelled or replaced, counts as a failure. The best of the points
-        that were not asked for is injected.
+        A pending point without a value, which was cancelled or replaced, counts as a failure. The
+        best of the points that were not asked for is injected.
         """
         if state.stream is None:
             return state
-        values_left = [value if value == value else math.inf for value in f.tolist()]
-        values, row = [], 0
+        values_left = [
+            value if value == value else math.inf for value in f.tolist()
+        ]
+        values = []
+        row = 0
         for i, wanted in enumerate(state.pending):
-            equal = row < len(values_left) and bool((np.abs(x[row] - wanted) <= RESOLUTION).all())  # up to rounding
+            # Up to rounding
+            equal = row < len(values_left) and bool(
+                (np.abs(x[row] - wanted) <= RESOLUTION).all()
+            )
             values.append(values_left[row] if equal else math.inf)
             if equal:
                 values_left[row] = math.inf
@@ -145,7 +180,10 @@ class CoordinateSearch:
         return state
 
     def inject(self, state: Descent, x: Points, f: float) -> Descent:
-        """Return the state at a point of another algorithm, if it is better than all before; the given is modified."""
+        """Return the state at a point of another algorithm, if it is better than all before.
+
+        The given is modified.
+        """
         state.inject(x, f)
         return state
 
@@ -155,7 +193,9 @@ class CoordinateSearch:
 
     def info(self, state: Descent) -> AlgorithmInfo:
         """Return θ and the number of climbers; ε and the signal-to-noise ratio are NaN."""
-        return AlgorithmInfo(state.theta, self.climbers, math.nan, float(self.climbers), math.nan)
+        return AlgorithmInfo(
+            state.theta, self.climbers, math.nan, float(self.climbers), math.nan
+        )
 
     def at_least(self, lam: int) -> Self:
         """Return the same algorithm with at least `lam` climbers."""
@@ -164,20 +204,44 @@ class CoordinateSearch:
     def data(self, state: Descent) -> dict[str, Any]:
         """Return the state as plain data: what it is rebuilt from."""
         key = None if state.stream is None else state.stream.key
-        at, x, f = zip(*state.injected, strict=True) if state.injected else ((), (), ())
-        injected = Elite(np.array(x, self.family.dtype).reshape(-1, self.family.variables), np.array(f))
-        numbers = {"theta": text(state.first), "key": key, "told": text(np.array(state.told)), "at": list(at)}
+        at, x, f = (
+            zip(*state.injected, strict=True)
+            if state.injected
+            else ((), (), ())
+        )
+        injected = Elite(
+            np.array(x, self.family.dtype).reshape(-1, self.family.variables),
+            np.array(f),
+        )
+        numbers = {
+            "theta": text(state.first),
+            "key": key,
+            "told": text(np.array(state.told)),
+            "at": list(at),
+        }
         return numbers | {"injected": elite_data(injected, self.family)}
 
     def restore(self, state: Descent, data: Any) -> Descent:
         """Return the state that `data` described."""
-        (key, values), (x, f) = told_of(data, self.climbers), elite_of(data["injected"], self.family)
+        key, values = told_of(data, self.climbers)
+        x, f = elite_of(data["injected"], self.family)
         at = [whole(number, least=-1) for number in listed(data, "at")]
         possible = {-1, *range(0, len(values) + 1, self.climbers)}
-        if len(at) != len(f) or at != sorted(at) or not possible.issuperset(at) or np.isnan(f).any():
-            raise ValueError(f"at: expected {len(f)} numbers of evaluations in increasing order")
-        injected = [Injected(*event) for event in zip(at, x, f.tolist(), strict=True)]
-        fresh = Descent(self.family, theta_of(self.family, data), state.x0, self.climbers)
+        if (
+            len(at) != len(f)
+            or at != sorted(at)
+            or not possible.issuperset(at)
+            or np.isnan(f).any()
+        ):
+            raise ValueError(
+                f"at: expected {len(f)} numbers of evaluations in increasing order"
+            )
+        injected = [
+            Injected(*event) for event in zip(at, x, f.tolist(), strict=True)
+        ]
+        fresh = Descent(
+            self.family, theta_of(self.family, data), state.x0, self.climbers
+        )
         return fresh.again(key, values, injected)
 
 
@@ -186,25 +250,36 @@ class Descent:
 
     Notes
     -----
-    Coroutines cannot be copied. A copy is rebuilt from the key of the random numbers, all values told so far and all
-    points injected.
+    Coroutines cannot be copied. A copy is rebuilt from the key of the random numbers, all values
+    told so far and all points injected.
     """
 
-    def __init__(self, family: Family, theta: Array, x0: Points | None, climbers: int) -> None:
-        self.family, self.first, self.climbers = family, theta, climbers
+    def __init__(
+        self, family: Family, theta: Array, x0: Points | None, climbers: int
+    ) -> None:
+        self.family = family
+        self.first = theta
+        self.climbers = climbers
         self.x0 = None if x0 is None else x0.astype(family.dtype)
         self.options = family.options
         self.columns = np.flatnonzero(self.options == 0)  # of the numbers
-        self.low, self.high, self.cell, self.rate = np.array([astuple(axis)[:4] for axis in axes_of(family)]).T
+        self.low, self.high, self.cell, self.rate = np.array(
+            [astuple(axis)[:4] for axis in axes_of(family)]
+        ).T
         self._logarithmic = bool(self.rate.any())
-        self.bounds_of = {i: bounds for bounds in family.size_bounds for i in range(bounds.columns.start, bounds.columns.stop)}
+        self.bounds_of = {
+            i: bounds
+            for bounds in family.size_bounds
+            for i in range(bounds.columns.start, bounds.columns.stop)
+        }
         self.stream: Stream | None = None
         self.told: list[float] = []
         self.injected: list[Injected] = []
         self.pending: Points = np.empty((0, family.variables), family.dtype)
         self.best = math.inf  # lowest value so far, also of other algorithms
         self._optima: set[bytes] = set()
-        self._sum = np.zeros(len(theta))  # of the statistics of the local optima
+        # Of the statistics of the local optima
+        self._sum = np.zeros(len(theta))
         self._restart()
 
     def _restart(self) -> None:
@@ -214,33 +289,50 @@ class Descent:
         self.f = math.inf
         self.steps = np.full(len(self.columns), FIRST_STEP)  # signed
         self.sweep = 0
-        self.due, self.waits = np.zeros((2, n), dtype=np.intp)  # next sweep of each variable, and sweeps left out
+        # Next sweep of each variable, and sweeps left out
+        self.due, self.waits = np.zeros((2, n), dtype=np.intp)
         self.queue: list[Move] = []
         self.origin: Points | None = None  # the point at which the sweep began
         self.direction = self.steps
-        self.improved = self.whole = True  # whether the sweep has improved the point, and has all variables
+        # Whether the sweep has improved the point, and has all variables
+        self.improved = self.whole = True
 
     def begin(self, key: int) -> None:
         """Start all climbers, with the key of the random numbers."""
         self.stream = Stream(key)
-        self._climbers = [climber(self, self.stream, None if i else self.x0) for i in range(self.climbers)]
+        self._climbers = [
+            climber(self, self.stream, None if i else self.x0)
+            for i in range(self.climbers)
+        ]
         self.pending = np.array([next(climber_) for climber_ in self._climbers])
 
     def tell(self, values: list[float]) -> None:
         """Send the values of the pending points to the climbers."""
         self.told += values
-        self.pending = np.array([climber_.send(value) for climber_, value in zip(self._climbers, values, strict=True)])
+        self.pending = np.array(
+            [
+                climber_.send(value)
+                for climber_, value in zip(self._climbers, values, strict=True)
+            ]
+        )
 
     def inject(self, x: Points, f: float) -> None:
         """Continue at a point of another algorithm if it is better than all before."""
         if not f < self.best:
             return
-        self.injected.append(Injected(-1 if self.stream is None else len(self.told), x.copy(), f))
-        before, self.x, self.f, self.best = self.x, self.within(x), f, f
+        self.injected.append(
+            Injected(-1 if self.stream is None else len(self.told), x.copy(), f)
+        )
+        before = self.x
+        self.x = self.within(x)
+        self.f = f
+        self.best = f
         if before is not None:
             away = np.abs(self.x - before)[self.columns]
             np.copyto(self.steps, away, where=away > np.abs(self.steps))
-        self.queue, self.origin, self.improved = [], None, True
+        self.queue = []
+        self.origin = None
+        self.improved = True
         self.due[:] = self.waits[:] = 0
 
     def within(self, x: Points) -> Points:
@@ -251,7 +343,9 @@ class Descent:
 
     def random(self, stream: Stream) -> Points:
         """Return a point from θ."""
-        words = (stream.words(self.family.words) >> np.uint64(32)).astype(np.uint32)
+        words = (stream.words(self.family.words) >> np.uint64(32)).astype(
+            np.uint32
+        )
         return self.within(self.family.draw(self.theta, words[None])[0])
 
     def next_move(self, stream: Stream) -> Move | None:
@@ -262,15 +356,28 @@ class Descent:
 
     def _begin_sweep(self, x: Points, stream: Stream) -> None:
         """Fill the queue, or end at a local optimum."""
-        idle = not self.improved and not (np.abs(self.steps) > self.widths(x)).any()
+        idle = (
+            not self.improved
+            and not (np.abs(self.steps) > self.widths(x)).any()
+        )
         if idle and self.whole:
             self._join(x)
             self._restart()
             return
         self.sweep = max(self.sweep + 1, int(self.due.min()))
-        visited = np.arange(len(x)) if idle else np.flatnonzero(self.due <= self.sweep)
-        changes = [(i, by) for i in visited.tolist() for by in range(1, self.options[i])]
-        moves = changes + [(int(i), 0) for i in np.flatnonzero(np.isin(self.columns, visited))]
+        visited = (
+            np.arange(len(x))
+            if idle
+            else np.flatnonzero(self.due <= self.sweep)
+        )
+        changes = [
+            (i, by)
+            for i in visited.tolist()
+            for by in range(1, self.options[i])
+        ]
+        moves = changes + [
+            (int(i), 0) for i in np.flatnonzero(np.isin(self.columns, visited))
+        ]
         self.queue = [moves[j] for j in stream.permutation(len(moves)).tolist()]
         if self.origin is not None:
             direction = (x - self.origin)[self.columns]
@@ -278,12 +385,20 @@ class Descent:
                 self.direction = direction
                 self.queue.append(ALONG)
         self.due[visited] = self.sweep + 1 + self.waits[visited]
-        self.waits[visited] = np.minimum(1 + 2 * self.waits[visited], LONGEST_WAIT)
-        self.origin, self.improved, self.whole = x, False, len(visited) == len(x)
+        self.waits[visited] = np.minimum(
+            1 + 2 * self.waits[visited], LONGEST_WAIT
+        )
+        self.origin, self.improved, self.whole = (
+            x,
+            False,
+            len(visited) == len(x),
+        )
 
     def widths(self, x: Points) -> Array:
         """Return the width of the cell of each number, which is its least step."""
-        return cell_widths(self.cell, self.rate, x[self.columns]) if self._logarithmic else self.cell
+        if self._logarithmic:
+            return cell_widths(self.cell, self.rate, x[self.columns])
+        return self.cell
 
     def _join(self, x: Points) -> None:
         """Add a local optimum."""
@@ -312,10 +427,16 @@ class Descent:
 
     def copy(self) -> Descent:
         """Return a copy that does not change with this state."""
-        return self.again(None if self.stream is None else self.stream.key, self.told, self.injected)
+        return self.again(
+            None if self.stream is None else self.stream.key,
+            self.told,
+            self.injected,
+        )
 
-    def again(self, key: int | None, values: list[float], injected: Sequence[Injected]) -> Descent:
-        """Return a state with the same start, after these values were told and these points injected."""
+    def again(
+        self, key: int | None, values: list[float], injected: Sequence[Injected]
+    ) -> Descent:
+        """Return a new state that has received these values and injected points."""
         copy = Descent(self.family, self.first, self.x0, self.climbers)
         by_time = groupby(injected, key=lambda event: event.at)
         events = {at: list(group) for at, group in by_time}
@@ -332,9 +453,11 @@ class Descent:
 def climber(search: Descent, stream: Stream, x0: Points | None) -> Climber:
     """Visit one variable after another, and start at a random point where there is none."""
     while True:
-        move, x = search.next_move(stream), search.x
+        move = search.next_move(stream)
+        x = search.x
         if move is None or x is None:
-            start, x0 = search.random(stream) if x0 is None else search.within(x0), None
+            start = search.random(stream) if x0 is None else search.within(x0)
+            x0 = None
             f = yield start
             if f < search.f:
                 search.go(start, f)
@@ -344,31 +467,47 @@ def climber(search: Descent, stream: Stream, x0: Points | None) -> Climber:
             yield from line(search, x, move[0])
 
 
-def change(search: Descent, stream: Stream, x: Points, i: int, by: int) -> Climber:
+def change(
+    search: Descent, stream: Stream, x: Points, i: int, by: int
+) -> Climber:
     """Try another option of variable i."""
-    before, y = search.f, x.copy()
+    before = search.f
+    y = x.copy()
     y[i] = (int(x[i]) + by) % search.options[i]
     if i in search.bounds_of:
         exchanged(y, i, search.bounds_of[i], stream)
     f = yield y
-    if f < (before if search.x is None else search.f) or f == search.f < math.inf:  # without a point after a restart
+    # Without a point after a restart
+    if (
+        f < (before if search.x is None else search.f)
+        or f == search.f < math.inf
+    ):
         search.go(y, f, i)
     elif f < before:
         search.queue.append((i, by))
 
 
 def line(search: Descent, x: Points, j: int) -> Climber:
-    """Go along number j, or along the direction of the last sweep, as long as the value improves."""
+    """Go along number j as long as the value improves.
+
+    j = −1 is the direction of the last sweep.
+    """
     i = int(search.columns[j]) if j >= 0 else -1
-    t, f, widths = (float(search.steps[j]) if j >= 0 else 1.0), search.f, search.widths(x)
-    worse: list[tuple[float, float]] = []  # distances from x and values, at most one on each side
+    t = float(search.steps[j]) if j >= 0 else 1.0
+    f = search.f
+    widths = search.widths(x)
+    # Distances from x and values, at most one on each side
+    worse: list[tuple[float, float]] = []
     while len(worse) < 2:
         y, t = stepped(search, x, j, t, widths)
         value = math.inf if y is None else (yield y)
         left = search.x is not x  # by another climber, or for an injected point
         if y is not None and value < (f if search.x is None else search.f):
             search.go(y, value, i)
-            worse, x, f, t = [(-t, f)], y, value, 2.0 * t
+            worse = [(-t, f)]
+            x = y
+            f = value
+            t = 2.0 * t
         else:
             worse.append((t, value))
             t = -t
@@ -391,24 +530,38 @@ def line(search: Descent, x: Points, j: int) -> Climber:
             search.revisit(i)
 
 
-def stepped(search: Descent, x: Points, j: int, t: float, widths: Array) -> tuple[Points | None, float]:
-    """Return x with its numbers moved by t, None if that is less than half of a cell, and the distance in the range."""
+def stepped(
+    search: Descent, x: Points, j: int, t: float, widths: Array
+) -> tuple[Points | None, float]:
+    """Return x moved by t along number j or the last direction, and the distance moved.
+
+    Instead of a point it returns None if no number would move by half of its cell.
+    """
     y = x.copy()
     if j >= 0:  # in plain numbers, which are faster for a single one
         i = search.columns[j]
         y[i] = min(max(x[i] + t, search.low[j]), search.high[j])
         moved = float(y[i] - x[i])
         return (y, moved) if abs(moved) >= 0.5 * widths[j] else (None, t)
-    z, d = x[search.columns], search.direction
+    z = x[search.columns]
+    d = search.direction
     away = bounded(z + t * d, search.low, search.high) - z
     y[search.columns] = z + away
-    return (y, float(away @ d / (d @ d))) if (np.abs(away) >= 0.5 * widths).any() else (None, t)
+    if (np.abs(away) >= 0.5 * widths).any():
+        return (y, float(away @ d / (d @ d)))
+    return (None, t)
 
 
-def vertex(left: tuple[float, float], right: tuple[float, float], f: float) -> float:
-    """Return where the parabola through two points and (0, f) between them is lowest; 0 without one."""
+def vertex(
+    left: tuple[float, float], right: tuple[float, float], f: float
+) -> float:
+    """Return where the parabola through two points and (0, f) between them is lowest.
+
+    0 without one.
+    """
     (a, fa), (b, fb) = left, right
-    p, q = (fa - f) / a, (fb - f) / b
+    p = (fa - f) / a
+    q = (fb - f) / b
     if not math.isfinite(p + q):
         return 0.0
     curvature = (q - p) / (b - a)

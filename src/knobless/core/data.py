@@ -1,7 +1,7 @@
 """Plain data: values as JSON has them, for files and for comparisons.
 
-Data of a file is read and compared, never run: a file may come from anywhere. A value that JSON cannot represent is
-stored by its name.
+Data of a file is read and compared, never run: a file may come from anywhere. A value that JSON
+cannot represent is stored by its name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .types import Array
 
 _LONG = 200  # characters of a name
 _MOST = 2**53  # of a count
-_DEEPEST = 200  # levels of lists and objects; a comparison takes several calls for each
+# Levels of lists and objects; a comparison takes several calls for each
+_DEEPEST = 200
 
 
 class Name(str):
@@ -38,7 +39,11 @@ def parsed(text: str) -> Any:
         raise ValueError("nested too deeply") from None
     level = [data]
     for _ in range(_DEEPEST):
-        inner = (node.values() if isinstance(node, dict) else node for node in level if isinstance(node, (dict, list)))
+        inner = (
+            node.values() if isinstance(node, dict) else node
+            for node in level
+            if isinstance(node, (dict, list))
+        )
         level = [*chain.from_iterable(inner)]
         if not level:
             return data
@@ -56,7 +61,11 @@ def shown(data: Any) -> str:
 
 def to_plain(value: Any) -> Any:
     """Return a value if JSON can represent it, else its name."""
-    if value is None or type(value) in (bool, str) or (type(value) is int and abs(value) < 2**1024):
+    if (
+        value is None
+        or type(value) in (bool, str)
+        or (type(value) is int and abs(value) < 2**1024)
+    ):
         return value
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
@@ -89,14 +98,24 @@ def readable_name(value: Any) -> str:
         return f"{value.__module__}:{value.__qualname__}"[:_LONG]
     try:
         name = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-    except Exception:  # a value may be of any type, and its repr may raise anything
+    # a value may be of any type, and its repr may raise anything
+    except Exception:
         name = type(value).__name__
     return name if len(name) <= _LONG else name[: _LONG - 2] + " …"
 
 
-def difference(recorded: Any, current: Any, name: str, source: str = "journal") -> str | None:
-    """Describe the first difference between data read from `source` and the data at hand; None if equal."""
-    if isinstance(recorded, dict) and isinstance(current, dict) and recorded.keys() == current.keys():
+def difference(
+    recorded: Any, current: Any, name: str, source: str = "journal"
+) -> str | None:
+    """Describe the first difference between data read from `source` and the data at hand.
+
+    None if equal.
+    """
+    if (
+        isinstance(recorded, dict)
+        and isinstance(current, dict)
+        and recorded.keys() == current.keys()
+    ):
         differences = (
             _named_difference(recorded[k], current[k], name, source)
             if k == "named" and _are_pairs(recorded[k])
@@ -104,8 +123,15 @@ def difference(recorded: Any, current: Any, name: str, source: str = "journal") 
             for k in current
         )
         return next(filter(None, differences), None)
-    if isinstance(recorded, list) and isinstance(current, list) and len(recorded) == len(current):
-        differences = (difference(a, b, f"{name}[{i}]", source) for i, (a, b) in enumerate(zip(recorded, current, strict=True)))
+    if (
+        isinstance(recorded, list)
+        and isinstance(current, list)
+        and len(recorded) == len(current)
+    ):
+        differences = (
+            difference(a, b, f"{name}[{i}]", source)
+            for i, (a, b) in enumerate(zip(recorded, current, strict=True))
+        )
         return next(filter(None, differences), None)
     if type(recorded) is type(current) and recorded == current:
         return None
@@ -113,26 +139,39 @@ def difference(recorded: Any, current: Any, name: str, source: str = "journal") 
 
 
 def _are_pairs(data: Any) -> bool:
-    return isinstance(data, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in data)
+    return isinstance(data, list) and all(
+        isinstance(pair, list) and len(pair) == 2 for pair in data
+    )
 
 
-def _named_difference(recorded: Any, current: Any, name: str, source: str) -> str | None:
+def _named_difference(
+    recorded: Any, current: Any, name: str, source: str
+) -> str | None:
     """Describe where two lists of pairs differ: in their names, or in the values of these."""
     names = [[pair[0] for pair in pairs] for pairs in (recorded, current)]
     if names[0] != names[1]:
         return f"{name}: {source} has the names {shown(names[0])}, got {shown(names[1])}"
-    differences = (difference(a[1], b[1], f"{name}.{b[0]}", source) for a, b in zip(recorded, current, strict=True))
+    differences = (
+        difference(a[1], b[1], f"{name}.{b[0]}", source)
+        for a, b in zip(recorded, current, strict=True)
+    )
     return next(filter(None, differences), None)
 
 
 def theta_of(family: Family, data: Any) -> Array:
-    """Return the parameters of a distribution in the field `theta`; ValueError if they are not those of the family."""
-    theta, n = floats(data, "theta"), len(family.initial())
+    """Return the parameters of a distribution in the field `theta`.
+
+    ValueError if they are not those of the family.
+    """
+    theta = floats(data, "theta")
+    n = len(family.initial())
     if len(theta) != n:
         raise ValueError(f"theta: expected {n} parameters, got {len(theta)}")
     with np.errstate(all="ignore"):
         moved = family.move(theta, np.zeros(n))
-        known = not isinstance(family, ColumnFamily) or math.isfinite(family.entropy(theta))
+        known = not isinstance(family, ColumnFamily) or math.isfinite(
+            family.entropy(theta)
+        )
         if not (np.abs(moved - theta) <= 1e-9).all() or not known:
             raise ValueError("theta: expected parameters of a distribution")
     return theta
@@ -176,7 +215,9 @@ def whole_at(data: Any, name: str, least: int = 0) -> int:
 def whole(value: Any, least: int = 0, most: int = _MOST) -> int:
     """Return `value` if it is an integer within bounds."""
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"expected an integer of at least {least}, got {value!r:.100}")
+        raise ValueError(
+            f"expected an integer of at least {least}, got {value!r:.100}"
+        )
     return value
 
 
@@ -184,5 +225,7 @@ def finite_at(data: Any, name: str) -> float:
     """Return a field that is a finite number."""
     value = data[name]
     if type(value) is not float or not math.isfinite(value):
-        raise ValueError(f"{name}: expected a finite number, got {value!r:.100}")
+        raise ValueError(
+            f"{name}: expected a finite number, got {value!r:.100}"
+        )
     return value

@@ -1,7 +1,7 @@
 """Algorithms as plain data: what a journal records of an algorithm, and what it is compared with.
 
-Components of this library are described by their names and fields and can be rebuilt. Custom components are described
-by the names of their types and cannot.
+Components of this library are described by their names and fields and can be rebuilt. Custom
+components are described by the names of their types and cannot.
 """
 
 from __future__ import annotations
@@ -32,9 +32,34 @@ from .turns import Lead, Shares
 AT_ONCE = 2**20  # points per iteration, at most, that a file may ask for
 _DEPTH = 8  # of components in components
 _MOST_PARTS = 100  # of a tuple of components
-_ALGORITHMS = (IGO, P3, Evolution, ParetoEvolution, CoordinateSearch, LinearThompson, Model, QuadraticStudy, Search)
-_PARTS = (Quartiles, Truncation, Values, Fixed, SNR, NoElitism, LastBest, BestSoFar, Lead, Shares, Stage, PartMembers)
-COMPONENTS: dict[str, type[Any]] = {made.__name__: made for made in (*_ALGORITHMS, *_PARTS)}
+_ALGORITHMS = (
+    IGO,
+    P3,
+    Evolution,
+    ParetoEvolution,
+    CoordinateSearch,
+    LinearThompson,
+    Model,
+    QuadraticStudy,
+    Search,
+)
+_PARTS = (
+    Quartiles,
+    Truncation,
+    Values,
+    Fixed,
+    SNR,
+    NoElitism,
+    LastBest,
+    BestSoFar,
+    Lead,
+    Shares,
+    Stage,
+    PartMembers,
+)
+COMPONENTS: dict[str, type[Any]] = {
+    made.__name__: made for made in (*_ALGORITHMS, *_PARTS)
+}
 FUNCTIONS: dict[str, Callable[..., Any]] = {"samples": samples, "steps": steps}
 
 
@@ -55,15 +80,25 @@ def _data(value: Any) -> Any:
         name = type(value).__name__
         if COMPONENTS.get(name) is not type(value):
             name = readable_name(type(value))
-        values = {field.name: getattr(value, field.name) for field in fields(value) if field.name != "family"}
-        return {"type": name} | {name: _data(part) for name, part in values.items()}
+        values = {
+            field.name: getattr(value, field.name)
+            for field in fields(value)
+            if field.name != "family"
+        }
+        return {"type": name} | {
+            name: _data(part) for name, part in values.items()
+        }
     if isinstance(value, tuple):
         return {"tuple": [_data(part) for part in value]}
     if isinstance(value, Algorithm):
         return {"type": readable_name(type(value))}
     if callable(value):
         name = getattr(value, "__name__", "")
-        return {"function": name if FUNCTIONS.get(name) is value else readable_name(value)}
+        return {
+            "function": name
+            if FUNCTIONS.get(name) is value
+            else readable_name(value)
+        }
     return to_plain(value)
 
 
@@ -80,7 +115,8 @@ def algorithm_of(data: Any, family: Family) -> Algorithm | None:
     Returns
     -------
     Algorithm or None
-        None if the algorithm or its family has custom components, which only the program of the user has.
+        None if the algorithm or its family has custom components, which only the program of the
+        user has.
 
     Raises
     ------
@@ -99,29 +135,52 @@ def algorithm_of(data: Any, family: Family) -> Algorithm | None:
 
 
 def search_of(data: Any, family: Family, batch: int) -> Search:
-    """Return the search that `algorithm_data` described, with at least `batch` points; ValueError for other data."""
+    """Return the search that `algorithm_data` described, with at least `batch` points.
+
+    ValueError for other data.
+    """
     search = algorithm_of(data, family)
     if not isinstance(search, Search):
-        raise ValueError(f"expected a search of this library, got {shown(data)}")
+        raise ValueError(
+            f"expected a search of this library, got {shown(data)}"
+        )
     return search.at_least(batch)
 
 
 def _of(data: Any, family: Family, depth: int) -> Any:
     if not depth:
-        raise ValueError("expected an algorithm, got one that is nested too deeply")
+        raise ValueError(
+            "expected an algorithm, got one that is nested too deeply"
+        )
     match data:
         case {"type": str() as name, **given}:
             made = COMPONENTS.get(name)
             if made is None:
                 raise _Unknown(name)
-            names = [component_field.name for component_field in fields(made) if component_field.name != "family"]
+            names = [
+                component_field.name
+                for component_field in fields(made)
+                if component_field.name != "family"
+            ]
             if set(given) != set(names):
-                raise ValueError(f"{name}: expected {names}, got {shown(list(given))}")
-            parts = {field: _of(given[field], family, depth - 1) for field in names}
+                raise ValueError(
+                    f"{name}: expected {names}, got {shown(list(given))}"
+                )
+            parts = {
+                field: _of(given[field], family, depth - 1) for field in names
+            }
             for field in parts.keys() & {"batch", "climbers"}:
-                if type(parts[field]) is not int or not 0 < parts[field] <= AT_ONCE:
-                    raise ValueError(f"{field}: expected 1 to {AT_ONCE}, got {shown(given[field])}")
-            if any(component_field.name == "family" for component_field in fields(made)):
+                if (
+                    type(parts[field]) is not int
+                    or not 0 < parts[field] <= AT_ONCE
+                ):
+                    raise ValueError(
+                        f"{field}: expected 1 to {AT_ONCE}, got {shown(given[field])}"
+                    )
+            if any(
+                component_field.name == "family"
+                for component_field in fields(made)
+            ):
                 parts["family"] = family
             return made(**parts)
         case {"tuple": list() as parts} if len(parts) <= _MOST_PARTS:
@@ -131,7 +190,9 @@ def _of(data: Any, family: Family, depth: int) -> Any:
                 raise _Unknown(name)
             return FUNCTIONS[name]
         case str():
-            raise ValueError(f"expected a component of an algorithm, got {shown(data)}")
+            raise ValueError(
+                f"expected a component of an algorithm, got {shown(data)}"
+            )
     value = from_plain(data)
     if isinstance(value, str):
         raise _Unknown(value)
@@ -146,8 +207,12 @@ def stream_data(stream: Stream) -> dict[str, int]:
 def stream_of(data: Any) -> Stream:
     """Return the stream that `stream_data` described; raise ValueError for other data."""
     if not isinstance(data, dict) or data.keys() != {"key", "count"}:
-        raise ValueError(f"rng: expected key and count of a stream, got {shown(data)}")
+        raise ValueError(
+            f"rng: expected key and count of a stream, got {shown(data)}"
+        )
     for name, value in data.items():
         if type(value) is not int or not 0 <= value < 2**64:
-            raise ValueError(f"{name}: expected an integer from 0 to 2**64 - 1, got {shown(value)}")
+            raise ValueError(
+                f"{name}: expected an integer from 0 to 2**64 - 1, got {shown(value)}"
+            )
     return Stream(**data)

@@ -1,8 +1,8 @@
 """Elitism: points that take part in the next iteration without being drawn or evaluated again.
 
-An elitism rule selects the elite from the points of an iteration. In the next iteration `IGO.tell` ranks the elite
-together with the new samples, so that it contributes to the update of θ. On a deterministic objective a good point that
-was sampled once is then not lost in the next update.
+An elitism rule selects the elite from the points of an iteration. In the next iteration `IGO.tell`
+ranks the elite together with the new samples, so that it contributes to the update of θ. On a
+deterministic objective a good point that was sampled once is then not lost in the next update.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Families of distributions: what is sampled, as exponential families in expectation parameters θ = E_θ[T(x)].
+"""Families of distributions: exponential families, with parameters θ = E_θ[T(x)].
 
-A family draws points, computes their sufficient statistics T(x), and has the geometry of its parameters; it does not
-depend on objectives, weights or step lengths. `Bernoulli` is the family of bits, `Categorical` of choices, `Gaussian`
-(in `gaussian.py`) of numbers, `ConditionalBernoulli` (in `subset.py`) of subsets, and `Product` combines independent
-families. Parameters are flat float vectors and points are rows of an array with one column per variable, so the loop in
-`igo.py` is the same for all families.
+A family draws points, computes their sufficient statistics T(x), and has the geometry of its
+parameters; it does not depend on objectives, weights or step lengths. `Bernoulli` is the family of
+bits, `Categorical` of choices, `Gaussian` (in `gaussian.py`) of numbers, `ConditionalBernoulli` (in
+`subset.py`) of subsets, and `Product` combines independent families. Parameters are flat float
+vectors and points are rows of an array with one column per variable, so the loop in `igo.py` is the
+same for all families.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from knobless._checks import constructed_as, positive_int, probabilities
 from .rng import RNG, Stream, uniforms
 from .types import Array, Indices, Points, Words
 
-ONE, TWO_TO_32 = np.array(1.0), np.array(2.0**32)  # arrays, because NumPy takes longer with Python numbers
+# Arrays, because NumPy takes longer with Python numbers
+ONE, TWO_TO_32 = np.array(1.0), np.array(2.0**32)
 
 
 class Discrete(NamedTuple):
@@ -74,7 +76,8 @@ def checked_family(family: Any) -> Family:
     """Return a family; raise TypeError for anything else, such as a space."""
     if not isinstance(family, Family):
         raise TypeError(
-            f"family: expected a family of distributions, got {family!r:.200} of type {type(family).__name__}; that of "
+            f"family: expected a family of distributions, got {family!r:.200} of type "
+            f"{type(family).__name__}; that of "
             "a space is kl.Space.of(space).family"
         )
     return family
@@ -83,17 +86,18 @@ def checked_family(family: Any) -> Family:
 class Family(ABC):
     """Base class of families of distributions over points.
 
-    A point is a row of numbers, one column per variable: 0 or 1 for a bit, the index of an option for a choice, a
-    latent real for a number. In all methods, `theta` is a flat vector of parameters, `x` an array with one row per
-    point, `w` one weight per point or parameter, and `i` a column of a point.
+    A point is a row of numbers, one column per variable: 0 or 1 for a bit, the index of an option
+    for a choice, a latent real for a number. In all methods, `theta` is a flat vector of
+    parameters, `x` an array with one row per point, `w` one weight per point or parameter, and `i`
+    a column of a point.
 
     Notes
     -----
-    A custom family defines the nine abstract members, which are those that Algorithm 1 of the paper needs. The others
-    have defaults: `deviations`, `gradient` and `active_dim` are those of a family without conditional variables, points
-    are packed as their bytes, and the entropy is not known. What treats columns one by one (models, the other
-    algorithms, `fixed`, plots of distributions) needs a `ColumnFamily`, and the members that only such a family has
-    raise a TypeError.
+    A custom family defines the nine abstract members, which are those that Algorithm 1 of the paper
+    needs. The others have defaults: `deviations`, `gradient` and `active_dim` are those of a family
+    without conditional variables, points are packed as their bytes, and the entropy is not known.
+    What treats columns one by one (models, the other algorithms, `fixed`, plots of distributions)
+    needs a `ColumnFamily`, and the members that only such a family has raise a TypeError.
     """
 
     @property
@@ -142,7 +146,7 @@ class Family(ABC):
 
     @abstractmethod
     def initial(self) -> Array:
-        """Return the initial θ within the margins: the least informative one, or the prior if one is given."""
+        """Return the initial θ: the prior if there is one, else the least informative one."""
 
     def draw(self, theta: Array, u: Words) -> Points:
         """Return the points under θ for given uniforms, `words` 32-bit integers per point."""
@@ -159,8 +163,8 @@ class Family(ABC):
         size : int
             Number of points.
         rng : Stream or numpy.random.Generator
-            Source of random numbers; a generator gives the key of a stream. A run passes a stream, and
-            ``rng.uniforms(size, words)`` returns a row of 32-bit integers for each point.
+            Source of random numbers; a generator gives the key of a stream. A run passes a stream,
+            and ``rng.uniforms(size, words)`` returns a row of 32-bit integers for each point.
 
         Returns
         -------
@@ -169,11 +173,12 @@ class Family(ABC):
 
         Notes
         -----
-        Each point uses the same number of random numbers: four points drawn twice are eight points drawn once.
+        Each point uses the same number of random numbers: four points drawn twice are eight points
+        drawn once.
         """
 
     def active_dim(self, theta: Array) -> float:
-        """Return the expected number of free parameters of the active variables of a point from P_θ.
+        """Return the expected number of free parameters of the active variables under P_θ.
 
         It is `dim` if there are no conditional variables.
         """
@@ -195,27 +200,35 @@ class Family(ABC):
         return gradient
 
     def indices(self, x: Points) -> Points:
-        """Return points with numbers replaced by the indices of their values, where these are finitely many.
+        """Return points with numbers replaced by the indices of their values.
+
+        Numbers of a continuum stay. The result may be `x` itself.
 
         The result may be `x` itself.
         """
         return x
 
     def features(self, x: Points) -> Array:
-        """Return the statistics standardized under the uniform distribution, for linear models of the objective.
+        """Return statistics that are standardized under the uniform distribution.
 
-        Under the uniform distribution over the points the features have mean 0, and their covariance is the identity,
-        or a projection for choices, whose features sum to zero.
+        Under the uniform distribution over the points the features have mean 0, and their
+        covariance is the identity, or a projection for choices, whose features sum to zero.
         """
         raise self._no_columns("features")
 
     def minimizer(self, w: Array) -> Points:
-        """Return the points x that minimize features(x)·w, one per row of `w`; in case of ties the last option."""
+        """Return the points x that minimize features(x)·w, one per row of `w`.
+
+        In case of ties the last option.
+        """
         raise self._no_columns("minimizer")
 
     @abstractmethod
     def whiten(self, theta: Array, v: Array) -> Array:
-        """Return G(θ)^½ v for a square root of the Fisher matrix, so that ‖whiten(θ, v)‖² = vᵀ G(θ) v."""
+        """Return G(θ)^½ v for a square root of the Fisher matrix G.
+
+        It has the property ‖whiten(θ, v)‖² = vᵀ G(θ) v.
+        """
 
     @abstractmethod
     def move(self, theta: Array, step: Array) -> Array:
@@ -238,16 +251,25 @@ class Family(ABC):
         raise self._no_columns("parameters")
 
     def select(self, columns: Sequence[int]) -> Family:
-        """Return the family of some columns in increasing order, with the margins of a problem of these."""
+        """Return the family of some columns in increasing order, as a problem of its own."""
         raise self._no_columns("select")
 
     def pack(self, x: Points) -> bytes:
         """Return the points as bytes, `width` per point, the same on every machine."""
-        return np.ascontiguousarray(x, dtype=self.dtype.newbyteorder("<")).tobytes()
+        return np.ascontiguousarray(
+            x, dtype=self.dtype.newbyteorder("<")
+        ).tobytes()
 
     def unpack(self, data: bytes) -> Points:
-        """Return the points packed by `pack`; ValueError if `data`, possibly from an untrusted file, has none."""
-        return packed_rows(data, self.width).view(self.dtype.newbyteorder("<")).astype(self.dtype)
+        """Return the points packed by `pack`.
+
+        ValueError if `data`, possibly from an untrusted file, has none.
+        """
+        return (
+            packed_rows(data, self.width)
+            .view(self.dtype.newbyteorder("<"))
+            .astype(self.dtype)
+        )
 
     def skip(self, theta: Array, size: int, rng: Stream) -> None:
         """Advance a stream as `sample` does."""
@@ -259,7 +281,9 @@ class Family(ABC):
         return math.inf
 
     def _no_columns(self, member: str) -> TypeError:
-        return TypeError(f"family: expected a ColumnFamily, which has {member}, got {self!r:.200}")
+        return TypeError(
+            f"family: expected a ColumnFamily, which has {member}, got {self!r:.200}"
+        )
 
 
 class ColumnFamily(Family):
@@ -295,8 +319,12 @@ class RecordedFamily(Family):
     variables = 1
     dtype = np.dtype(float)
 
-    def __init__(self, data: Mapping[str, Any], variables: int, dtype: np.dtype[Any]) -> None:
-        self.data, self.variables, self.dtype = data, variables, dtype
+    def __init__(
+        self, data: Mapping[str, Any], variables: int, dtype: np.dtype[Any]
+    ) -> None:
+        self.data = data
+        self.variables = variables
+        self.dtype = dtype
 
     def __repr__(self) -> str:
         return str(self.data["name"])
@@ -320,7 +348,9 @@ class RecordedFamily(Family):
         raise self._unknown()
 
     def _unknown(self) -> TypeError:
-        return TypeError(f"family: expected the family itself, got a description of {self}")
+        return TypeError(
+            f"family: expected the family itself, got a description of {self}"
+        )
 
 
 def threshold(p: Array) -> Words:
@@ -343,7 +373,8 @@ class Bernoulli(ColumnFamily):
 
     Notes
     -----
-    As in the paper, θ stays in [1/D, 1 − 1/D]. Below D = 4 that interval would be a point or empty, so D is at least 4.
+    As in the paper, θ stays in [1/D, 1 − 1/D]. Below D = 4 that interval would be a point or empty,
+    so D is at least 4.
     """
 
     n: int
@@ -353,8 +384,13 @@ class Bernoulli(ColumnFamily):
     def __post_init__(self) -> None:
         positive_int("n", self.n)
         p = probabilities("p", self.p)
-        if p.shape not in ((), (self.n,)) or not ((p >= 0.0) & (p <= 1.0)).all():
-            raise ValueError(f"p: expected one probability or {self.n}, got {self.p!r}")
+        if (
+            p.shape not in ((), (self.n,))
+            or not ((p >= 0.0) & (p <= 1.0)).all()
+        ):
+            raise ValueError(
+                f"p: expected one probability or {self.n}, got {self.p!r}"
+            )
 
     @property
     def dim(self) -> int:
@@ -383,7 +419,10 @@ class Bernoulli(ColumnFamily):
         return replace(self, total=total)
 
     def initial(self) -> Array:
-        return self.move(np.broadcast_to(np.asarray(self.p, dtype=float), self.n), np.zeros(self.n))
+        return self.move(
+            np.broadcast_to(np.asarray(self.p, dtype=float), self.n),
+            np.zeros(self.n),
+        )
 
     def draw(self, theta: Array, u: Words) -> Points:
         return (u < threshold(theta)).view(np.int8)
@@ -398,7 +437,8 @@ class Bernoulli(ColumnFamily):
         return (w <= 0.0).view(np.int8)
 
     def whiten(self, theta: Array, v: Array) -> Array:
-        variance = ONE - theta  # θ(1 − θ), in place: these vectors are long and the loop is hot
+        # Θ(1 − θ), in place: these vectors are long and the loop is hot
+        variance = ONE - theta
         variance *= theta
         np.sqrt(variance, out=variance)
         return np.divide(v, variance, out=variance)
@@ -411,7 +451,9 @@ class Bernoulli(ColumnFamily):
         return (theta >= 0.5).view(np.int8)
 
     def entropy(self, theta: Array) -> float:
-        return float(-(theta @ np.log(theta) + (1.0 - theta) @ np.log1p(-theta)))
+        return float(
+            -(theta @ np.log(theta) + (1.0 - theta) @ np.log1p(-theta))
+        )
 
     def marginal(self, theta: Array, i: int) -> Discrete:
         return Discrete(np.array([1.0 - theta[i], theta[i]]))
@@ -420,19 +462,28 @@ class Bernoulli(ColumnFamily):
         return range(i, i + 1)
 
     def select(self, columns: Sequence[int]) -> Bernoulli:
-        return Bernoulli(len(columns), tuple(self.p[i] for i in columns) if isinstance(self.p, tuple) else self.p)
+        return Bernoulli(
+            len(columns),
+            tuple(self.p[i] for i in columns)
+            if isinstance(self.p, tuple)
+            else self.p,
+        )
 
     def pack(self, x: Points) -> bytes:
         return np.packbits(x.astype(np.bool_), axis=1).tobytes()
 
     def unpack(self, data: bytes) -> Points:
-        return np.unpackbits(packed_rows(data, self.width), axis=1, count=self.n).view(np.int8)
+        return np.unpackbits(
+            packed_rows(data, self.width), axis=1, count=self.n
+        ).view(np.int8)
 
 
-@constructed_as("kl.Choice('a', 'b') for a variable; Categorical(n, k) is a family of distributions")
+@constructed_as(
+    "kl.Choice('a', 'b') for a variable; Categorical(n, k) is a family of distributions"
+)
 @dataclass(frozen=True)
 class Categorical(ColumnFamily):
-    """Family of `n` independent choices among `k` options: T(x) is one-hot and θ the probability of each option.
+    """Family of `n` independent choices among `k` options, with one-hot statistics T(x).
 
     Parameters
     ----------
@@ -447,9 +498,9 @@ class Categorical(ColumnFamily):
 
     Notes
     -----
-    θ is ordered by variable. The k probabilities of a variable sum to one, so it has k − 1 free parameters. The
-    probability of an option is at least min(1/(D(k − 1)), 1/(2k)). For k = 2 this is the margin of a bit, and the whole
-    trajectory is that of a bit.
+    θ is ordered by variable. The k probabilities of a variable sum to one, so it has k − 1 free
+    parameters. The probability of an option is at least min(1/(D(k − 1)), 1/(2k)). For k = 2 this
+    is the margin of a bit, and the whole trajectory is that of a bit.
     """
 
     n: int
@@ -461,7 +512,9 @@ class Categorical(ColumnFamily):
         # Options, as other libraries have them.
         if isinstance(self.n, (str, float)) or isinstance(self.k, (str, float)):
             shown = f"got {self.n!r} and {self.k!r}; a variable with these options is written"
-            raise TypeError(f"n and k: expected integers, {shown} kl.Choice({self.n!r}, {self.k!r})")
+            raise TypeError(
+                f"n and k: expected integers, {shown} kl.Choice({self.n!r}, {self.k!r})"
+            )
         positive_int("n", self.n)
         positive_int("k", self.k, least=2)
 
@@ -493,38 +546,53 @@ class Categorical(ColumnFamily):
     @property
     def _packed(self) -> np.dtype[Any]:
         """Type of a packed index: the shortest that fits, little-endian."""
-        return np.dtype("<u1" if self.k <= 2**8 else "<u2" if self.k <= 2**16 else "<u4")
+        return np.dtype(
+            "<u1" if self.k <= 2**8 else "<u2" if self.k <= 2**16 else "<u4"
+        )
 
     @property
     def width(self) -> int:
         return self.n * self._packed.itemsize
 
     def initial(self) -> Array:
-        p = np.full((self.n, self.k), 1.0 / self.k) if self.p is None else np.array(self.p, dtype=float)
-        p = p / p.sum(axis=1, keepdims=True)  # 0.33 + 0.33 + 0.34 is 1 within rounding
+        p = (
+            np.full((self.n, self.k), 1.0 / self.k)
+            if self.p is None
+            else np.array(self.p, dtype=float)
+        )
+        # 0.33 + 0.33 + 0.34 is 1 within rounding
+        p = p / p.sum(axis=1, keepdims=True)
         return self.move(p.ravel(), np.zeros(p.size))
 
     def draw(self, theta: Array, u: Words) -> Points:
-        # Option 1 or above if u falls below θ_1 + … + θ_{k−1}, option 2 or above below θ_2 + …, and so on:
-        # cumulated from the last option, so that a choice of two is drawn as a bit is.
+        # Option 1 or above if u falls below θ_1 + … + θ_{k−1}, option 2 or above below θ_2 + …, and
+        # so on: cumulated from the last option, so that a choice of two is drawn as a bit is.
         tails = theta.reshape(self.n, self.k)[:, :0:-1].cumsum(axis=1)
-        below = u < threshold(np.minimum(tails, 1.0 - self.margin)).T[:, None, :]
+        below = (
+            u < threshold(np.minimum(tails, 1.0 - self.margin)).T[:, None, :]
+        )
         return below.sum(axis=0, dtype=self.dtype)
 
     def statistics(self, x: Points) -> NDArray[Any]:
-        return (x[:, :, None] == np.arange(self.k)).reshape(len(x), self.n * self.k)
+        return (x[:, :, None] == np.arange(self.k)).reshape(
+            len(x), self.n * self.k
+        )
 
     def features(self, x: Points) -> Array:
-        # √k (T(x) − 1/k). Scalar products are k − 1 for equal options and −1 for others: for k = 2 those of bits.
-        return np.where(self.statistics(x), self.k**0.5 - self.k**-0.5, -(self.k**-0.5))
+        # √k (T(x) − 1/k). Scalar products are k − 1 for equal options and −1 for others: for k = 2
+        # those of bits.
+        return np.where(
+            self.statistics(x), self.k**0.5 - self.k**-0.5, -(self.k**-0.5)
+        )
 
     def minimizer(self, w: Array) -> Points:
         reverse = w.reshape(len(w), self.n, self.k)[:, :, ::-1]
         return (self.k - 1 - reverse.argmin(axis=2)).astype(self.dtype)
 
     def whiten(self, theta: Array, v: Array) -> Array:
-        # u = v/√θ is tangent at √θ. The Householder reflection that sends √θ to −(1, …, 1)/√k turns it into the
-        # plane Σ = 0. It is an isometry, treats all options alike, and for k = 2 gives the length of the bit's vector.
+        # u = v/√θ is tangent at √θ. The Householder reflection that sends √θ to −(1, …, 1)/√k turns
+        # it into the plane Σ = 0. It is an isometry, treats all options alike, and for k = 2 gives
+        # the length of the bit's vector.
         root = np.sqrt(theta).reshape(self.n, self.k)
         u = v.reshape(self.n, self.k) / root
         normal = root + self.k**-0.5
@@ -536,16 +604,22 @@ class Categorical(ColumnFamily):
         moved = (theta + step).reshape(self.n, self.k)
         low = (moved < self.margin).any(axis=1)
         if low.any():
-            # Options below the margin are raised to it; the others are reduced in proportion to their excess over it.
+            # Options below the margin are raised to it; the others are reduced in proportion to
+            # their excess over it.
             raised = np.maximum(moved[low], self.margin)
             spare = raised - self.margin
-            raised += spare * ((1.0 - raised.sum(axis=1)) / spare.sum(axis=1))[:, None]
+            raised += (
+                spare
+                * ((1.0 - raised.sum(axis=1)) / spare.sum(axis=1))[:, None]
+            )
             moved[low] = np.maximum(raised, self.margin)
         return moved.ravel()
 
     def mode(self, theta: Array) -> Points:
         # The last one in case of ties, as the mode of a bit at ½ is one.
-        return (self.k - 1 - theta.reshape(self.n, self.k)[:, ::-1].argmax(axis=1)).astype(self.dtype)
+        return (
+            self.k - 1 - theta.reshape(self.n, self.k)[:, ::-1].argmax(axis=1)
+        ).astype(self.dtype)
 
     def entropy(self, theta: Array) -> float:
         return float(-(theta @ np.log(theta)))
@@ -557,7 +631,11 @@ class Categorical(ColumnFamily):
         return range(i * self.k, (i + 1) * self.k)
 
     def select(self, columns: Sequence[int]) -> Categorical:
-        return Categorical(len(columns), self.k, None if self.p is None else tuple(self.p[i] for i in columns))
+        return Categorical(
+            len(columns),
+            self.k,
+            None if self.p is None else tuple(self.p[i] for i in columns),
+        )
 
     def pack(self, x: Points) -> bytes:
         return np.ascontiguousarray(x, dtype=self._packed).tobytes()
@@ -565,12 +643,17 @@ class Categorical(ColumnFamily):
     def unpack(self, data: bytes) -> Points:
         x = packed_rows(data, self.width).view(self._packed)
         if (x >= self.k).any():
-            raise ValueError(f"packed point: expected options 0 to {self.k - 1}, got {x.max()}")
+            raise ValueError(
+                f"packed point: expected options 0 to {self.k - 1}, got {x.max()}"
+            )
         return x.astype(self.dtype)
 
 
 def margin(variables: int, options: int) -> float:
-    """Return the least probability of an option: on average about one variable per point is not at its mode."""
+    """Return the least probability of an option.
+
+    On average about one variable per point then differs from its mode.
+    """
     return min(1.0 / (variables * (options - 1)), 1.0 / (2 * options))
 
 
@@ -581,7 +664,8 @@ class Product(ColumnFamily):
     Parameters
     ----------
     parts : tuple of Family
-        The factors. Each gets the margins of the whole problem, so a product of bits is the family of all bits.
+        The factors. Each gets the margins of the whole problem, so a product of bits is the family
+        of all bits.
     """
 
     parts: tuple[Family, ...]
@@ -589,7 +673,9 @@ class Product(ColumnFamily):
     def __post_init__(self) -> None:
         positive_int("number of parts", len(self.parts))
         total = sum(part.variables for part in self.parts)
-        object.__setattr__(self, "parts", tuple(part.within(total) for part in self.parts))
+        object.__setattr__(
+            self, "parts", tuple(part.within(total) for part in self.parts)
+        )
 
     @cached_property
     def dim(self) -> int:
@@ -619,7 +705,11 @@ class Product(ColumnFamily):
     def size_bounds(self) -> tuple[SizeBounds, ...]:
         located = zip(self.parts, self.part_columns, strict=True)
         return tuple(
-            SizeBounds(slice(at.start + columns.start, at.start + columns.stop), low, high)
+            SizeBounds(
+                slice(at.start + columns.start, at.start + columns.stop),
+                low,
+                high,
+            )
             for part, at in located
             for columns, low, high in part.size_bounds
         )
@@ -630,7 +720,9 @@ class Product(ColumnFamily):
 
     def within(self, total: int) -> Self:
         product = replace(self)
-        object.__setattr__(product, "parts", tuple(part.within(total) for part in self.parts))
+        object.__setattr__(
+            product, "parts", tuple(part.within(total) for part in self.parts)
+        )
         return product
 
     @cached_property
@@ -651,32 +743,48 @@ class Product(ColumnFamily):
         return np.concatenate([part.initial() for part in self.parts])
 
     def draw(self, theta: Array, u: Words) -> Points:
-        located = zip(self.parts, self.part_parameters, self._words, strict=True)
-        return np.concatenate([part.draw(theta[p], u[:, c]) for part, p, c in located], axis=1)
+        located = zip(
+            self.parts, self.part_parameters, self._words, strict=True
+        )
+        return np.concatenate(
+            [part.draw(theta[p], u[:, c]) for part, p, c in located], axis=1
+        )
 
     def statistics(self, x: Points) -> NDArray[Any]:
         located = zip(self.parts, self.part_columns, strict=True)
-        return np.concatenate([part.statistics(x[:, c]) for part, c in located], axis=1)
+        return np.concatenate(
+            [part.statistics(x[:, c]) for part, c in located], axis=1
+        )
 
     def indices(self, x: Points) -> Points:
         located = zip(self.parts, self.part_columns, strict=True)
-        return np.concatenate([part.indices(x[:, c]) for part, c in located], axis=1)
+        return np.concatenate(
+            [part.indices(x[:, c]) for part, c in located], axis=1
+        )
 
     def features(self, x: Points) -> Array:
         located = zip(self.parts, self.part_columns, strict=True)
-        return np.concatenate([part.features(x[:, c]) for part, c in located], axis=1)
+        return np.concatenate(
+            [part.features(x[:, c]) for part, c in located], axis=1
+        )
 
     def minimizer(self, w: Array) -> Points:
         located = zip(self.parts, self.part_parameters, strict=True)
-        return np.concatenate([part.minimizer(w[:, p]) for part, p in located], axis=1)
+        return np.concatenate(
+            [part.minimizer(w[:, p]) for part, p in located], axis=1
+        )
 
     def whiten(self, theta: Array, v: Array) -> Array:
         located = zip(self.parts, self.part_parameters, strict=True)
-        return np.concatenate([part.whiten(theta[p], v[p]) for part, p in located])
+        return np.concatenate(
+            [part.whiten(theta[p], v[p]) for part, p in located]
+        )
 
     def move(self, theta: Array, step: Array) -> Array:
         located = zip(self.parts, self.part_parameters, strict=True)
-        return np.concatenate([part.move(theta[p], step[p]) for part, p in located])
+        return np.concatenate(
+            [part.move(theta[p], step[p]) for part, p in located]
+        )
 
     def mode(self, theta: Array) -> Points:
         located = zip(self.parts, self.part_parameters, strict=True)
@@ -698,7 +806,12 @@ class Product(ColumnFamily):
 
     def _part_of(self, i: int) -> tuple[int, int]:
         """Return the index of the part of column i, and the index of the column there."""
-        at = bisect_right(self.part_columns, i, key=lambda columns: columns.start) - 1
+        at = (
+            bisect_right(
+                self.part_columns, i, key=lambda columns: columns.start
+            )
+            - 1
+        )
         return at, i - self.part_columns[at].start
 
     def select(self, columns: Sequence[int]) -> Family:
@@ -711,12 +824,22 @@ class Product(ColumnFamily):
 
     def pack(self, x: Points) -> bytes:
         located = zip(self.parts, self.part_columns, strict=True)
-        return np.concatenate([packed_rows(part.pack(x[:, c]), part.width) for part, c in located], axis=1).tobytes()
+        return np.concatenate(
+            [
+                packed_rows(part.pack(x[:, c]), part.width)
+                for part, c in located
+            ],
+            axis=1,
+        ).tobytes()
 
     def unpack(self, data: bytes) -> Points:
         rows = packed_rows(data, self.width)
-        located = zip(self.parts, slices(part.width for part in self.parts), strict=True)
-        return np.concatenate([part.unpack(rows[:, w].tobytes()) for part, w in located], axis=1)
+        located = zip(
+            self.parts, slices(part.width for part in self.parts), strict=True
+        )
+        return np.concatenate(
+            [part.unpack(rows[:, w].tobytes()) for part, w in located], axis=1
+        )
 
 
 def slices(lengths: Iterable[int]) -> list[slice]:
@@ -725,7 +848,12 @@ def slices(lengths: Iterable[int]) -> list[slice]:
 
 
 def packed_rows(data: bytes, width: int) -> NDArray[np.uint8]:
-    """Return packed points as rows of bytes; raise ValueError unless the length is a multiple of `width`."""
+    """Return packed points as rows of bytes.
+
+    Raise ValueError unless the length is a multiple of `width`.
+    """
     if len(data) % width:
-        raise ValueError(f"packed points: expected {width} bytes for each, got {len(data)} in all")
+        raise ValueError(
+            f"packed points: expected {width} bytes for each, got {len(data)} in all"
+        )
     return np.frombuffer(data, dtype=np.uint8).reshape(-1, width)

@@ -1,8 +1,9 @@
 """Information-geometric optimization: Algorithm 1 of the paper.
 
-`IGO` is a frozen value made of a family (the distribution), a preference (the weights), an adaptation (sample size and
-step length) and, beyond the paper, an elitism rule. Its state is another value: `ask` draws points from it and `tell`
-returns the next one. `knobless.recipes` has the named algorithms.
+`IGO` is a frozen value made of a family (the distribution), a preference (the weights), an
+adaptation (sample size and step length) and, beyond the paper, an elitism rule. Its state is
+another value: `ask` draws points from it and `tell` returns the next one. `knobless.recipes` has
+the named algorithms.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ class IGO:
 
     Notes
     -----
-    The elite is ranked with the samples and contributes to the update of θ like them, but not to the signal. It was not
-    drawn from θ, and the expected squared length of the whitened gradient for uninformative values, n Σ(w/λ)², is known
-    only for points that were.
+    The elite is ranked with the samples and contributes to the update of θ like them, but not to
+    the signal. It was not drawn from θ, and the expected squared length of the whitened gradient
+    for uninformative values, n Σ(w/λ)², is known only for points that were.
     """
 
     family: Family
@@ -80,14 +81,26 @@ class IGO:
         checked_family(self.family)
         parts = (
             ("preference", self.preference, callable, "Quartiles()"),
-            ("adaptation", self.adaptation, lambda part: hasattr(part, "step"), "Fixed(lam=2, eps=0.1)"),
+            (
+                "adaptation",
+                self.adaptation,
+                lambda part: hasattr(part, "step"),
+                "Fixed(lam=2, eps=0.1)",
+            ),
             ("elitism", self.elitism, callable, "LastBest()"),
         )
         for name, part, fits, example in parts:
             if isinstance(part, type) or not fits(part):
-                raise TypeError(f"{name}: expected a value such as {example}, got {part!r:.200}")
+                raise TypeError(
+                    f"{name}: expected a value such as {example}, got {part!r:.200}"
+                )
 
-    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> State:
+    def init(
+        self,
+        theta: Array | None = None,
+        x0: Points | None = None,
+        archive: Archive | None = None,
+    ) -> State:
         """Return the state before the first iteration (line 1); with `x0`, θ starts halfway to it.
 
         The archive is not used: the loop learns from its own samples.
@@ -100,19 +113,33 @@ class IGO:
         initial = self.family.initial()
         if theta is not None:
             if np.shape(theta) != initial.shape:
-                raise ValueError(f"theta: expected {len(initial)} parameters, got the shape {np.shape(theta)}")
-            theta = self.family.move(np.array(theta, dtype=float), np.zeros(len(initial)))
+                raise ValueError(
+                    f"theta: expected {len(initial)} parameters, got the shape {np.shape(theta)}"
+                )
+            theta = self.family.move(
+                np.array(theta, dtype=float), np.zeros(len(initial))
+            )
         theta = initial if theta is None else theta
         if x0 is not None:
-            theta = self.family.move(theta, 0.5 * self.family.deviations(theta, x0[None])[0])
-        signal = self.adaptation.start(self.family.whiten(theta, np.zeros(len(theta))))
+            theta = self.family.move(
+                theta, 0.5 * self.family.deviations(theta, x0[None])[0]
+            )
+        signal = self.adaptation.start(
+            self.family.whiten(theta, np.zeros(len(theta)))
+        )
         return State(theta, signal, Elite.empty(self.family))
 
-    def ask(self, state: State, rng: RNG, size: int | None = None, start: int = 0) -> Points:
+    def ask(
+        self, state: State, rng: RNG, size: int | None = None, start: int = 0
+    ) -> Points:
         """Return `size` points from P_θ, λ by default (line 3)."""
-        return self.family.sample(state.theta, self.lam(state) if size is None else size, rng)
+        return self.family.sample(
+            state.theta, self.lam(state) if size is None else size, rng
+        )
 
-    def skip(self, state: State, rng: Stream, size: int, start: int = 0) -> None:
+    def skip(
+        self, state: State, rng: Stream, size: int, start: int = 0
+    ) -> None:
         """Advance the stream as `ask` does."""
         self.family.skip(state.theta, size, rng)
 
@@ -122,17 +149,22 @@ class IGO:
             return state
         theta, signal, elite = state
         kept = self.elitism(elite, x, f)
-        w = self.preference(np.concatenate((f, elite.f)) if len(elite.f) else f)  # lines 4-6
+        # Lines 4-6
+        w = self.preference(np.concatenate((f, elite.f)) if len(elite.f) else f)
         weights = w.tolist()
         if min(weights) == max(weights):  # lines 7-9
             return State(theta, signal, kept)
         w = w / float(len(w))
         drawn = w[: len(f)]
         gradient = self.family.gradient(theta, x, drawn)  # line 10
-        noise = math.sqrt(self.family.active_dim(theta) * drawn.dot(drawn))  # its length if f is uninformative
-        # Lines 12-15 come before line 11: eq. (s) whitens with the θ from which x was drawn. Only then is the
-        # expected squared length of the whitened gradient over `noise` one for uninformative values.
-        eps, signal = self.adaptation.step(signal, self.family.whiten(theta, gradient), noise)
+        # Its length if f is uninformative
+        noise = math.sqrt(self.family.active_dim(theta) * drawn.dot(drawn))
+        # Lines 12-15 come before line 11: eq. (s) whitens with the θ from which x was drawn. Only
+        # then is the expected squared length of the whitened gradient over `noise` one for
+        # uninformative values.
+        eps, signal = self.adaptation.step(
+            signal, self.family.whiten(theta, gradient), noise
+        )
         if len(elite.f):  # the elite moves θ, not the signal
             gradient += w[len(f) :] @ self.family.deviations(theta, elite.x)
         gradient *= eps
@@ -140,17 +172,26 @@ class IGO:
 
     def inject(self, state: State, x: Points, f: float) -> State:
         """Return the state with this point as the elite, or the same state without elitism."""
-        return state if self.elitism == NO_ELITISM else state._replace(elite=Elite(x[None], np.array([f])))
+        if self.elitism == NO_ELITISM:
+            return state
+        return state._replace(elite=Elite(x[None], np.array([f])))
 
     def continued(self, theta: Array) -> State:
-        """Return the state at a θ that another algorithm has learned, with λ_r = λ_max: small samples would lose it."""
+        """Return the state at a θ that another algorithm has learned.
+
+        λ_r starts at λ_max, because an update from few samples would lose what θ represents.
+        """
         state = self.init(theta)
         lam_max = float(getattr(self.adaptation, "lam_max", state.signal.lam_r))
-        return state._replace(signal=state.signal._replace(lam_r=lam_max)) if math.isfinite(lam_max) else state
+        if math.isfinite(lam_max):
+            return state._replace(signal=state.signal._replace(lam_r=lam_max))
+        return state
 
     def at_theta(self, state: State, theta: Array) -> State:
         """Return the state with other parameters, within the margins."""
-        return state._replace(theta=self.family.move(theta, np.zeros(len(theta))))
+        return state._replace(
+            theta=self.family.move(theta, np.zeros(len(theta)))
+        )
 
     def can_yield(self, state: State) -> bool:
         """Return True: an iteration depends on the state alone."""
@@ -161,10 +202,19 @@ class IGO:
         return self.adaptation.spend_at(state.signal)[0]
 
     def info(self, state: State) -> AlgorithmInfo:
-        """Return θ, λ, ε, λ_r and ‖s‖²/γ, which is NaN before the first update and if λ and ε are fixed."""
+        """Return θ, λ, ε, λ_r and the signal-to-noise ratio ‖s‖²/γ.
+
+        The ratio is NaN before the first update, and if λ and ε are fixed.
+        """
         theta, (s, gamma, lam_r), _ = state
         lam, eps = self.adaptation.spend_at(state.signal)
-        return AlgorithmInfo(theta, lam, eps, lam_r, float(s.dot(s)) / gamma if gamma else math.nan)
+        return AlgorithmInfo(
+            theta,
+            lam,
+            eps,
+            lam_r,
+            float(s.dot(s)) / gamma if gamma else math.nan,
+        )
 
     def at_least(self, lam: int) -> Self:
         """Return the same algorithm with at least `lam` samples per iteration."""
@@ -173,13 +223,27 @@ class IGO:
     def data(self, state: State) -> dict[str, Any]:
         """Return the state as plain data."""
         theta, (s, gamma, lam_r), elite = state
-        numbers = {"theta": text(theta), "s": text(s), "gamma": float(gamma), "lam_r": float(lam_r)}
+        numbers = {
+            "theta": text(theta),
+            "s": text(s),
+            "gamma": float(gamma),
+            "lam_r": float(lam_r),
+        }
         return numbers | {"elite": elite_data(elite, self.family)}
 
     def restore(self, state: State, data: Any) -> State:
         """Return the state that `data` described."""
-        theta, s = theta_of(self.family, data), floats(data, "s")
-        gamma, lam_r = finite_at(data, "gamma"), finite_at(data, "lam_r")
-        if s.shape != state.signal.s.shape or not np.isfinite(s).all() or gamma < 0.0 or lam_r < 0.0:
+        theta = theta_of(self.family, data)
+        s = floats(data, "s")
+        gamma = finite_at(data, "gamma")
+        lam_r = finite_at(data, "lam_r")
+        if (
+            s.shape != state.signal.s.shape
+            or not np.isfinite(s).all()
+            or gamma < 0.0
+            or lam_r < 0.0
+        ):
             raise ValueError("expected a signal of finite numbers")
-        return State(theta, Signal(s, gamma, lam_r), elite_of(data["elite"], self.family))
+        return State(
+            theta, Signal(s, gamma, lam_r), elite_of(data["elite"], self.family)
+        )

@@ -1,15 +1,15 @@
-"""Groups of variables that may depend on each other: the linkage tree of a population, and neighboring variables.
+"""Linkage: groups of variables that may depend on each other.
 
-The tree repeatedly joins the two nearest groups of variables (unweighted average linkage, UPGMA). The distance of two
-variables is 2 − (H(a) + H(b)) / H(a, b) with the entropies of the population: 0 if each determines the other, 1 if they
-are independent.
+The tree repeatedly joins the two nearest groups of variables (unweighted average linkage, UPGMA).
+The distance of two variables is 2 − (H(a) + H(b)) / H(a, b) with the entropies of the population: 0
+if each determines the other, 1 if they are independent.
 
-Distances are rounded to multiples of 2⁻³⁰, so that rounding errors do not break ties; ties are broken by a random order
-of the variables.
+Distances are rounded to multiples of 2⁻³⁰, so that rounding errors do not break ties; ties are
+broken by a random order of the variables.
 
-The distances are of pairs. If each pair of three or more variables is independent, as where the parity of the values is
-what counts, the tree does not contain their group. Often such variables are declared next to each other, and then
-`segments` contains their group.
+The distances are of pairs. If each pair of three or more variables is independent, as where the
+parity of the values is what counts, the tree does not contain their group. Often such variables are
+declared next to each other, and then `segments` contains their group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from .rng import Stream
 from .types import Array, Indices, Points
 
 UNIT = 2.0**30
-MAX_OPTIONS = 4096  # options whose pairs are counted, at most: 64 MB per population, for 2,048 bits
+# Options whose pairs are counted, at most: 64 MB per population, for 2,048 bits
+MAX_OPTIONS = 4096
 
 VariableGroup = NDArray[np.intp]
 
@@ -30,15 +31,20 @@ class Pairs:
     """Counts of all pairs of options in a growing population."""
 
     def __init__(self, options: Indices) -> None:
-        total, n = int(options.sum()), len(options)
+        total = int(options.sum())
+        n = len(options)
         self.size = 0
-        self.counts = np.zeros((total, total) if total <= MAX_OPTIONS else (0, 0), dtype=np.int32)
-        # Order: the first options of all variables, then the second ones, and so on, in each block the variables with
-        # most options first. The variables that have a k-th option are then the first of their block: sums are slices.
+        self.counts = np.zeros(
+            (total, total) if total <= MAX_OPTIONS else (0, 0), dtype=np.int32
+        )
+        # Order: the first options of all variables, then the second ones, and so on, in each block
+        # the variables with most options first. The variables that have a k-th option are then the
+        # first of their block: sums are slices.
         self.place = np.empty(n, dtype=np.intp)
         self.place[(-options).argsort(kind="stable")] = np.arange(n)
         option = np.arange(options.max() if total <= MAX_OPTIONS else 0)
-        self.blocks = n - np.sort(options).searchsorted(option, "right")  # how many variables have such an option
+        # How many variables have such an option
+        self.blocks = n - np.sort(options).searchsorted(option, "right")
         self.starts = np.cumsum(self.blocks) - self.blocks
 
     def add(self, x: Points) -> None:
@@ -49,10 +55,10 @@ class Pairs:
             self.counts[shown[:, None], shown] += 1
 
     def tree(self, stream: Stream) -> list[VariableGroup]:
-        """Return the groups of the tree, from single variables on, without the group of all variables.
+        """Return the groups of the linkage tree, except the one of all variables.
 
-        Groups at distance 0 from each other are replaced by their union. With more than `MAX_OPTIONS` options in
-        total, the groups are the single variables.
+        Groups at distance 0 from each other are replaced by their union. With more than
+        `MAX_OPTIONS` options in total, the groups are the single variables.
         """
         order = stream.permutation(len(self.place))
         if not len(self.counts):
@@ -63,8 +69,14 @@ class Pairs:
         """Return the matrix of distances between these variables, inf on the diagonal."""
         h = entropy_terms(self.size)[self.counts]
         alone = self._over_options(h.diagonal())
-        joint = self._over_options(self._over_options(h).T).T  # in the order of the compiled engine, for equal rounding
-        ratio = np.divide(alone[:, None] + alone, joint, out=np.full(joint.shape, 2.0), where=joint > 0.0)
+        # In the order of the compiled engine, for equal rounding
+        joint = self._over_options(self._over_options(h).T).T
+        ratio = np.divide(
+            alone[:, None] + alone,
+            joint,
+            out=np.full(joint.shape, 2.0),
+            where=joint > 0.0,
+        )
         distance = np.rint(UNIT * (2.0 - ratio))
         np.fill_diagonal(distance, np.inf)
         places = self.place[variables]
@@ -73,20 +85,30 @@ class Pairs:
     def _over_options(self, h: Array) -> Array:
         """Return the sum over the options of each variable, along the first axis."""
         total = h[: len(self.place)].copy()
-        for start, size in zip(self.starts[1:].tolist(), self.blocks[1:].tolist(), strict=True):
+        for start, size in zip(
+            self.starts[1:].tolist(), self.blocks[1:].tolist(), strict=True
+        ):
             total[:size] += h[start : start + size]
         return total
 
 
 def segments(n: int, stream: Stream) -> list[VariableGroup]:
-    """Return contiguous groups of 2, 4, 8, … variables, up to half of all, that begin at a random place for each size.
+    """Return contiguous groups of 2, 4, 8, … variables, up to half of all.
+
+    Groups of one size begin at a random place. Those at both ends are shorter, and single variables
+    are left out.
 
     Groups at both ends are shorter; single variables are left out.
     """
-    groups, size = [], 2
+    groups = []
+    size = 2
     while 2 * size <= n:
         begins = range(-stream.below(size), n, size)
-        groups += [np.arange(max(begin, 0), min(begin + size, n)) for begin in begins if 1 - size < begin < n - 1]
+        groups += [
+            np.arange(max(begin, 0), min(begin + size, n))
+            for begin in begins
+            if 1 - size < begin < n - 1
+        ]
         size *= 2
     return groups
 
@@ -98,11 +120,15 @@ def entropy_terms(m: int) -> Array:
 
 
 def joined(distance: Array, names: Indices) -> list[VariableGroup]:
-    """Join the nearest two groups, the first in case of ties, until one is left; return all groups but the last."""
+    """Join the nearest two groups, the first in case of ties, until one is left.
+
+    Return all groups but the last.
+    """
     n = len(distance)
     groups: list[VariableGroup] = list(names[:, None])
     useful = [True] * n
-    place, size = list(range(n)), [1.0] * n  # index and size of the group of each row
+    # Index and size of the group of each row
+    place, size = list(range(n)), [1.0] * n
     rows = np.arange(n)
     nearest = distance.argmin(axis=1)
     shortest = distance[rows, nearest]
@@ -123,8 +149,9 @@ def joined(distance: Array, names: Indices) -> list[VariableGroup]:
         row[i] = np.inf
         distance[:, i] = row
         distance[:, j] = np.inf  # row j is merged; its distances are inf
-        # The joint group is never nearer to a third one than the nearer of the two was. Only rows whose nearest group
-        # was one of the two need a new search, unless both were equally near; rounding may create new ties.
+        # The joint group is never nearer to a third one than the nearer of the two was. Only rows
+        # whose nearest group was one of the two need a new search, unless both were equally near;
+        # rounding may create new ties.
         shortest[j], nearest[j] = np.inf, -1
         stale = (nearest == j) | ((nearest == i) & (row > shortest))
         stale[i] = True
@@ -137,4 +164,8 @@ def joined(distance: Array, names: Indices) -> list[VariableGroup]:
             nearest[changed] = nearest_of
             shortest[changed] = distance[changed, nearest_of]
         nearest[(row == shortest) & (nearest > i)] = i
-    return [group for group, keep in zip(groups[:-1], useful[:-1], strict=True) if keep]
+    return [
+        group
+        for group, keep in zip(groups[:-1], useful[:-1], strict=True)
+        if keep
+    ]

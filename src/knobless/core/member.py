@@ -14,12 +14,18 @@ from .types import Array, Points
 class Member(Algorithm[S], Protocol[S]):
     """Protocol of algorithms that take part in a search.
 
-    A member has its turns between those of others. It may read their evaluations in the archive of the run, which its
-    state then refers to; the search adds the evaluations of an iteration before it tells them. A state that has an
-    attribute `ended` that is True gets no further turns of a stage.
+    A member has its turns between those of others. It may read their evaluations in the archive of
+    the run, which its state then refers to; the search adds the evaluations of an iteration before
+    it tells them. A state that has an attribute `ended` that is True gets no further turns of a
+    stage.
     """
 
-    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> S:
+    def init(
+        self,
+        theta: Array | None = None,
+        x0: Points | None = None,
+        archive: Archive | None = None,
+    ) -> S:
         """Return the state before the first turn.
 
         Parameters

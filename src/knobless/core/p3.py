@@ -1,29 +1,32 @@
-"""P3, the parameter-less population pyramid of Goldman and Punch (2014), for deterministic objectives.
+"""P3, the parameter-less population pyramid, for deterministic objectives.
 
-Each individual starts at a random point, is improved by local search (single changes of a variable), and joins the
-lowest level of a pyramid of populations. It is then crossed with each level in turn: it takes over groups of variables
-(`linkage.py`) from points of the level and keeps changes that are not worse. Whenever a level has improved it, it joins
-the next one. There is no population size: the pyramid grows with the search.
+Each individual starts at a random point, is improved by local search (single changes of a
+variable), and joins the lowest level of a pyramid of populations. It is then crossed with each
+level in turn: it takes over groups of variables (`linkage.py`) from points of the level and keeps
+changes that are not worse. Whenever a level has improved it, it joins the next one. There is no
+population size: the pyramid grows with the search.
 
-The groups are those of the linkage tree of the level, as in the original, and in every second crossing neighboring
-variables instead.
+The groups are those of the linkage tree of the level, as in the original, and in every second
+crossing neighboring variables instead.
 
-The local search differs from the original, which stops where no single change is better. Here it also accepts equal
-neighbors and continues for as many steps as led to the last improvement, at least 4 N ln N for N neighbors (N ln N is
-the expected number of draws until each has been drawn), unless all neighbors are worse. It thereby crosses plateaus.
-When all variables were changed without an improvement, one point combines what was better on average: each variable
-takes the option with the lowest sum of the differences in value so far.
+The local search differs from the original, which stops where no single change is better. Here it
+also accepts equal neighbors and continues for as many steps as led to the last improvement, at
+least 4 N ln N for N neighbors (N ln N is the expected number of draws until each has been drawn),
+unless all neighbors are worse. It thereby crosses plateaus. When all variables were changed without
+an improvement, one point combines what was better on average: each variable takes the option with
+the lowest sum of the differences in value so far.
 
-Several points can be evaluated at the same time, by as many climbers. They share the first individual: they evaluate
-different neighbors of the same point, and the better ones are combined. After that, each climber has an individual of
-its own, all in one pyramid.
+Several points can be evaluated at the same time, by as many climbers. They share the first
+individual: they evaluate different neighbors of the same point, and the better ones are combined.
+After that, each climber has an individual of its own, all in one pyramid.
 
-A change of one bit of a subset may lead out of the bounds of its size. It is then an exchange: the bit changes together
-with a random one of the other value. For a range of sizes, every second change within the bounds is an exchange too. A
-crossing changes further bits of the subset, outside of the group, first those that differ from the other point.
+A change of one bit of a subset may lead out of the bounds of its size. It is then an exchange: the
+bit changes together with a random one of the other value. For a range of sizes, every second change
+within the bounds is an exchange too. A crossing changes further bits of the subset, outside of the
+group, first those that differ from the other point.
 
-An individual is a coroutine that yields points and is sent their values. A point that is yielded twice is answered from
-a cache, so the objective must be deterministic.
+An individual is a coroutine that yields points and is sent their values. A point that is yielded
+twice is answered from a cache, so the objective must be deterministic.
 """
 
 from __future__ import annotations
@@ -59,12 +62,16 @@ Batches = Generator[list[bytes], list[float], None]
 class P3:
     """Parameter-less population pyramid, for bits, choices and subsets.
 
+    Each individual starts at a random point, is improved by local search, and is then crossed with
+    the levels of a pyramid of populations; a level that improves it moves it one level up.
+
     Parameters
     ----------
     family : Family
         Family of the points, without numbers.
     climbers : int
-        Number of points per iteration. The first individual is improved by all climbers, later ones by one each.
+        Number of points per iteration. The first individual is improved by all climbers, later ones
+        by one each.
 
     Raises
     ------
@@ -82,26 +89,44 @@ class P3:
     def __post_init__(self) -> None:
         checked_family(self.family)
         if isinstance(self.family, Conditional):
-            raise TypeError("family: expected no conditional variables; pbil_elitist and pbil_lambda also take these")
+            raise TypeError(
+                "family: expected no conditional variables; pbil_elitist and pbil_lambda also "
+                "take these"
+            )
         if not self.family.options.all():
             numbers = int((self.family.options == 0).sum())
-            remedy = "pbil_elitist and pbil_lambda also take integers and floats"
+            remedy = (
+                "pbil_elitist and pbil_lambda also take integers and floats"
+            )
             expected = "bits, choices and subsets only"
-            raise TypeError(f"family: expected {expected}, got {numbers} integers or floats; {remedy}")
+            raise TypeError(
+                f"family: expected {expected}, got {numbers} integers or floats; {remedy}"
+            )
         positive_int("climbers", self.climbers)
 
-    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> Pyramid:
+    def init(
+        self,
+        theta: Array | None = None,
+        x0: Points | None = None,
+        archive: Archive | None = None,
+    ) -> Pyramid:
         """Return the state before the first iteration."""
         initial = self.family.initial()
-        theta = initial if theta is None else self.family.move(theta, np.zeros(len(initial)))
+        theta = (
+            initial
+            if theta is None
+            else self.family.move(theta, np.zeros(len(initial)))
+        )
         return Pyramid(self.family, theta, x0, self.climbers)
 
     def lam(self, state: Pyramid) -> int:
         """Return the number of individuals."""
         return self.climbers
 
-    def ask(self, state: Pyramid, rng: RNG, size: int | None = None, start: int = 0) -> Points:
-        """Return the pending points of the individuals from `start` on, then random points up to `size`."""
+    def ask(
+        self, state: Pyramid, rng: RNG, size: int | None = None, start: int = 0
+    ) -> Points:
+        """Return the pending points from index `start` on, then random points up to `size`."""
         rng = rng if isinstance(rng, Stream) else Stream.of(rng)
         if state.stream is None:
             state.begin(rng.word())
@@ -110,13 +135,22 @@ class P3:
         if start or size != len(points):
             points = points[start : start + size]
         n_random = size - len(points)
-        return np.concatenate([points, self.family.sample(state.theta, n_random, rng)]) if n_random else points
+        if n_random:
+            return np.concatenate(
+                [points, self.family.sample(state.theta, n_random, rng)]
+            )
+        return points
 
-    def skip(self, state: Pyramid, rng: Stream, size: int, start: int = 0) -> None:
+    def skip(
+        self, state: Pyramid, rng: Stream, size: int, start: int = 0
+    ) -> None:
         """Begin, and advance the stream, as `ask` does."""
         if state.stream is None:
             state.begin(rng.word())
-        rng.skip(max(start + size - max(len(state.pending), start), 0), self.family.words)
+        rng.skip(
+            max(start + size - max(len(state.pending), start), 0),
+            self.family.words,
+        )
 
     def tell(self, state: Pyramid, x: Points, f: Array) -> Pyramid:
         """Return the state after an iteration; the given state is modified."""
@@ -127,7 +161,9 @@ class P3:
             if value != value:
                 values[i] = math.inf
         if len(values) < self.climbers:  # cancelled points count as failures
-            told_values, rows, values = iter(values), iter(x), []
+            told_values = iter(values)
+            rows = iter(x)
+            values = []
             row = next(rows, None)
             for wanted in state.pending:
                 has_value = row is not None and (row == wanted).all()
@@ -146,7 +182,9 @@ class P3:
 
     def info(self, state: Pyramid) -> AlgorithmInfo:
         """Return θ and the number of individuals; ε and the signal-to-noise ratio are NaN."""
-        return AlgorithmInfo(state.theta, self.climbers, math.nan, float(self.climbers), math.nan)
+        return AlgorithmInfo(
+            state.theta, self.climbers, math.nan, float(self.climbers), math.nan
+        )
 
     def at_least(self, lam: int) -> Self:
         """Return the same algorithm with at least `lam` individuals."""
@@ -155,18 +193,32 @@ class P3:
     def data(self, state: Pyramid) -> dict[str, Any]:
         """Return the state as plain data: what it is rebuilt from."""
         key = None if state.stream is None else state.stream.key
-        return {"theta": text(state.first), "key": key, "told": text(np.array(state.told))}
+        return {
+            "theta": text(state.first),
+            "key": key,
+            "told": text(np.array(state.told)),
+        }
 
     def restore(self, state: Pyramid, data: Any) -> Pyramid:
         """Return the state that `data` described."""
         key, values = told_of(data, self.climbers)
-        return Pyramid(self.family, theta_of(self.family, data), state.x0, self.climbers).again(key, values)
+        return Pyramid(
+            self.family, theta_of(self.family, data), state.x0, self.climbers
+        ).again(key, values)
 
 
 def told_of(data: Any, climbers: int) -> tuple[int | None, list[float]]:
-    """Return the key of the random numbers and the values of all climbers; ValueError for other data."""
-    key, values = data["key"], floats(data, "told")
-    if (key is None and len(values)) or len(values) % climbers or np.isnan(values).any():
+    """Return the key of the random numbers and the values of all climbers.
+
+    ValueError for other data.
+    """
+    key = data["key"]
+    values = floats(data, "told")
+    if (
+        (key is None and len(values))
+        or len(values) % climbers
+        or np.isnan(values).any()
+    ):
         raise ValueError("told: expected the values of all climbers")
     return None if key is None else whole(key, most=2**64 - 1), values.tolist()
 
@@ -197,20 +249,35 @@ class Pyramid:
 
     Notes
     -----
-    Coroutines cannot be copied. A copy is rebuilt from the key of the random numbers and all values told so far.
+    Coroutines cannot be copied. A copy is rebuilt from the key of the random numbers and all values
+    told so far.
     """
 
-    def __init__(self, family: Family, theta: Array, x0: Points | None, climbers: int) -> None:
-        self.family, self.first, self.climbers = family, theta, climbers
+    def __init__(
+        self, family: Family, theta: Array, x0: Points | None, climbers: int
+    ) -> None:
+        self.family = family
+        self.first = theta
+        self.climbers = climbers
         self.options = family.options
-        changes = [(i, by) for i, k in enumerate(self.options.tolist()) for by in range(1, k)]
-        self.changes = np.array(changes).reshape(-1, 2)
+        changes = [
+            (i, by)
+            for i, k in enumerate(self.options.tolist())
+            for by in range(1, k)
+        ]
+        self.changes = np.array(changes).reshape(-1, 2)  # all single changes
         self.size_bounds = family.size_bounds
-        self.bounds_of = {i: bounds for bounds in self.size_bounds for i in range(bounds.columns.start, bounds.columns.stop)}
-        # Steps without an improvement that end a local search. Over a subset nothing else ends it, because not all
-        # exchanges are tried.
-        self.patience = (1 if self.bounds_of else ROUNDS) * coupon_draws(len(changes))
-        self._type, self._variables = family.dtype, family.variables
+        self.bounds_of = {
+            i: bounds
+            for bounds in self.size_bounds
+            for i in range(bounds.columns.start, bounds.columns.stop)
+        }
+        # Steps without an improvement that end a local search. Over a subset nothing else ends it,
+        # because not all exchanges are tried.
+        rounds = 1 if self.bounds_of else ROUNDS
+        self.patience = rounds * coupon_draws(len(changes))
+        self._type = family.dtype
+        self._variables = family.variables
         self.x0 = None if x0 is None else x0.astype(self._type)
         self.stream: Stream | None = None
         self.levels: list[Level] = []
@@ -219,14 +286,19 @@ class Pyramid:
         self._sum = np.zeros(len(theta))  # sum of the statistics of all members
         self.told: list[float] = []
         self.can_yield = False  # whether an individual has just finished
-        self.values: dict[bytes, float] = {}  # by the digests of points, which are long
+        # By the digests of points, which are long
+        self.values: dict[bytes, float] = {}
         self._n_points = number_of_points(family)
         self._individuals: list[Individual] = []
-        self._first: Batches | None = None  # the first individual, as long as all climbers work on it
+        # The first individual, as long as all climbers work on it
+        self._first: Batches | None = None
         self._want([])
 
     def begin(self, key: int) -> None:
-        """Start with the key of the random numbers: several climbers on one individual, a single one on its own."""
+        """Start all climbers with the key of the random numbers.
+
+        Several climbers improve one individual together, a single one has its own.
+        """
         self.stream = Stream(key)
         if self.climbers > 1:
             self._first = climb_together(self, self.stream)
@@ -236,8 +308,14 @@ class Pyramid:
 
     def _start(self, x0: Points | None) -> None:
         """Start one individual per climber, the first one at x0."""
-        self._individuals = [individual(self, self.stream, None if i else x0) for i in range(self.climbers)]  # type: ignore[arg-type]
+        self._individuals = [
+            self._new_individual(None if i else x0)
+            for i in range(self.climbers)
+        ]
         self._want([self._next(i, None) for i in range(self.climbers)])
+
+    def _new_individual(self, x0: Points | None) -> Individual:
+        return individual(self, self.stream, x0)  # type: ignore[arg-type]
 
     def tell(self, values: list[float]) -> None:
         """Send the values of the pending points to the individuals."""
@@ -254,28 +332,35 @@ class Pyramid:
         try:
             self._want(self._first.send(values))
         except StopIteration:
-            self._first, self.can_yield = None, True
+            # The first individual is in the pyramid: from here on one for each climber.
+            self._first = None
+            self.can_yield = True
             self._start(None)
 
     def random(self, stream: Stream) -> Points:
         """Return a point of the initial distribution."""
-        words = (stream.words(self.family.words) >> np.uint64(32)).astype(np.uint32)
-        x: Points = self.family.draw(self.first, words[None])[0]
+        words = stream.words(self.family.words)
+        u = (words >> np.uint64(32)).astype(np.uint32)
+        x: Points = self.family.draw(self.first, u[None])[0]
         return x
 
     def _want(self, points: list[bytes]) -> None:
         """Set the pending points, as a read-only array."""
         self._keys = list(map(digest, points))
         data = points[0] if len(points) == 1 else b"".join(points)
-        self.pending: Points = np.ndarray((len(points), self._variables), self._type, data)
+        self.pending: Points = np.ndarray(
+            (len(points), self._variables), self._type, data
+        )
 
     def _next(self, i: int, value: float | None) -> bytes:
         """Return the next point of individual i, after its last point had this value."""
+        # Points of the cache cost no evaluation. After many in a row one is evaluated again, so that
+        # this ends where nothing new can be found.
         for _ in range(1 if self._knows_all else SKIPPED):
             try:
                 x = self._individuals[i].send(value)  # type: ignore[arg-type]
             except StopIteration:
-                self._individuals[i] = individual(self, self.stream, None)  # type: ignore[arg-type]
+                self._individuals[i] = self._new_individual(None)
                 x = next(self._individuals[i])
                 self.can_yield = True
             point = x.tobytes()
@@ -287,7 +372,7 @@ class Pyramid:
 
     @property
     def _knows_all(self) -> bool:
-        """Whether several climbers know all points, so that it is in vain that each of them looks for a new one."""
+        """Whether all points have values, so that several climbers find no new one."""
         return self.climbers > 1 and len(self.values) >= self._n_points
 
     def join(self, level: int, x: Points) -> None:
@@ -302,12 +387,14 @@ class Pyramid:
     @property
     def theta(self) -> Array:
         """Mean of the statistics of all members, with the initial θ as one more."""
+        # θ = (θ₀ + Σ T(x)) / (1 + m) for m members
         mean = (self.first + self._sum) / (1 + len(self.members))
         return self.family.move(self.first, mean - self.first)
 
     def copy(self) -> Pyramid:
         """Return a copy that does not change with this state."""
-        return self.again(None if self.stream is None else self.stream.key, self.told)
+        key = None if self.stream is None else self.stream.key
+        return self.again(key, self.told)
 
     def again(self, key: int | None, values: list[float]) -> Pyramid:
         """Return a pyramid with the same start, after these values were told."""
@@ -320,51 +407,69 @@ class Pyramid:
 
 
 def digest(point: bytes) -> bytes:
-    """Return 16 bytes that are equal for equal points, and different for different ones but with probability 2⁻¹²⁸."""
+    """Return 16 bytes that identify a point.
+
+    Different points have equal bytes with probability 2⁻¹²⁸.
+    """
     return blake2b(point, digest_size=16).digest()
 
 
 def coupon_draws(n: int) -> float:
-    """Return n ln n, about the expected number of draws of one among n until each has been drawn."""
+    """Return n ln n.
+
+    This is about the expected number of draws until each of n things has been drawn (the coupon
+    collector's problem).
+    """
     return n * math.log(n) if n > 1 else 1.0
 
 
-def individual(pyramid: Pyramid, stream: Stream, x0: Points | None) -> Individual:
+def individual(
+    pyramid: Pyramid, stream: Stream, x0: Points | None
+) -> Individual:
     """Improve x0, or else a random point, by local search and by all levels of the pyramid."""
     pyramid.individuals += 1
     number = pyramid.individuals
-    x = pyramid.random(stream)  # in any case, so that the other random numbers do not depend on x0
+    # In any case, so that the other random numbers do not depend on x0
+    x = pyramid.random(stream)
     x = x if x0 is None else x0.copy()
     f = yield x
     f = yield from climb(x, f, pyramid, stream)
     pyramid.join(0, x)
+    # Goldman and Punch (2014), algorithm 3: cross with each level from the lowest up, and join the
+    # level above where a crossing has improved the individual.
     for i, level in enumerate(pyramid.levels):  # the list may grow meanwhile
         before = f
         neighboring = (number + i) % 2 == 0 and len(x) >= 4
         groups = segments(len(x), stream) if neighboring else level.tree(stream)
-        f = yield from cross(x, f, groups, level.points, stream, pyramid.size_bounds)
+        f = yield from cross(
+            x, f, groups, level.points, stream, pyramid.size_bounds
+        )
         if f < before:
             pyramid.join(i + 1, x)
 
 
 def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
-    """Improve the first individual by local search, with as many points at once as there are climbers.
+    """Improve the first individual by local search, with all climbers at once.
 
-    All better neighbors of a point are combined to the next point, which is evaluated together with neighbors of its
-    own. If it is worse than the best of them, the search continues from that one.
+    All better neighbors of a point are combined to the next point, which is evaluated together with
+    neighbors of its own. If it is worse than the best of them, the search continues from that one.
     """
-    n, patience = len(pyramid.changes), pyramid.patience
+    n = len(pyramid.changes)
+    patience = pyramid.patience
     x = best = pyramid.random(stream) if pyramid.x0 is None else pyramid.x0
     f = math.inf  # value of the best point
-    steps = up = 0  # steps so far, and those until the last improvement
+    steps = 0  # single changes tried so far
+    up = 0  # single changes tried until the last improvement
     first = x.tolist()  # options that the changes are relative to
-    order: list[int] = []  # of the next changes
-    worse: set[int] = set()  # changes of x
+    order: list[int] = []  # the next changes, last one first
+    worse: set[int] = set()  # changes of x that lead to worse points
+    # As many steps without an improvement as led to the last one end the search, at least `patience`.
     while steps - up < max(patience, up):
         if len(worse) == n:
             if not pyramid.bounds_of:
-                break
+                break  # x is a local optimum
             worse.clear()  # of a subset, not all exchanges have been tried
+        # The batch: the new point x itself, and different neighbors of it.
         batch = [] if digest(x.tobytes()) in pyramid.values else [x]
         tried: dict[int, Points] = {}
         while len(batch) < pyramid.climbers and len(worse) + len(tried) < n:
@@ -373,35 +478,50 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
             if change not in worse and change not in tried:
                 tried[change] = y = x.copy()
                 i, by = pyramid.changes[change].tolist()
-                y[i] = other_option(int(x[i]), first[i], by, int(pyramid.options[i]))
+                y[i] = other_option(
+                    int(x[i]), first[i], by, int(pyramid.options[i])
+                )
                 if i in pyramid.bounds_of:
                     exchanged(y, i, pyramid.bounds_of[i], stream)
                 if digest(y.tobytes()) not in pyramid.values:
                     batch.append(y)
         if batch:
-            batch += [pyramid.random(stream) for _ in range(pyramid.climbers - len(batch))]
+            # Climbers without a neighbor evaluate random points.
+            n_random = pyramid.climbers - len(batch)
+            batch += [pyramid.random(stream) for _ in range(n_random)]
             yield [y.tobytes() for y in batch]
         steps += len(tried)
-        value = {change: pyramid.values[digest(y.tobytes())] for change, y in tried.items()}
-        value_of_x, last = pyramid.values[digest(x.tobytes())], f
+        value = {
+            change: pyramid.values[digest(y.tobytes())]
+            for change, y in tried.items()
+        }
+        value_of_x = pyramid.values[digest(x.tobytes())]
+        last = f
+        # Equal values are accepted, which crosses plateaus.
         if value_of_x <= f:
             best, f = x, value_of_x
         lowest = min(tried, key=value.__getitem__, default=None)
         if lowest is not None and value[lowest] <= f:
-            best, f = tried[lowest], value[lowest]
+            best = tried[lowest]
+            f = value[lowest]
         if f < last:
             up = steps
         if best is x:
             worse.update(tried)
             continue
-        better = [change for change in tried if value[change] < value_of_x <= last]
+        better = [
+            change for change in tried if value[change] < value_of_x <= last
+        ]
         if len(better) > 1:
             combined = x.copy()
-            for change in sorted(better, key=value.__getitem__, reverse=True):  # of one variable, the best one last
+            # Of one variable, the best one last
+            for change in sorted(better, key=value.__getitem__, reverse=True):
                 np.copyto(combined, tried[change], where=tried[change] != x)
             if pyramid.size_bounds:
                 cost = stream.words(len(x)).astype(float)
-                combined = resized(combined[None], pyramid.size_bounds, cost[None])[0]
+                combined = resized(
+                    combined[None], pyramid.size_bounds, cost[None]
+                )[0]
             x = combined
         else:
             x = best
@@ -409,21 +529,36 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
     pyramid.join(0, best)
 
 
-def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Points, float, float]:
-    """Local search: accept single changes in random order that are not worse, until there is no more progress."""
-    changes, options, bounds_of = pyramid.changes, pyramid.options.tolist(), pyramid.bounds_of
+def climb(
+    x: Points, f: float, pyramid: Pyramid, stream: Stream
+) -> Generator[Points, float, float]:
+    """Accept single changes in random order that are not worse, until there is no more progress."""
+    changes = pyramid.changes
+    options = pyramid.options.tolist()
+    bounds_of = pyramid.bounds_of
     patience = pyramid.patience
-    effects = [[0.0] * k for k in options]  # sums of differences in value, by variable and option
-    steps = up = 0  # steps so far, and those until the last improvement
+    # Sums of differences in value, by variable and option
+    effects = [[0.0] * k for k in options]
+    steps = 0  # single changes tried so far
+    up = 0  # single changes tried until the last improvement
     moved = True
-    while moved or bounds_of:  # otherwise all neighbors are worse; of a subset, not all exchanges have been tried
-        moved, begun, first = False, steps, x.tolist()
+    # Otherwise all neighbors are worse; of a subset, not all exchanges have been tried
+    while moved or bounds_of:
+        moved = False
+        begun = steps
+        first = x.tolist()
+        # One round: all single changes in random order.
         for i, by in changes[stream.permutation(len(changes))].tolist():
             old = int(x[i])
             x[i] = new = other_option(old, first[i], by, options[i])
-            exchanged_bit = exchanged(x, i, bounds_of[i], stream) if i in bounds_of else None
+            exchanged_bit = (
+                exchanged(x, i, bounds_of[i], stream)
+                if i in bounds_of
+                else None
+            )
             value = yield x
             steps += 1
+            # What the two options contribute to the value, as seen at the current point.
             difference = value - f
             if math.isfinite(difference):
                 effects[i][new] += difference
@@ -431,7 +566,8 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
             if value < f:
                 up = steps
             if value <= f:
-                f, moved = value, True
+                f = value
+                moved = True
             else:
                 x[i] = old
                 if exchanged_bit is not None:
@@ -439,20 +575,29 @@ def climb(x: Points, f: float, pyramid: Pyramid, stream: Stream) -> Generator[Po
             if steps - up >= max(patience, up):
                 return f
         if up <= begun and not bounds_of:
+            # The round improved nothing: try the point of the options that were better on average.
             before = x.copy()
-            x[:] = [best_option(effect, old) for effect, old in zip(effects, x.tolist(), strict=True)]
+            x[:] = [
+                best_option(effect, old)
+                for effect, old in zip(effects, x.tolist(), strict=True)
+            ]
             if (x != before).any():
                 value = yield x
                 steps += 1
                 if value < f:
-                    f, moved, up = value, True, steps
+                    f = value
+                    moved = True
+                    up = steps
                 else:
                     x[:] = before
     return f
 
 
 def other_option(current: int, first: int, by: int, options: int) -> int:
-    """Return the option for a change, which is relative to an earlier one: all are tried, also after equal values."""
+    """Return the option for a change, which is relative to an earlier option `first`.
+
+    Thus all options are tried, also after a change to an equal value was accepted.
+    """
     option = (first + by) % options
     return option if option != current else first
 
@@ -463,15 +608,23 @@ def best_option(effects: Sequence[float], current: int) -> int:
     return effects.index(lowest) if lowest < effects[current] else current
 
 
-def exchanged(x: Points, i: int, bounds: SizeBounds, stream: Stream) -> int | None:
-    """Change another bit of a subset after bit i, if the size needs it, or else in every second case; return which."""
+def exchanged(
+    x: Points, i: int, bounds: SizeBounds, stream: Stream
+) -> int | None:
+    """Change another bit of a subset after bit i, and return its index.
+
+    This is done if the size of the subset needs it, and otherwise in every second case; None if no
+    bit was changed.
+    """
     columns, low, high = bounds
     bits = x[columns]
     admissible = low <= int(bits.sum()) <= high
     if admissible and stream.below(2):
         return None
     start = columns.start
-    candidates = [j for j in (bits == x[i]).nonzero()[0].tolist() if j != i - start]
+    candidates = [
+        j for j in (bits == x[i]).nonzero()[0].tolist() if j != i - start
+    ]
     if not candidates:
         return None
     partner = start + candidates[stream.below(len(candidates))]
@@ -487,19 +640,28 @@ def cross(
     stream: Stream,
     size_bounds: Sequence[SizeBounds],
 ) -> Generator[Points, float, float]:
-    """Take over groups of variables, smallest first, each from a random one of the points that differ there."""
+    """Take over groups of variables from the points of a level, smallest groups first.
+
+    Each group comes from a random one of the points that differ in it.
+    """
     donors = np.array(points)
     sizes = np.array([len(group) for group in groups], dtype=np.intp)
-    for i in np.lexsort((stream.words(len(groups)), sizes)).tolist():
+    # Smallest groups first; groups of one size in random order.
+    order = np.lexsort((stream.words(len(groups)), sizes))
+    for i in order.tolist():
         group = groups[i]
         old = x.copy()
-        differ = (donors.take(group, axis=1) != x[group]).any(axis=1).nonzero()[0]
+        differs = (donors.take(group, axis=1) != x[group]).any(axis=1)
+        differ = differs.nonzero()[0]
         if not len(differ):
             continue
         donor = donors[differ[stream.below(len(differ))]]
         x[group] = donor[group]
         if size_bounds:
-            cost = (x == donor) + np.ldexp(stream.words(len(x)).astype(float), -64)
+            # Restore the size of the subset by bits outside of the group, first by those that differ
+            # from the donor; a random part in [0, 1) breaks ties.
+            u = np.ldexp(stream.words(len(x)).astype(float), -64)
+            cost = (x == donor) + u
             cost[group] = math.inf
             x[:] = resized(x[None], size_bounds, cost[None])[0]
         value = yield x

@@ -1,7 +1,8 @@
 """The values of several objectives by points: every evaluation of each, and their means.
 
-A row of the archive has one number. What belongs to a point with several objectives is here: where equal points have
-equal values the first evaluation, under noise the mean of all. A point that was infeasible once is infeasible.
+A row of the archive has one number. What belongs to a point with several objectives is here: where
+equal points have equal values the first evaluation, under noise the mean of all. A point that was
+infeasible once is infeasible.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from .data import floats, listed, octets, text, whole
 from .families import Family
 from .types import Array, Indices, Mask, Points
 
-JITTER = 1e-6  # of the largest absolute value: differences by which sums of floating-point numbers vary
+# Of the largest absolute value: differences by which sums of floating-point numbers vary
+JITTER = 1e-6
 
 Values = tuple[float, ...]
 
 
 class PointValues:
-    """Evaluations of points with several objectives, all of which are minimized; failed ones are left out.
+    """Evaluations of points with several objectives, all of which are minimized.
+
+    Failed evaluations are left out.
 
     Parameters
     ----------
@@ -64,13 +68,24 @@ class PointValues:
         self.evaluations[i].append(tuple(values))
         self._counts[i] = n = len(self.evaluations[i])
         for j, column in enumerate(zip(*self.evaluations[i], strict=True)):
-            ordered = sorted(column)  # so that the sums do not depend on the order of the evaluations
-            mean = ordered[0] if n == 1 else sum([value / n for value in ordered])
-            squares = sum([(value - mean) * (value - mean) for value in ordered])
-            self._means[i, j], self._squares[i, j] = mean, squares if math.isfinite(squares) else 0.0
+            # So that the sums do not depend on the order of the evaluations
+            ordered = sorted(column)
+            mean = (
+                ordered[0] if n == 1 else sum([value / n for value in ordered])
+            )
+            squares = sum(
+                [(value - mean) * (value - mean) for value in ordered]
+            )
+            self._means[i, j], self._squares[i, j] = (
+                mean,
+                squares if math.isfinite(squares) else 0.0,
+            )
 
     def add_infeasible(self, key: bytes, code: bytes, rank: float) -> None:
-        """Add an infeasible evaluation of a point, by the rank of its violation; the largest one counts."""
+        """Add an infeasible evaluation of a point, by the rank of its violation.
+
+        The largest one counts.
+        """
         i = self._place(key, code)
         if not self.evaluations[i]:
             self._first[i] = rank
@@ -83,9 +98,19 @@ class PointValues:
             self.codes.append(code)
             self.evaluations.append([])
             if i == len(self._counts):
-                for name in ("_first", "_means", "_squares", "_counts", "_violations"):
+                for name in (
+                    "_first",
+                    "_means",
+                    "_squares",
+                    "_counts",
+                    "_violations",
+                ):
                     before = getattr(self, name)
-                    setattr(self, name, np.concatenate([before, np.zeros_like(before)]))
+                    setattr(
+                        self,
+                        name,
+                        np.concatenate([before, np.zeros_like(before)]),
+                    )
         return i
 
     def last(self, key: bytes) -> Values:
@@ -108,7 +133,10 @@ class PointValues:
 
     @property
     def first(self) -> Array:
-        """The first evaluation of each point; of an infeasible one the rank. Must not be modified."""
+        """The first evaluation of each point; of an infeasible one the rank.
+
+        Must not be modified.
+        """
         return self._first[: len(self)]
 
     @property
@@ -119,27 +147,44 @@ class PointValues:
 
     @property
     def deviation(self) -> Array:
-        """Standard deviation of an evaluation from the mean of its point, by objectives; NaN if each has one.
+        """Standard deviation of an evaluation from the mean of its point, by objectives.
+
+        It is NaN if each point has one evaluation.
 
         It is that of all points together: a point has few evaluations.
         """
         freedom = float(np.maximum(self.counts - 1, 0).sum())
         squares: Array = self._squares[: len(self)].sum(axis=0)
-        return np.sqrt(squares / freedom) if freedom else np.full(self.objectives, math.nan)
+        if freedom:
+            return np.sqrt(squares / freedom)
+        return np.full(self.objectives, math.nan)
 
     @property
     def noisy(self) -> bool:
-        """Whether evaluations of a point differ by more than the rounding of floating-point sums."""
+        """Whether evaluations of a point differ by more than rounding."""
         means = self._means[: len(self)]
         finite = np.where(np.isfinite(means), np.abs(means), 0.0)
         scale: Array = finite.max(axis=0, initial=0.0)
-        return bool((np.sqrt(self._squares[: len(self)].max(axis=0, initial=0.0)) > JITTER * scale).any())
+        return bool(
+            (
+                np.sqrt(self._squares[: len(self)].max(axis=0, initial=0.0))
+                > JITTER * scale
+            ).any()
+        )
 
     def data(self) -> dict[str, Any]:
         """Return the evaluations as plain data, for `restore`."""
         return {
             "x": b64encode(b"".join(self.codes)).decode(),
-            "f": text(np.array([values for evaluations in self.evaluations for values in evaluations]).ravel()),
+            "f": text(
+                np.array(
+                    [
+                        values
+                        for evaluations in self.evaluations
+                        for values in evaluations
+                    ]
+                ).ravel()
+            ),
             "counts": self.counts.tolist(),
             "first": text(self.first.ravel()),
             "violations": text(self._violations[: len(self)]),
@@ -147,14 +192,23 @@ class PointValues:
 
     def restore(self, data: Any, keys: Callable[[Points], list[bytes]]) -> None:
         """Add the evaluations that `data` described; ValueError if it describes none."""
-        points, values = self.family.unpack(octets(data, "x")), floats(data, "f").reshape(-1, self.objectives).tolist()
+        points = self.family.unpack(octets(data, "x"))
+        values = floats(data, "f").reshape(-1, self.objectives).tolist()
         counts = [whole(count) for count in listed(data, "counts")]
-        violations, first = floats(data, "violations"), floats(data, "first").reshape(-1, self.objectives)
-        if not len(points) == len(counts) == len(violations) == len(first) or sum(counts) != len(values):
-            raise ValueError(f"counts: expected the number of evaluations of each of {len(points)} points")
+        violations = floats(data, "violations")
+        first = floats(data, "first").reshape(-1, self.objectives)
+        if not len(points) == len(counts) == len(violations) == len(
+            first
+        ) or sum(counts) != len(values):
+            raise ValueError(
+                f"counts: expected the number of evaluations of each of {len(points)} points"
+            )
         start = 0
-        for x, count, violation in zip(points, counts, violations.tolist(), strict=True):
-            (key,), code = keys(x[None]), self.family.pack(x[None])
+        for x, count, violation in zip(
+            points, counts, violations.tolist(), strict=True
+        ):
+            (key,) = keys(x[None])
+            code = self.family.pack(x[None])
             for row in values[start : start + count]:
                 self.add(key, code, row)
             if violation > 0.0:
@@ -168,7 +222,9 @@ class PointValues:
         """Return a copy that does not change with this one."""
         copy = type(self)(self.family, self.objectives)
         copy.codes, copy._index = self.codes.copy(), self._index.copy()
-        copy.evaluations = [evaluations.copy() for evaluations in self.evaluations]
+        copy.evaluations = [
+            evaluations.copy() for evaluations in self.evaluations
+        ]
         for name in ("_first", "_means", "_squares", "_counts", "_violations"):
             setattr(copy, name, getattr(self, name).copy())
         return copy

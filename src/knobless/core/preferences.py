@@ -1,8 +1,9 @@
 """Preferences: the weights w of the points of an iteration, from their objective values.
 
-Lines 4 to 6 of Algorithm 1. Smaller values are better. Ties (exact equality, for any sign of f) share their weights;
-NaN and +inf are tied and rank worst. If all weights are equal, the loop skips the update. Centering belongs to the
-preference and not to the loop: a loop that centers would be neither UMDA nor PBIL.
+Lines 4 to 6 of Algorithm 1. Smaller values are better. Ties (exact equality, for any sign of f)
+share their weights; NaN and +inf are tied and rank worst. If all weights are equal, the loop skips
+the update. Centering belongs to the preference and not to the loop: a loop that centers would be
+neither UMDA nor PBIL.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from knobless._checks import positive_int
 
 from .types import Array
 
-FEW_VALUES = 10  # values up to which plain Python takes less time than calls of NumPy
+# Values up to which plain Python takes less time than calls of NumPy
+FEW_VALUES = 10
 
 
 class Preference(Protocol):
@@ -44,12 +46,13 @@ class Preference(Protocol):
 
 @dataclass(frozen=True)
 class Quartiles:
-    """Weights of the paper: +λ/μ for the best μ = ⌈λ/4⌉ points, −λ/μ for the worst μ, 0 for the others.
+    """Weights of the paper: +λ/μ for the best quarter of the points, −λ/μ for the worst.
 
     Notes
     -----
-    The paper gives the weights 2λ/μ, λ/μ and 0 and their mean μ_W as one, although it is λ/μ. The weights here are
-    those minus their mean, not divided by it: λ = 2 is then exactly cGA, and σ_W² is 2λ/μ as the paper states.
+    The paper gives the weights 2λ/μ, λ/μ and 0 and their mean μ_W as one, although it is λ/μ. The
+    weights here are those minus their mean, not divided by it: λ = 2 is then exactly cGA, and σ_W²
+    is 2λ/μ as the paper states.
     """
 
     def __call__(self, f: Array) -> Array:
@@ -79,17 +82,18 @@ class Truncation:
 
 @dataclass(frozen=True)
 class Values:
-    """Weights by value: any non-increasing W ≥ 0, centered and divided by its mean μ_W, as ε/μ_W in line 11.
+    """Weights by value: any non-increasing W ≥ 0, centered and divided by its mean μ_W.
 
     Parameters
     ----------
     W : callable, optional
-        Function from an array of objective values to an array of the same length; exp(−f) by default.
+        Function from an array of objective values to an array of the same length; exp(−f) by
+        default.
 
     Notes
     -----
-    For exp(−f), f is shifted by its least value first: the shift cancels in W/μ_W and prevents overflow. NaN and inf
-    get the weight of the worst finite value, −inf that of the best.
+    For exp(−f), f is shifted by its least value first: the shift cancels in W/μ_W and prevents
+    overflow. NaN and inf get the weight of the worst finite value, −inf that of the best.
     """
 
     W: Callable[[Array], NDArray[np.floating]] | None = None
@@ -98,9 +102,12 @@ class Values:
         finite = np.isfinite(f)
         if not finite.any():
             return np.zeros(len(f))
-        f = np.where(f == -np.inf, f[finite].min(), np.where(finite, f, f[finite].max()))
+        f = np.where(
+            f == -np.inf, f[finite].min(), np.where(finite, f, f[finite].max())
+        )
         if self.W is None:
-            with np.errstate(over="ignore"):  # exp(−inf) = 0 is the correct weight
+            # exp(−inf) = 0 is the correct weight
+            with np.errstate(over="ignore"):
                 W = np.exp(f.min() - f)
         else:
             W = self._checked(f)
@@ -110,17 +117,25 @@ class Values:
     def _checked(self, f: Array) -> Array:
         W = np.asarray(self.W(f), dtype=float)  # type: ignore[misc]
         if W.shape != f.shape:
-            raise ValueError(f"W: expected {len(f)} weights for {len(f)} values, got an array of shape {W.shape}")
+            raise ValueError(
+                f"W: expected {len(f)} weights for {len(f)} values, got an array of shape {W.shape}"
+            )
         if not (np.isfinite(W).all() and (W >= 0.0).all()):
-            raise ValueError(f"W: expected finite weights of at least 0, got {W} for the values {f}")
+            raise ValueError(
+                f"W: expected finite weights of at least 0, got {W} for the values {f}"
+            )
         order = np.argsort(f, kind="stable")
         if (np.diff(W[order]) > 0.0).any():
-            raise ValueError(f"W: expected a non-increasing function, got {W[order]} for the values {f[order]}")
+            raise ValueError(
+                f"W: expected a non-increasing function, got {W[order]} for the values {f[order]}"
+            )
         return W
 
 
 def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
-    """Return weights by rank, averaged over ties, from the cumulative weights `counts` of the ranks in units of `unit`.
+    """Return weights by rank, averaged over ties.
+
+    `counts` has the cumulative weights of the ranks, as multiples of `unit`.
 
     Integers make the average over ties exact, so Σw does not depend on ties.
     """
@@ -139,9 +154,11 @@ def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
 def _by_rank_of_few(f: list[float], counts: list[int], unit: float) -> Array:
     """Return the same weights as `by_rank`, of a few values."""
     f = [v if v == v else math.inf for v in f]  # NaN is tied with +inf
-    ranked, w = sorted(f), []
+    ranked = sorted(f)
+    w = []
     for v in f:
-        first, last = bisect_left(ranked, v), bisect_right(ranked, v)
+        first = bisect_left(ranked, v)
+        last = bisect_right(ranked, v)
         w.append(unit * (counts[last] - counts[first]) / (last - first))
     return np.array(w)
 

@@ -1,12 +1,13 @@
-"""Quadratic functions of bits: a test, the model from the values of neighbors, and its minimization.
+"""Quadratic functions of bits: a test, a model and its minimization.
 
-A function of bits is quadratic if all of its third differences are zero: for disjoint sets A, B and C of bits, with
-f(A) for the value where the bits of A are flipped,
+A function of bits is quadratic if all of its third differences are zero: for disjoint sets A, B and
+C of bits, with f(A) for the value where the bits of A are flipped,
 
     f(ABC) − f(AB) − f(AC) − f(BC) + f(A) + f(B) + f(C) − f() = 0.
 
-The sets may be large, so few of these tests show whether it is. If so, the values of a point and of the points that
-differ from it in one or two bits determine the function. QUBO, Max-Cut and Ising problems are of this kind.
+The sets may be large, so few of these tests show whether it is. If so, the values of a point and of
+the points that differ from it in one or two bits determine the function. QUBO, Max-Cut and Ising
+problems are of this kind.
 """
 
 from __future__ import annotations
@@ -37,9 +38,14 @@ def block_sizes(n: int) -> list[int]:
 
 
 def tests(n: int, key: int) -> Flips:
-    """Return which bits are flipped, one row per value of f(A), f(B), f(C), f(AB), f(AC), f(BC), f(ABC) and test."""
+    """Return which bits are flipped in the points of all tests.
+
+    Each test has seven rows: those of f(A), f(B), f(C), f(AB), f(AC), f(BC) and f(ABC).
+    """
     rows = []
-    for size, u in zip(sizes := block_sizes(n), first_uniforms(key, len(sizes), n), strict=True):
+    for size, u in zip(
+        sizes := block_sizes(n), first_uniforms(key, len(sizes), n), strict=True
+    ):
         order = u.argsort(kind="stable")
         sets = [order[i * size : (i + 1) * size] for i in range(PARTS)]
         for k in (1, 2, 3):
@@ -51,16 +57,19 @@ def tests(n: int, key: int) -> Flips:
 
 
 def is_quadratic(center: float, values: Array) -> bool:
-    """Return whether the values of `tests` around a point are those of a quadratic function that is not linear."""
+    """Return whether the values of `tests` fit a quadratic function that is not linear."""
     values = values.reshape(-1, PER_TEST)
     if not np.isfinite(values).all():
         return False
     a, b, c, ab, ac, bc, abc = values.T
     close = tolerance(np.append(values, center))
-    with np.errstate(over="ignore", invalid="ignore"):  # sums of values near the largest float
+    # Sums of values near the largest float
+    with np.errstate(over="ignore", invalid="ignore"):
         third = abc - ab - ac - bc + a + b + c - center
         second = np.array([ab - a - b, ac - a - c, bc - b - c]) + center
-    return bool((np.abs(third) <= close).all() and (np.abs(second) > close).any())
+    return bool(
+        (np.abs(third) <= close).all() and (np.abs(second) > close).any()
+    )
 
 
 def tolerance(values: Array) -> float:
@@ -104,15 +113,18 @@ class Quadratic:
         self.linear = values[:n] - center
         self.pairs = np.zeros((n, n))
         upper = np.triu_indices(n, 1)
-        self.pairs[upper] = values[n:] - center - self.linear[upper[0]] - self.linear[upper[1]]
+        self.pairs[upper] = (
+            values[n:] - center - self.linear[upper[0]] - self.linear[upper[1]]
+        )
         self.pairs += self.pairs.T
 
     def fields(self, flips: Flips) -> tuple[Array, Array]:
-        """Return the values of rows of flips, and the change in value per bit that is flipped in addition.
+        """Return the value at each row of flips, and its change if one more bit is flipped.
 
         The sums are computed in this order on every machine.
         """
-        value, field = np.full(len(flips), self.center), np.tile(self.linear, (len(flips), 1))
+        value = np.full(len(flips), self.center)
+        field = np.tile(self.linear, (len(flips), 1))
         for i, chosen in enumerate(flips.T):
             value += np.where(chosen, field[:, i], 0.0)
             field += chosen[:, None] * self.pairs[i]
@@ -121,16 +133,19 @@ class Quadratic:
     def minima(self, key: int) -> Flips:
         """Return flips of low values by tabu searches, lowest first, each once.
 
-        Each step of a search flips the bit with the lowest change in value, also if the value increases, but none of
-        those that were flipped in the last steps, unless that leads to the lowest value so far. How many steps these
-        are differs from search to search, up to a quarter of the bits. The first search begins without a flip.
+        Each step of a search flips the bit with the lowest change in value, also if the value
+        increases, but none of those that were flipped in the last steps, unless that leads to the
+        lowest value so far. How many steps these are differs from search to search, up to a quarter
+        of the bits. The first search begins without a flip.
         """
-        n, rows = self.n, np.arange(RESTARTS)
+        n = self.n
+        rows = np.arange(RESTARTS)
         u = first_uniforms(key, RESTARTS, n)
         flips = u < 2**31
         flips[0] = False
         value, field = self.fields(flips)
-        lowest, best = value.copy(), flips.copy()
+        lowest = value.copy()
+        best = flips.copy()
         tenure = 1 + rows * max(n // 4, 1) // RESTARTS
         until = np.zeros((RESTARTS, n), dtype=np.int64)
         for step in range(1, 1 + STEPS_PER_BIT * n):
@@ -139,7 +154,10 @@ class Quadratic:
             chosen = np.where(tabu, np.inf, change).argmin(axis=1)
             value = value + change[rows, chosen]
             flips[rows, chosen] ^= True
-            field += np.where(flips[rows, chosen], 1.0, -1.0)[:, None] * self.pairs[chosen]
+            field += (
+                np.where(flips[rows, chosen], 1.0, -1.0)[:, None]
+                * self.pairs[chosen]
+            )
             until[rows, chosen] = step + tenure
             better = value < lowest
             lowest[better], best[better] = value[better], flips[better]

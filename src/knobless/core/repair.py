@@ -1,13 +1,14 @@
-"""Repair of infeasible points: change as little as needed, towards a point that is known to be feasible.
+"""Repair of infeasible points: small changes towards a point that is feasible.
 
-The variables of an infeasible point take over the values of a feasible one, in random order, until the point is
-feasible. Of a number that makes the difference, the value between the two is halved a few times. The options of a
-subset are exchanged in pairs, so that its size stays within its bounds.
+The variables of an infeasible point take over the values of a feasible one, in random order, until
+the point is feasible. Of a number that makes the difference, the value between the two is halved a
+few times. The options of a subset are exchanged in pairs, so that its size stays within its bounds.
 
-Many problems over bits have a direction: from the point without ones, or from that with ones only, every feasible
-point can be reached through feasible ones. Knapsacks are of the first kind, coverings of the second. If exactly one of
-these two points is feasible, it is the target of the repair. Then bits are set to the other value, in random order, as
-long as the point stays feasible: items are ejected to make room for others, and the room that is left is filled.
+Many problems over bits have a direction: from the point without ones, or from that with ones only,
+every feasible point can be reached through feasible ones. Knapsacks are of the first kind,
+coverings of the second. If exactly one of these two points is feasible, it is the target of the
+repair. Then bits are set to the other value, in random order, as long as the point stays feasible:
+items are ejected to make room for others, and the room that is left is filled.
 """
 
 from __future__ import annotations
@@ -55,8 +56,10 @@ class Repair:
     directed: bool = False
 
     @classmethod
-    def towards(cls, family: Family, point: Points, fixed: Indices, feasible: Feasible) -> Repair:
-        """Return the repair towards a feasible point, or towards the one without ones, or with ones only.
+    def towards(
+        cls, family: Family, point: Points, fixed: Indices, feasible: Feasible
+    ) -> Repair:
+        """Return the repair towards a feasible point: all zeros, all ones, or `point`.
 
         Its target has the values of `point` except for bits. The columns `fixed` keep their values.
         """
@@ -70,15 +73,25 @@ class Repair:
             pole[bits] = value
             if feasible(pole):
                 poles.append(pole)
-        return cls(family, poles[0], directed=True) if len(poles) == 1 else cls(family, point)
+        if len(poles) == 1:
+            return cls(family, poles[0], directed=True)
+        return cls(family, point)
 
     def __call__(self, x: Points, feasible: Feasible, key: int) -> Points:
-        """Return a feasible point close to an infeasible one; `key` is that of the random numbers."""
-        family, target = self.family, self.target
+        """Return a feasible point close to an infeasible one.
+
+        `key` is that of the random numbers.
+        """
+        family = self.family
+        target = self.target
         first, second = first_uniforms(key, 2, family.variables)
         bits = single_bits(family)
         # Bits come first in a directed repair, which returns to them.
-        order = np.lexsort((first, ~bits)) if self.directed else first.argsort(kind="stable")
+        order = (
+            np.lexsort((first, ~bits))
+            if self.directed
+            else first.argsort(kind="stable")
+        )
         y = x.copy()
         for columns in self._steps(x, order[(x != target)[order]].tolist()):
             y[columns] = target[columns]
@@ -88,28 +101,40 @@ class Repair:
                 break
         if self.directed:
             y = self._filled(y, second, bits, feasible)
-        return family.canonical(y[None])[0] if isinstance(family, Conditional) else y
+        if isinstance(family, Conditional):
+            return family.canonical(y[None])[0]
+        return y
 
     def fill(self, x: Points, feasible: Feasible, key: int) -> Points:
-        """Return a feasible point to which no bit can be added; the point itself if the repair is not directed."""
+        """Return a feasible point to which no bit can be added.
+
+        The point itself if the repair is not directed.
+        """
         if not self.directed:
             return x
         u = first_uniforms(key, 2, self.family.variables)[1]
         return self._filled(x.copy(), u, single_bits(self.family), feasible)
 
     def _steps(self, x: Points, columns: list[int]) -> list[list[int]]:
-        """Return the columns that take over the value of the target together: pairs of a subset, or single ones."""
+        """Return the columns that change together: pairs of a subset, or single ones."""
         bounds = self.family.size_bounds
         if not bounds:
             return [[i] for i in columns]
-        subset_of = {i: k for k, subset_bounds in enumerate(bounds) for i in range(subset_bounds.columns.start, subset_bounds.columns.stop)}
+        subset_of = {
+            i: k
+            for k, subset_bounds in enumerate(bounds)
+            for i in range(
+                subset_bounds.columns.start, subset_bounds.columns.stop
+            )
+        }
         steps: list[list[int]] = []
         waiting: dict[tuple[int, int], list[int]] = {}
         for i in columns:
             if i not in subset_of:
                 steps.append([i])
                 continue
-            subset, bit = subset_of[i], int(x[i])
+            subset = subset_of[i]
+            bit = int(x[i])
             partners = waiting.get((subset, 1 - bit))
             if partners:
                 steps.append([partners.pop(), i])
@@ -118,7 +143,9 @@ class Repair:
         # The sizes of both subsets are within the bounds, and so are those between them.
         return steps + [[i] for unpaired in waiting.values() for i in unpaired]
 
-    def _halved(self, y: Points, i: int, infeasible: float, feasible: Feasible) -> Points:
+    def _halved(
+        self, y: Points, i: int, infeasible: float, feasible: Feasible
+    ) -> Points:
         """Move number i of a feasible point towards a value at which it is infeasible."""
         feasible_value = float(y[i])
         for _ in range(HALVINGS):
@@ -130,8 +157,10 @@ class Repair:
         y[i] = feasible_value
         return y
 
-    def _filled(self, y: Points, u: NDArray[np.uint32], bits: Mask, feasible: Feasible) -> Points:
-        """Set bits that have the value of the target to the other one, as long as the point stays feasible."""
+    def _filled(
+        self, y: Points, u: NDArray[np.uint32], bits: Mask, feasible: Feasible
+    ) -> Points:
+        """Flip bits away from the value of the target, as long as the point stays feasible."""
         order = u.argsort(kind="stable")
         for i in order[(bits & (y == self.target))[order]].tolist():
             y[i] = 1 - y[i]

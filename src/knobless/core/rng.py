@@ -1,7 +1,7 @@
 """The counter-based random numbers of all engines: SplitMix64 with a 64-bit key.
 
-Word number c of a stream is a fixed function of the key and c. The state of a stream is therefore two integers, and
-NumPy, compiled code and torch all compute the same numbers.
+Word number c of a stream is a fixed function of the key and c. The state of a stream is therefore
+two integers, and NumPy, compiled code and torch all compute the same numbers.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from .types import Indices, Words
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-MIX, LAST = ((np.uint64(30), FIRST), (np.uint64(27), SECOND)), np.uint64(31)
+FIRST = np.uint64(0xBF58476D1CE4E5B9)
+SECOND = np.uint64(0x94D049BB133111EB)
+MIX = ((np.uint64(30), FIRST), (np.uint64(27), SECOND))
+LAST = np.uint64(31)
 ALL = 2**64 - 1
-# Words computed at once, at most and at first: a NumPy call takes as long as several hundred words, for any number.
+# Words computed at once, at most and at first: a NumPy call takes as long as several hundred words,
+# for any number.
 BLOCK, FIRST_BLOCK = 16384, 1024
 
 LongWords = NDArray[np.uint64]
@@ -26,16 +29,25 @@ OFFSETS = np.arange(1, BLOCK + 1, dtype=np.uint64) * GOLDEN
 
 
 def generator_of(rng: Any) -> np.random.Generator:
-    """Return the NumPy generator of a seed, or `rng` itself if it is one; an error names the argument."""
+    """Return the NumPy generator of a seed, or `rng` itself if it is a generator.
+
+    An error names the argument.
+
+    An error names the argument.
+    """
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"rng: expected a seed or a numpy.random.Generator, got {rng!r}") from None
+        raise type(error)(
+            f"rng: expected a seed or a numpy.random.Generator, got {rng!r}"
+        ) from None
 
 
 def keys(rng: Any, size: int) -> list[int]:
     """Return keys drawn from a seed or a NumPy generator."""
-    drawn: list[int] = generator_of(rng).integers(2**64, size=size, dtype=np.uint64).tolist()
+    drawn: list[int] = (
+        generator_of(rng).integers(2**64, size=size, dtype=np.uint64).tolist()
+    )
     return drawn
 
 
@@ -61,7 +73,10 @@ class Stream:
 
     @classmethod
     def of(cls, rng: Any) -> Self:
-        """Return `rng` itself if it is a stream, else the stream of a seed or of the next word of a NumPy generator."""
+        """Return `rng` itself if it is a stream, else a stream.
+
+        Its key is the first word of the NumPy generator that the seed or the generator gives.
+        """
         return rng if isinstance(rng, cls) else cls(keys(rng, 1)[0])
 
     def words(self, size: int) -> LongWords:
@@ -75,31 +90,45 @@ class Stream:
         if begin + size > len(self._buffer):
             unused = self._buffer[begin:]
             # Twice as many as before: a short run does not need a whole block.
-            self._buffer = np.empty(max(size, min(BLOCK, max(FIRST_BLOCK, 2 * len(self._buffer)))), dtype=np.uint64)
+            self._buffer = np.empty(
+                max(size, min(BLOCK, max(FIRST_BLOCK, 2 * len(self._buffer)))),
+                dtype=np.uint64,
+            )
             self._buffer[: len(unused)] = unused
-            _fill(self._buffer[len(unused) :], self.key, self.count + len(unused))
+            _fill(
+                self._buffer[len(unused) :], self.key, self.count + len(unused)
+            )
             self._buffer.flags.writeable = False
             self._halves = self._buffer.view(np.uint32)
-            self._first, begin = self.count, 0
+            self._first = self.count
+            begin = 0
         self.count += size
         return begin
 
     def uniforms(self, size: int, words: int) -> Words:
         """Return `size` rows of `words` uniform 32-bit integers.
 
-        Every row takes whole 64-bit words, so that four rows drawn twice are eight rows drawn once. 32 bits are exact
-        enough (a probability is off by at most 2⁻³²) and cost half of what doubles do.
+        Every row takes whole 64-bit words, so that four rows drawn twice are eight rows drawn once.
+        32 bits are exact enough (a probability is off by at most 2⁻³²) and cost half of what
+        doubles do.
         """
         half = (words + 1) // 2
         begin = 2 * self._advance(size * half)
-        return self._halves[begin : begin + 2 * size * half].reshape(size, 2 * half)[:, :words]
+        return self._halves[begin : begin + 2 * size * half].reshape(
+            size, 2 * half
+        )[:, :words]
 
     def skip(self, size: int, words: int) -> None:
         """Advance as `uniforms` does, without computing the numbers."""
         self.count += size * ((words + 1) // 2)
 
     def below(self, n: int) -> int:
-        """Return an integer from 0 to n − 1, for n below 2³²; in plain integers, which are faster for a single one."""
+        """Return an integer from 0 to n − 1, for n below 2³².
+
+        Python integers are faster than NumPy for a single number.
+
+        In plain integers, which are faster for a single one.
+        """
         return (self.word() >> 32) * n >> 32
 
     def word(self) -> int:
@@ -119,12 +148,15 @@ class Stream:
         return np.random.default_rng(self.word())
 
 
-RNG = Stream | np.random.Generator  # what is accepted; `Stream.of` makes a stream of it
+# What is accepted; `Stream.of` makes a stream of it
+RNG = Stream | np.random.Generator
 
 
 def uniforms(rng: RNG, size: int, words: int) -> Words:
     """Return `Stream.uniforms` of a stream, or of the stream of a NumPy generator."""
-    return (rng if isinstance(rng, Stream) else Stream.of(rng)).uniforms(size, words)
+    return (rng if isinstance(rng, Stream) else Stream.of(rng)).uniforms(
+        size, words
+    )
 
 
 def unit_interval(u: Words) -> NDArray[np.float64]:
@@ -141,12 +173,21 @@ def first_uniforms(key: int, size: int, words: int) -> Words:
 
 
 def _fill(out: LongWords, key: int, count: int) -> None:
-    """Write the words that follow the first `count`; by blocks, which stay in the cache of the processor."""
+    """Write the words that follow the first `count`.
+
+    They are computed in blocks, which stay in the cache of the processor.
+
+    By blocks, which stay in the cache of the processor.
+    """
     shifted = np.empty(min(len(out), BLOCK), dtype=np.uint64)
     for begin in range(0, len(out), BLOCK):
         z = out[begin : begin + BLOCK]
         s = shifted[: len(z)]
-        np.add(OFFSETS[: len(z)], np.uint64((key + (count + begin) * int(GOLDEN)) & ALL), out=z)
+        np.add(
+            OFFSETS[: len(z)],
+            np.uint64((key + (count + begin) * int(GOLDEN)) & ALL),
+            out=z,
+        )
         for shift, factor in MIX:
             np.right_shift(z, shift, out=s)
             np.bitwise_xor(z, s, out=z)

@@ -1,15 +1,16 @@
-"""A search: members that read one archive of evaluations and propose points, and one rule that gives out the turns.
+"""A search: members that read one archive of evaluations, and a rule that gives out turns.
 
-An iteration of a search is one of a member. Who has the next one is decided after each, in this order:
+An iteration of a search is one of a member. Who has the next one is decided after each, in this
+order:
 
-1. A stage: the first evaluations belong to one member after the other, each until the run has a number of evaluations
-   or the member has ended.
+1. A stage: the first evaluations belong to one member after the other, each until the run has a
+   number of evaluations or the member has ended.
 2. A study, which interrupts the members once.
-3. A member, by the rule of turns (`turns.py`). In a conditional space, the turn goes to a combination of branches first
-   (`branching.py`), whose part of the space has members of its own.
+3. A member, by the rule of turns (`turns.py`). In a conditional space, the turn goes to a
+   combination of branches first (`branching.py`), whose part of the space has members of its own.
 
-All evaluations are in the archive, those of every member. The members begin where the stages have ended: at the best
-point, or under noise at θ.
+All evaluations are in the archive, those of every member. The members begin where the stages have
+ended: at the best point, or under noise at θ.
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ class MembersOfPart(Protocol):
 
     @property
     def deterministic(self) -> bool:
-        """Whether a part all of whose points were evaluated gets no more turns, and one without new points restarts."""
+        """Whether the objective is deterministic.
+
+        A part is then left when all its points were evaluated, and restarted when it yields no new
+        ones.
+        """
 
     def __call__(self, family: Family) -> Members:
         """Return the members for the family of a part."""
@@ -64,18 +69,23 @@ class Stage:
     member : Member
         The member that asks for them.
     until : float
-        Number of evaluations of the search after which the stage ends; it also ends if the state of the member has an
-        attribute `ended` that is True.
+        Number of evaluations of the search after which the stage ends; it also ends if the state of
+        the member has an attribute `ended` that is True.
     """
 
     member: Member[Any]
     until: float = math.inf
 
     def __post_init__(self) -> None:
-        if isinstance(self.until, bool) or not isinstance(self.until, int | float):
-            raise TypeError(f"until: expected a number of evaluations, got {self.until!r:.100}")
+        is_number = isinstance(self.until, int | float)
+        if isinstance(self.until, bool) or not is_number:
+            raise TypeError(
+                f"until: expected a number of evaluations, got {self.until!r:.100}"
+            )
         if not self.until >= 0:
-            raise ValueError(f"until: expected a number of evaluations, got {self.until}")
+            raise ValueError(
+                f"until: expected a number of evaluations, got {self.until}"
+            )
 
 
 class SearchState(NamedTuple):
@@ -88,7 +98,8 @@ class SearchState(NamedTuple):
     first : array
         Initial parameters.
     x0 : array or None
-        The point from which the search starts, and later the one from which the members have started.
+        The point from which the search starts, and later the one from which the members have
+        started.
     n : int
         Number of evaluations told, and of those in the archive before.
     stages : tuple
@@ -102,7 +113,8 @@ class SearchState(NamedTuple):
     before : int
         Number of different points that were evaluated before the members began.
     groups : mapping
-        For each combination of branches that had a turn, its members; `WHOLE` is the one of a space without branches.
+        For each combination of branches that had a turn, its members; `WHOLE` is the one of a space
+        without branches.
     turns : BranchTurns or None
         The turns among branches.
     """
@@ -121,10 +133,15 @@ class SearchState(NamedTuple):
 
     @property
     def theta(self) -> Array:
-        """Parameters of the last member, in a space with branches of all of them; before, those of the first stage."""
+        """Parameters of the last member, in a space with branches of all of them.
+
+        Before, those of the first stage.
+        """
         if self.turns is not None:
             return self.turns.theta
-        shown: Any = self.groups[WHOLE].states[-1] if self.groups else self.stages[0]
+        shown: Any = (
+            self.groups[WHOLE].states[-1] if self.groups else self.stages[0]
+        )
         theta: Array = shown.theta
         return theta
 
@@ -138,13 +155,23 @@ class SearchState(NamedTuple):
         archive = self.archive.copy()
 
         def copied(state: Any) -> Any:
-            return None if state is None else state.copy(archive) if hasattr(state, "archive") else state.copy()
+            if state is None:
+                return None
+            if hasattr(state, "archive"):
+                return state.copy(archive)
+            return state.copy()
 
         groups = {
-            key: group._replace(states=tuple(map(copied, group.states)), best=group.best.copy())
+            key: group._replace(
+                states=tuple(map(copied, group.states)), best=group.best.copy()
+            )
             for key, group in self.groups.items()
         }
-        return self._replace(archive=archive, stages=tuple(map(copied, self.stages)), groups=groups)
+        return self._replace(
+            archive=archive,
+            stages=tuple(map(copied, self.stages)),
+            groups=groups,
+        )
 
 
 @dataclass(frozen=True)
@@ -154,7 +181,8 @@ class Search:
     Parameters
     ----------
     members : tuple of Member
-        Algorithms for one family that share the turns; ties in the order of turns are broken by their order here.
+        Algorithms for one family that share the turns; ties in the order of turns are broken by
+        their order here.
     rule : Lead or Shares
         Which of them has the next turn.
     stages : tuple of Stage
@@ -177,8 +205,8 @@ class Search:
 
     Notes
     -----
-    What can be observed, such as θ and ε, is that of the last member, and of the first stage before; λ is that of the
-    current iteration.
+    What can be observed, such as θ and ε, is that of the last member, and of the first stage
+    before; λ is that of the current iteration.
     """
 
     members: Members = ()
@@ -193,32 +221,57 @@ class Search:
         self._check_types()
         algorithms = self._every if isinstance(self.members, tuple) else (None,)
         if not all(isinstance(member, Member) for member in algorithms):
-            expected = "a tuple of algorithms that have the methods of a member, such as inject and can_yield"
-            raise TypeError(f"members: expected {expected}, got {self.members!r:.200}")
-        has_branches = bool(algorithms) and self.branching is not None and bool(self.branching.branches.each)
+            expected = "a tuple of algorithms with the methods of a member, such as inject and can_yield"
+            raise TypeError(
+                f"members: expected {expected}, got {self.members!r:.200}"
+            )
+        has_branches = (
+            bool(algorithms)
+            and self.branching is not None
+            and bool(self.branching.branches.each)
+        )
         if not (self.members or has_branches):
-            raise ValueError("members: expected at least one algorithm, got none")
+            raise ValueError(
+                "members: expected at least one algorithm, got none"
+            )
         if any(member.family != self.family for member in algorithms):
             raise ValueError("members: expected algorithms for one family")
         if has_branches and (self.members or not self.stages):
-            raise ValueError("parts: expected a search with stages and without members of the whole space")
+            raise ValueError(
+                "parts: expected a search with stages and without members of the whole space"
+            )
         if self.study is not None and self.study.family != self.family:
-            raise ValueError("study: expected one for the family of the members")
-        if isinstance(self.rule, Shares) and len(self.rule.shares) != len(self.members):
-            raise ValueError(f"rule: expected {len(self.members)} shares, got {len(self.rule.shares)}")
+            raise ValueError(
+                "study: expected one for the family of the members"
+            )
+        if isinstance(self.rule, Shares):
+            n, n_shares = len(self.members), len(self.rule.shares)
+            if n_shares != n:
+                raise ValueError(f"rule: expected {n} shares, got {n_shares}")
         positive_int("batch", self.batch)
 
     def _check_types(self) -> None:
         """TypeError if an argument other than the members is not of its type."""
         stages = self.stages if isinstance(self.stages, tuple) else (None,)
         if not all(isinstance(stage, Stage) for stage in stages):
-            raise TypeError(f"stages: expected a tuple of Stage, got {self.stages!r:.200}")
+            raise TypeError(
+                f"stages: expected a tuple of Stage, got {self.stages!r:.200}"
+            )
         if not isinstance(self.rule, Lead | Shares):
-            raise TypeError(f"rule: expected Lead or Shares, got {self.rule!r:.200}")
+            raise TypeError(
+                f"rule: expected Lead or Shares, got {self.rule!r:.200}"
+            )
         if not isinstance(self.study, QuadraticStudy | None):
-            raise TypeError(f"study: expected a QuadraticStudy, got {self.study!r:.200}")
-        if self.parts is not None and not (callable(self.parts) and hasattr(self.parts, "deterministic")):
-            raise TypeError(f"parts: expected a function of a family with `deterministic`, got {self.parts!r:.200}")
+            raise TypeError(
+                f"study: expected a QuadraticStudy, got {self.study!r:.200}"
+            )
+        if self.parts is not None and not (
+            callable(self.parts) and hasattr(self.parts, "deterministic")
+        ):
+            raise TypeError(
+                "parts: expected a function of a family with `deterministic`, got "
+                f"{self.parts!r:.200}"
+            )
 
     @property
     def _every(self) -> Members:
@@ -237,7 +290,9 @@ class Search:
     @cached_property
     def _reads_outcomes(self) -> bool:
         """Whether no member needs a rank of points with several objectives."""
-        return all(getattr(member, "reads_outcomes", False) for member in self._every)
+        return all(
+            getattr(member, "reads_outcomes", False) for member in self._every
+        )
 
     @cached_property
     def branching(self) -> Branching | None:
@@ -251,7 +306,9 @@ class Search:
         return {}
 
     def part(self, key: Combination) -> tuple[Part | None, Members]:
-        """Return the part of the space that a combination has, None for the whole space, and its members.
+        """Return the part of the space that a combination has, and its members.
+
+        The part is None for the whole space.
 
         There are none if the part is one point.
         """
@@ -260,17 +317,33 @@ class Search:
         if key not in self._parts:
             part = self.branching.branches.part(key)
             members = () if part.family is None else self.parts(part.family)
-            self._parts[key] = part, tuple(member.at_least(self.batch) for member in members)
+            self._parts[key] = (
+                part,
+                tuple(member.at_least(self.batch) for member in members),
+            )
         return self._parts[key]
 
-    def init(self, theta: Array | None = None, x0: Points | None = None, archive: Archive | None = None) -> SearchState:
+    def init(
+        self,
+        theta: Array | None = None,
+        x0: Points | None = None,
+        archive: Archive | None = None,
+    ) -> SearchState:
         """Return the state before the first iteration.
 
         The evaluations of the search are added to `archive`, which may have earlier ones.
         """
-        archive = Archive(self.family, deterministic=self.deterministic) if archive is None else archive
+        archive = (
+            Archive(self.family, deterministic=self.deterministic)
+            if archive is None
+            else archive
+        )
         first = self.family.initial() if theta is None else theta
-        return self._next(SearchState(archive, first, x0, archive.n, (None,) * len(self.stages)))
+        return self._next(
+            SearchState(
+                archive, first, x0, archive.n, (None,) * len(self.stages)
+            )
+        )
 
     def _current(self, state: SearchState) -> tuple[Member[Any] | None, Any]:
         """Return the member that has the turn, and its state; None for a part that is one point."""
@@ -307,16 +380,27 @@ class Search:
         if state.study is not None and self.study is not None:
             return self.study.ask(state.study, rng, size, start)
         member, current = self._current(state)
-        part = None if state.stage < len(self.stages) else self.part(self._key(state))[0]
+        part = (
+            None
+            if state.stage < len(self.stages)
+            else self.part(self._key(state))[0]
+        )
         if member is None:
-            return np.tile(part.template, (size, 1)) if part is not None else state.archive.x(0, 0)
+            if part is not None:
+                return np.tile(part.template, (size, 1))
+            return state.archive.x(0, 0)
         if fixed is not None and getattr(member, "takes_fixed", False):
             return member.ask(current, rng, size, start, fixed)  # type: ignore[call-arg]
         points = member.ask(current, rng, size, start)
         return points if part is None else part.embed(points)
 
     def skip(
-        self, state: SearchState, rng: Stream, size: int, start: int = 0, fixed: Mask | None = None
+        self,
+        state: SearchState,
+        rng: Stream,
+        size: int,
+        start: int = 0,
+        fixed: Mask | None = None,
     ) -> None:
         """Advance the stream as `ask` does: points that are known need not be asked for again."""
         if state.study is not None and self.study is not None:
@@ -325,14 +409,21 @@ class Search:
         member, current = self._current(state)
         if member is None:
             return
-        # Not isinstance(member, SkippingMember), which takes as long as many points. Those of `ask` are dropped.
+        # Not isinstance(member, SkippingMember), which takes as long as many points. Those of `ask`
+        # are dropped.
         skip: Any = getattr(member, "skip", member.ask)
         if fixed is not None and getattr(member, "takes_fixed", False):
             skip(current, rng, size, start, fixed)
         else:
             skip(current, rng, size, start)
 
-    def tell(self, state: SearchState, x: Points, f: Array, kinds: Iterable[int] | None = None) -> SearchState:
+    def tell(
+        self,
+        state: SearchState,
+        x: Points,
+        f: Array,
+        kinds: Iterable[int] | None = None,
+    ) -> SearchState:
         """Return the state after an iteration; cancelled points are left out.
 
         `kinds` are those of the rows of the archive (see `Archive.add`).
@@ -341,28 +432,40 @@ class Search:
         return self.learn(state, x, f)
 
     def learn(self, state: SearchState, x: Points, f: Array) -> SearchState:
-        """Return the state after one or more iterations of a turn, without adding the evaluations to the archive."""
+        """Return the state after iterations of one turn, whose rows the archive already has."""
         if state.archive.objectives > 1 and not self._reads_outcomes:
             f = state.archive.ranked(x, f)
         state = state._replace(n=state.n + len(f))
         if state.stage < len(self.stages):
             member, current = self._current(state)
             states = [*state.stages]
-            states[state.stage] = current if member is None else member.tell(current, x, f)
+            states[state.stage] = (
+                current if member is None else member.tell(current, x, f)
+            )
             return self._next(state._replace(stages=tuple(states)))
         if state.study is not None and self.study is not None:
             study, best = self.study.tell(state.study, x, f)
             groups = dict(state.groups)
             if best is not None:
-                groups[WHOLE] = groups[WHOLE].inject(self.members, best.x[0], float(best.f[0]))
-            return state._replace(study=study, studied=study is None, groups=groups)
+                groups[WHOLE] = groups[WHOLE].inject(
+                    self.members, best.x[0], float(best.f[0])
+                )
+            return state._replace(
+                study=study, studied=study is None, groups=groups
+            )
         if self.branching is not None and state.turns is not None:
             return self._tell_branches(state, self.branching, state.turns, x, f)
         group = state.groups[WHOLE].tell(self.members, self.rule, x, f)
         return self._next(state._replace(groups={WHOLE: group}))
 
-    def observe(self, state: SearchState, x: Points, f: Array, kinds: Iterable[int] | None = None) -> SearchState:
-        """Return the state after evaluations that the search has not asked for, which its archive then has.
+    def observe(
+        self,
+        state: SearchState,
+        x: Points,
+        f: Array,
+        kinds: Iterable[int] | None = None,
+    ) -> SearchState:
+        """Return the state after evaluations that the search has not asked for.
 
         These are initial points, known ones, or the best one that was evaluated again.
         """
@@ -371,21 +474,40 @@ class Search:
             return state._replace(turns=self.branching.count(state.turns, x, f))
         return state
 
-    def add(self, state: SearchState, x: Points, f: Array, begun: bool) -> SearchState:
+    def add(
+        self, state: SearchState, x: Points, f: Array, begun: bool
+    ) -> SearchState:
         """Return the state after evaluations made elsewhere.
 
-        Every member reads them in the archive. Before the first iteration, the search begins with them as it would have
-        after making them; later, the best of them is injected into the members after their next iterations.
+        Every member reads them in the archive. Before the first iteration, the search begins with
+        them as it would have after making them; later, the best of them is injected into the
+        members after their next iterations.
         """
         state = self.observe(state, x, f, bytes([COPIED]) * len(f))
-        archive, branching = state.archive, self.branching
+        archive = state.archive
+        branching = self.branching
         if not begun:
             # Under noise, a single value does not make a point the best one.
-            starts = state.x0 is None and not self.stages and self.deterministic and len(archive.best.f) > 0
-            return self.init(state.first, archive.best.x[0].copy() if starts else state.x0, archive)
+            starts = (
+                state.x0 is None
+                and not self.stages
+                and self.deterministic
+                and len(archive.best.f) > 0
+            )
+            return self.init(
+                state.first,
+                archive.best.x[0].copy() if starts else state.x0,
+                archive,
+            )
         groups = dict(state.groups)
-        for row in np.argsort(f)[: len(f) if groups and self.deterministic else 0]:
-            key = WHOLE if branching is None else branching.branches.combination_of(x[row])
+        for row in np.argsort(f)[
+            : len(f) if groups and self.deterministic else 0
+        ]:
+            key = (
+                WHOLE
+                if branching is None
+                else branching.branches.combination_of(x[row])
+            )
             part = self.part(key)[0]
             if key in groups:
                 columns = slice(None) if part is None else part.columns
@@ -395,10 +517,14 @@ class Search:
     def _next(self, state: SearchState) -> SearchState:
         """Return the state with the next turn."""
         for i in range(state.stage, len(self.stages)):
-            member, until = self.stages[i].member, self.stages[i].until
+            member = self.stages[i].member
+            until = self.stages[i].until
             if state.stages[i] is None:
                 current = member.init(state.first, state.x0, state.archive)
-                state = state._replace(stages=(*state.stages[:i], current, *state.stages[i + 1 :]), stage=i)
+                state = state._replace(
+                    stages=(*state.stages[:i], current, *state.stages[i + 1 :]),
+                    stage=i,
+                )
             if state.n < until and not getattr(state.stages[i], "ended", False):
                 return state._replace(stage=i)
         if not state.begun:
@@ -411,27 +537,36 @@ class Search:
 
     def _begin(self, state: SearchState) -> SearchState:
         """Return the state with the members started where the stages have arrived."""
-        archive, best = state.archive, state.archive.best
+        archive = state.archive
+        best = state.archive.best
         if self.branching is not None:
             turns = self.branching.begin(state.stages[0].theta, archive)
-            return self._turn_of_branch(state._replace(turns=turns), self.branching)
+            return self._turn_of_branch(
+                state._replace(turns=turns), self.branching
+            )
         if self.stages and isinstance(self.rule, Shares):
             theta = state.stages[-1].theta
             states = [
-                member.continued(theta) if hasattr(member, "continued") else member.init(state.first, None, archive)
+                member.continued(theta)
+                if hasattr(member, "continued")
+                else member.init(state.first, None, archive)
                 for member in self.members
             ]
         else:
             if self.stages and len(best.f):
                 state = state._replace(x0=best.x[0].copy())
-            states = [member.init(state.first, state.x0, archive) for member in self.members]
+            states = [
+                member.init(state.first, state.x0, archive)
+                for member in self.members
+            ]
         group = Group.begin(tuple(states), self.family, self.rule)
-        if self.deterministic and len(best.f):  # under noise, a single value does not make a point the best one
+        # Under noise, a single value does not make a point the best one
+        if self.deterministic and len(best.f):
             group = group.inject(self.members, best.x[0], float(best.f[0]))
         return state._replace(before=len(archive), groups={WHOLE: group})
 
     def keeps(self, state: SearchState) -> float:
-        """Return a number of evaluations, at least 1, before which a member keeps the turn.
+        """Return a number of evaluations, at least 1, for which a member certainly keeps the turn.
 
         The space has no branches, the stages are over, and there is no study.
         """
@@ -443,8 +578,10 @@ class Search:
 
     @staticmethod
     def _spent(state: SearchState) -> int:
-        """Return the number of points evaluated before the members began, and of their evaluations."""
-        return state.before + sum([record.spent for record in state.groups[WHOLE].records])
+        """Return the points evaluated before the members began, plus their evaluations."""
+        return state.before + sum(
+            [record.spent for record in state.groups[WHOLE].records]
+        )
 
     def can_yield(self, state: SearchState) -> bool:
         """Return whether the member that has the turn can yield; False during a study."""
@@ -457,71 +594,117 @@ class Search:
     # Branches.
 
     def _tell_branches(
-        self, state: SearchState, branching: Branching, turns: BranchTurns, x: Points, f: Array
+        self,
+        state: SearchState,
+        branching: Branching,
+        turns: BranchTurns,
+        x: Points,
+        f: Array,
     ) -> SearchState:
         """Return the state after an iteration of the members of one combination of branches."""
         if not len(f):
             return state
         turns = branching.count(turns, x, f)
         state = state._replace(turns=turns)
-        rows: dict[Combination, list[int]] = {turns.combination: []}  # told in any case, also if points were replaced
+        # Told in any case, also if points were replaced
+        rows: dict[Combination, list[int]] = {turns.combination: []}
         for i, row in enumerate(x):
-            rows.setdefault(branching.branches.combination_of(row), []).append(i)
+            rows.setdefault(branching.branches.combination_of(row), []).append(
+                i
+            )
         for key, which in rows.items():
             state = self._tell_part(state, branching, key, x[which], f[which])
         return self._turn_of_branch(state, branching)
 
     def _tell_part(
-        self, state: SearchState, branching: Branching, key: Combination, x: Points, f: Array
+        self,
+        state: SearchState,
+        branching: Branching,
+        key: Combination,
+        x: Points,
+        f: Array,
     ) -> SearchState:
-        """Return the state after evaluations of one combination: the one whose turn it is, or of replaced points."""
+        """Return the state after evaluations of points of one combination.
+
+        It is the combination that has the turn, or the one that points have after a replacement.
+        """
         if state.turns is not None and key != state.turns.combination:
             state = self._with_group(state, branching, key)
         turns: BranchTurns = branching.spend(state.turns, key, len(f))  # type: ignore[arg-type]
         part, members = self.part(key)
         if part is None or not members:
             return state._replace(turns=turns)
-        group = state.groups[key].tell(members, self.rule, x[:, part.columns], f)
+        group = state.groups[key].tell(
+            members, self.rule, x[:, part.columns], f
+        )
         if not turns.restarts(key):
             theta = turns.theta.copy()
             theta[part.parameters] = group.states[-1].theta
             turns = turns._replace(theta=theta)
         return state._replace(turns=turns, groups={**state.groups, key: group})
 
-    def _turn_of_branch(self, state: SearchState, branching: Branching) -> SearchState:
+    def _turn_of_branch(
+        self, state: SearchState, branching: Branching
+    ) -> SearchState:
         """Return the state with the turn of the next branch."""
         turns = branching.next(state.turns, state.n)  # type: ignore[arg-type]
-        return self._with_group(state._replace(turns=turns), branching, turns.combination)
+        return self._with_group(
+            state._replace(turns=turns), branching, turns.combination
+        )
 
-    def _with_group(self, state: SearchState, branching: Branching, key: Combination) -> SearchState:
-        """Return the state with the members of a combination, which continue with the θ of the whole space."""
+    def _with_group(
+        self, state: SearchState, branching: Branching, key: Combination
+    ) -> SearchState:
+        """Return the state with the members of a combination, started where the search is."""
         part, members = self.part(key)
         turns = state.turns
         if part is None or turns is None or not members:
             return state
-        theta, best = turns.theta[part.parameters], state.archive.best
+        theta = turns.theta[part.parameters]
+        best = state.archive.best
         restarted = branching.restarted(turns, key)
         if restarted is not None:
             # From here on with a θ of its own: the other combinations are not at their end.
             state = state._replace(turns=restarted)
-            group = Group.begin(tuple(member.init() for member in members), members[0].family, self.rule)
+            group = Group.begin(
+                tuple(member.init() for member in members),
+                members[0].family,
+                self.rule,
+            )
         elif turns.restarts(key):
             return state
         elif key in state.groups:
             group = state.groups[key]
             last = members[-1]
             if hasattr(last, "at_theta"):
-                group = group._replace(states=(*group.states[:-1], last.at_theta(group.states[-1], theta)))
+                group = group._replace(
+                    states=(
+                        *group.states[:-1],
+                        last.at_theta(group.states[-1], theta),
+                    )
+                )
         else:
-            group = Group.begin(tuple(member.init(theta) for member in members), members[0].family, self.rule)
-            if len(best.f) and branching.branches.combination_of(best.x[0]) == key:
-                group = group.inject(members, best.x[0, part.columns], float(best.f[0]))
+            group = Group.begin(
+                tuple(member.init(theta) for member in members),
+                members[0].family,
+                self.rule,
+            )
+            if (
+                len(best.f)
+                and branching.branches.combination_of(best.x[0]) == key
+            ):
+                group = group.inject(
+                    members, best.x[0, part.columns], float(best.f[0])
+                )
         return state._replace(groups={**state.groups, key: group})
 
     # What can be observed, and plain data.
 
     def info(self, state: SearchState) -> AlgorithmInfo:
-        """Return what can be observed of the last member, or of the first stage before, with λ of this iteration."""
+        """Return what can be observed of the last member, with λ of this iteration.
+
+        Before the members begin, it is that of the first stage.
+        """
         lam = self.lam(state)
         if not state.begun:
             return self.stages[0].member.info(state.stages[0])._replace(lam=lam)
@@ -529,14 +712,21 @@ class Search:
         members = self.part(key)[1]
         if not members:
             return AlgorithmInfo(state.theta, lam, math.nan, math.nan, math.nan)
-        return members[-1].info(state.groups[key].states[-1])._replace(theta=state.theta, lam=lam)
+        return (
+            members[-1]
+            .info(state.groups[key].states[-1])
+            ._replace(theta=state.theta, lam=lam)
+        )
 
     def at_least(self, lam: int) -> Self:
         """Return the same search with at least `lam` points per iteration."""
         return replace(
             self,
             members=tuple(member.at_least(lam) for member in self.members),
-            stages=tuple(replace(stage, member=stage.member.at_least(lam)) for stage in self.stages),
+            stages=tuple(
+                replace(stage, member=stage.member.at_least(lam))
+                for stage in self.stages
+            ),
             study=None if self.study is None else self.study.at_least(lam),
             batch=max(self.batch, lam),
         )
@@ -551,46 +741,85 @@ class Search:
             groups.append([list(key), group.data(members, members[0].family)])
         return {
             "archive": state.archive.data(),
-            "x0": None if state.x0 is None else b64encode(family.pack(state.x0[None])).decode(),
+            "x0": None
+            if state.x0 is None
+            else b64encode(family.pack(state.x0[None])).decode(),
             "n": state.n,
-            "stages": [None if current is None else stage.member.data(current) for stage, current in stages],
+            "stages": [
+                None if current is None else stage.member.data(current)
+                for stage, current in stages
+            ],
             "stage": state.stage,
-            "study": None if state.study is None or self.study is None else self.study.data(state.study),
+            "study": None
+            if state.study is None or self.study is None
+            else self.study.data(state.study),
             "studied": state.studied,
             "before": state.before,
             "groups": groups,
-            "turns": None if state.turns is None or self.branching is None else self.branching.data(state.turns),
+            "turns": None
+            if state.turns is None or self.branching is None
+            else self.branching.data(state.turns),
         }
 
     def restore(self, state: SearchState, data: Any) -> SearchState:
         """Return the state that `data` described, from a state before the first iteration.
 
-        `data` may be from an untrusted file; ValueError, TypeError or LookupError if it does not describe a state.
+        `data` may be from an untrusted file; ValueError, TypeError or LookupError if it does not
+        describe a state.
         """
-        archive, family = state.archive, self.family
+        archive = state.archive
+        family = self.family
         archive.restore(data["archive"])
-        x0 = None if data["x0"] is None else family.unpack(octets(data, "x0"))[0]
-        stage, stored = whole_at(data, "stage"), listed(data, "stages")
+        x0 = (
+            None if data["x0"] is None else family.unpack(octets(data, "x0"))[0]
+        )
+        stage = whole_at(data, "stage")
+        stored = listed(data, "stages")
         if len(stored) != len(self.stages) or stage > len(stored):
-            raise ValueError(f"stages: expected the states of {len(self.stages)} members")
+            raise ValueError(
+                f"stages: expected the states of {len(self.stages)} members"
+            )
         stages = tuple(
-            None if values is None else at_stage.member.restore(at_stage.member.init(state.first, state.x0, archive), values)
+            None
+            if values is None
+            else at_stage.member.restore(
+                at_stage.member.init(state.first, state.x0, archive), values
+            )
             for at_stage, values in zip(self.stages, stored, strict=True)
         )
         if stage < len(stages) and stages[stage] is None:
-            raise ValueError("stages: expected the state of the member that has the turn")
-        turns = None if data["turns"] is None or self.branching is None else self.branching.turns_of(data["turns"])
+            raise ValueError(
+                "stages: expected the state of the member that has the turn"
+            )
+        turns = (
+            None
+            if data["turns"] is None or self.branching is None
+            else self.branching.turns_of(data["turns"])
+        )
         groups = {}
         for key, values in listed(data, "groups"):
-            combination = WHOLE if self.branching is None else self.branching.combination(key)
+            combination = (
+                WHOLE
+                if self.branching is None
+                else self.branching.combination(key)
+            )
             members = self.part(combination)[1]
             if not members:
                 raise ValueError("groups: expected combinations with variables")
             whole_space = self.branching is None
-            fresh = (m.init(state.first, x0, archive) if whole_space else m.init() for m in members)
+            fresh = (
+                m.init(state.first, x0, archive) if whole_space else m.init()
+                for m in members
+            )
             group = Group.begin(tuple(fresh), members[0].family, self.rule)
-            groups[combination] = group.restore(members, members[0].family, values)
-        study = None if data["study"] is None or self.study is None else self.study.state_of(data["study"])
+            groups[combination] = group.restore(
+                members, members[0].family, values
+            )
+        study = (
+            None
+            if data["study"] is None or self.study is None
+            else self.study.state_of(data["study"])
+        )
         restored = SearchState(
             archive,
             state.first,
@@ -605,7 +834,9 @@ class Search:
             turns,
         )
         if stage == len(stages) and not self._has_turn(restored):
-            raise ValueError("groups: expected the state of the member that has the turn")
+            raise ValueError(
+                "groups: expected the state of the member that has the turn"
+            )
         return restored
 
     def _has_turn(self, state: SearchState) -> bool:

@@ -1,11 +1,12 @@
-"""Turns: which of the members that share the evaluations of a search is next, and the group of members of one space.
+"""Turns: which member of a search is next, and the group of members of one space.
 
-After an iteration in which the current member can yield (`can_yield`), the next turn goes by one of two rules. `Lead`
-gives it to the member with the fewest evaluations, where those of the leading member count an eighth. The leading
-member is the one with the lowest value after the same number of evaluations each: the largest power of two that all
-members have reached. Below 16, the first member leads. With k members, the one that is best in the end has at least one
-in k + 7 evaluations until it leads, and 8 in k + 7 afterwards. Under noise the lowest value depends on chance, and
-`Shares` gives each member a fixed share of the evaluations.
+After an iteration in which the current member can yield (`can_yield`), the next turn goes by one of
+two rules. `Lead` gives it to the member with the fewest evaluations, where those of the leading
+member count an eighth. The leading member is the one with the lowest value after the same number of
+evaluations each: the largest power of two that all members have reached. Below 16, the first member
+leads. With k members, the one that is best in the end has at least one in k + 7 evaluations until
+it leads, and 8 in k + 7 afterwards. Under noise the lowest value depends on chance, and `Shares`
+gives each member a fixed share of the evaluations.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from .member import Member
 from .types import Array, Points
 
 LEAD = 8  # evaluations of the leading member for each one of another
-LEAST_COMPARED = 16  # evaluations of each member from which on their values are compared
+# Evaluations of each member from which on their values are compared
+LEAST_COMPARED = 16
 MOST_EQUAL = 2**62  # evaluations before one may lead, at most
 
 
@@ -49,7 +51,12 @@ class MemberRecord(NamedTuple):
     course: tuple[float, ...] = ()
 
     def after(self, f: Array, lowest_value: float) -> MemberRecord:
-        """Return the record after another iteration, whose lowest value is `least`; NaN is no value."""
+        """Return the record after another iteration.
+
+        `lowest_value` is the lowest of its values f; NaN is no value.
+
+        NaN is no value.
+        """
         spent, lowest, course = self
         while spent + len(f) >= 1 << len(course):
             course += (min(lowest, lowest_of(f[: (1 << len(course)) - spent])),)
@@ -57,40 +64,54 @@ class MemberRecord(NamedTuple):
 
     def data(self) -> dict[str, Any]:
         """Return the record as plain data."""
-        return {"spent": self.spent, "values": text(np.array([*self.course, self.lowest]))}
+        return {
+            "spent": self.spent,
+            "values": text(np.array([*self.course, self.lowest])),
+        }
 
     @classmethod
     def of(cls, data: Any) -> MemberRecord:
         """Return the record that `data` described; ValueError for other data."""
-        spent, values = whole_at(data, "spent"), floats(data, "values")
-        if len(values) != 1 + spent.bit_length() or np.isnan(values).any() or (values[1:] > values[:-1]).any():
-            raise ValueError("values: expected the lowest values after 1, 2, 4, … evaluations")
+        spent = whole_at(data, "spent")
+        values = floats(data, "values")
+        if (
+            len(values) != 1 + spent.bit_length()
+            or np.isnan(values).any()
+            or (values[1:] > values[:-1]).any()
+        ):
+            raise ValueError(
+                "values: expected the lowest values after 1, 2, 4, … evaluations"
+            )
         *course, lowest = values.tolist()
         return cls(spent, lowest, tuple(course))
 
 
 def lowest_of(f: Array) -> float:
     """Return the lowest value; inf if there is none."""
-    lowest = f.item() if len(f) == 1 else float(np.fmin.reduce(f, initial=math.inf))
+    lowest = (
+        f.item() if len(f) == 1 else float(np.fmin.reduce(f, initial=math.inf))
+    )
     return lowest if lowest == lowest else math.inf
 
 
 @dataclass(frozen=True)
 class Lead:
-    """The member with the fewest evaluations is next, where those of the leading member count an eighth.
+    """The member with the fewest evaluations is next; those of the leading member count an eighth.
 
     Parameters
     ----------
     equal : int
-        Number of evaluations that each member has before one of them leads: an advantage in the first evaluations may
-        not last.
+        Number of evaluations that each member has before one of them leads: an advantage in the
+        first evaluations may not last.
     """
 
     equal: int = 0
 
     def __post_init__(self) -> None:
         if positive_int("equal", self.equal, least=0) > MOST_EQUAL:
-            raise ValueError(f"equal: expected at most {MOST_EQUAL}, got {self.equal}")
+            raise ValueError(
+                f"equal: expected at most {MOST_EQUAL}, got {self.equal}"
+            )
 
     def next(self, records: Sequence[MemberRecord]) -> int:
         """Return the index of the member that has the next turn, the first in case of ties."""
@@ -98,23 +119,39 @@ class Lead:
         return cost.index(min(cost))
 
     def keeps(self, records: Sequence[MemberRecord], turn: int) -> float:
-        """Return a number of evaluations, at least 1, before which the member keeps the turn, whatever their values."""
+        """Return a number of evaluations for which the member certainly keeps the turn.
+
+        It is at least 1 and does not depend on the values of these evaluations.
+        """
         cost, costs = self._cost(records)
-        next_lowest = min((n for i, n in enumerate(cost) if i != turn), default=math.inf)
+        next_lowest = min(
+            (n for i, n in enumerate(cost) if i != turn), default=math.inf
+        )
         n_more = (next_lowest - cost[turn]) / costs[turn]
-        fewest, mine = min(record.spent for record in records), records[turn].spent
-        if mine == fewest:  # another member may lead when all have reached the next power of two, or `equal`
-            n_more = min(n_more, (self.equal if fewest < self.equal else 1 << mine.bit_length()) - mine)
+        fewest = min(record.spent for record in records)
+        mine = records[turn].spent
+        # Another member may lead when all have reached the next power of two, or `equal`
+        if mine == fewest:
+            n_more = min(
+                n_more,
+                (self.equal if fewest < self.equal else 1 << mine.bit_length())
+                - mine,
+            )
         return max(n_more, 1)
 
-    def _cost(self, records: Sequence[MemberRecord]) -> tuple[list[int], list[int]]:
+    def _cost(
+        self, records: Sequence[MemberRecord]
+    ) -> tuple[list[int], list[int]]:
         """Return the cost of the evaluations of each member, and of a further one."""
         spent = [record.spent for record in records]
         fewest = min(spent)
         if fewest < self.equal:
             return spent, [1] * len(spent)
         power = fewest.bit_length() - 1
-        values = [record.course[power] if fewest >= LEAST_COMPARED else math.inf for record in records]
+        values = [
+            record.course[power] if fewest >= LEAST_COMPARED else math.inf
+            for record in records
+        ]
         weights = [LEAD] * len(spent)
         weights[values.index(min(values))] = 1
         return [n * k for n, k in zip(spent, weights, strict=True)], weights
@@ -122,7 +159,7 @@ class Lead:
 
 @dataclass(frozen=True)
 class Shares:
-    """The member with the fewest evaluations relative to its share is next, the last in case of ties.
+    """The member with the fewest evaluations relative to its share is next.
 
     Parameters
     ----------
@@ -134,13 +171,18 @@ class Shares:
 
     def __post_init__(self) -> None:
         if not isinstance(self.shares, tuple):
-            raise TypeError(f"shares: expected a tuple of integers, got {self.shares!r:.100}")
+            raise TypeError(
+                f"shares: expected a tuple of integers, got {self.shares!r:.100}"
+            )
         for share in self.shares:
             positive_int("shares", share)
 
     def next(self, records: Sequence[MemberRecord]) -> int:
         """Return the index of the member that has the next turn."""
-        relative = [record.spent / share for record, share in zip(records, self.shares, strict=True)]
+        relative = [
+            record.spent / share
+            for record, share in zip(records, self.shares, strict=True)
+        ]
         return max(range(len(relative)), key=lambda i: (-relative[i], i))
 
     def keeps(self, records: Sequence[MemberRecord], turn: int) -> float:
@@ -172,12 +214,20 @@ class Group(NamedTuple):
     owner: int
 
     @classmethod
-    def begin(cls, states: tuple[Any, ...], family: Family, rule: Lead | Shares) -> Group:
+    def begin(
+        cls, states: tuple[Any, ...], family: Family, rule: Lead | Shares
+    ) -> Group:
         """Return the group before its first turn."""
         records = (MemberRecord(),) * len(states)
         return cls(states, rule.next(records), records, Elite.empty(family), 0)
 
-    def tell(self, members: Sequence[Member[Any]], rule: Lead | Shares, x: Points, f: Array) -> Group:
+    def tell(
+        self,
+        members: Sequence[Member[Any]],
+        rule: Lead | Shares,
+        x: Points,
+        f: Array,
+    ) -> Group:
         """Return the group after an iteration of the current member.
 
         The best point of the group is injected into a member whose iteration did not improve on it.
@@ -188,40 +238,82 @@ class Group(NamedTuple):
         lowest = lowest_of(f)
         if lowest < (best.f.item() if len(best.f) else math.inf):
             row = int((f == lowest).argmax())
-            best, owner = Elite(x[row : row + 1].copy(), f[row : row + 1].copy()), turn
+            best = Elite(x[row : row + 1].copy(), f[row : row + 1].copy())
+            owner = turn
         elif owner != turn and len(best.f):
             state = member.inject(state, best.x[0], float(best.f[0]))
         states = (*states[:turn], state, *states[turn + 1 :])
-        records = (*records[:turn], records[turn].after(f, lowest), *records[turn + 1 :])
+        records = (
+            *records[:turn],
+            records[turn].after(f, lowest),
+            *records[turn + 1 :],
+        )
         turn = rule.next(records) if member.can_yield(state) else turn
         return Group(states, turn, records, best, owner)
 
-    def inject(self, members: Sequence[Member[Any]], x: Points, f: float) -> Group:
+    def inject(
+        self, members: Sequence[Member[Any]], x: Points, f: float
+    ) -> Group:
         """Return the group with a point injected into all members."""
-        states = (member.inject(state, x, f) for member, state in zip(members, self.states, strict=True))
+        states = (
+            member.inject(state, x, f)
+            for member, state in zip(members, self.states, strict=True)
+        )
         return self._replace(states=tuple(states))
 
     def led_by(self, x: Points, f: float) -> Group:
-        """Return the group with a point of none of its members, which is injected into each after an iteration."""
+        """Return the group with a point from elsewhere as its best.
+
+        The point is injected into each member after the next iteration of that member.
+        """
         if not f < (self.best.f.item() if len(self.best.f) else math.inf):
             return self
-        return self._replace(best=Elite(x[None].copy(), np.array([f])), owner=len(self.states))
+        return self._replace(
+            best=Elite(x[None].copy(), np.array([f])), owner=len(self.states)
+        )
 
-    def data(self, members: Sequence[Member[Any]], family: Family) -> dict[str, Any]:
+    def data(
+        self, members: Sequence[Member[Any]], family: Family
+    ) -> dict[str, Any]:
         """Return the group as plain data."""
         return {
-            "states": [member.data(state) for member, state in zip(members, self.states, strict=True)],
+            "states": [
+                member.data(state)
+                for member, state in zip(members, self.states, strict=True)
+            ],
             "turn": self.turn,
             "records": [record.data() for record in self.records],
             "best": elite_data(self.best, family),
             "owner": self.owner,
         }
 
-    def restore(self, members: Sequence[Member[Any]], family: Family, data: Any) -> Group:
-        """Return the group that `data` described, given one before its first turn; ValueError for other data."""
-        states, records = listed(data, "states"), tuple(map(MemberRecord.of, listed(data, "records")))
-        turn, owner, best = whole_at(data, "turn"), whole_at(data, "owner"), elite_of(data["best"], family)
-        if not len(states) == len(records) == len(members) > max(turn, owner - 1) or len(best.f) > 1:
-            raise ValueError(f"states: expected those of {len(members)} members")
+    def restore(
+        self, members: Sequence[Member[Any]], family: Family, data: Any
+    ) -> Group:
+        """Return the group that `data` described, given one before its first turn.
+
+        ValueError for other data.
+        """
+        states = listed(data, "states")
+        records = tuple(map(MemberRecord.of, listed(data, "records")))
+        turn = whole_at(data, "turn")
+        owner = whole_at(data, "owner")
+        best = elite_of(data["best"], family)
+        if (
+            not len(states)
+            == len(records)
+            == len(members)
+            > max(turn, owner - 1)
+            or len(best.f) > 1
+        ):
+            raise ValueError(
+                f"states: expected those of {len(members)} members"
+            )
         stored = zip(members, self.states, states, strict=True)
-        return Group(tuple(member.restore(*pair) for member, *pair in stored), turn, records, best, owner)
+        return Group(
+            tuple(member.restore(*pair) for member, *pair in stored),
+            turn,
+            records,
+            best,
+            owner,
+        )

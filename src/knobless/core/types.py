@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Points = NDArray[Any]  # int8 for bits, int16 or int32 for choices, float64 with numbers
+# Int8 for bits, int16 or int32 for choices, float64 with numbers
+Points = NDArray[Any]
 Words = NDArray[np.uint32]
 Mask = NDArray[np.bool_]  # which points, variables or rows
 Indices = NDArray[np.intp]

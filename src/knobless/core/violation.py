@@ -1,7 +1,8 @@
-"""Objective values of infeasible points as single numbers, so that algorithms, which only compare values, rank them.
+"""Violations as numbers: infeasible points get values that rank after all feasible ones.
 
-A feasible point ranks by its value. An infeasible one ranks after all feasible ones, by its violation alone: there is
-no weight between the two. Its rank is its violation times 2⁷⁶⁷, which no value of a feasible point reaches.
+A feasible point ranks by its value. An infeasible one ranks after all feasible ones, by its
+violation alone: there is no weight between the two. Its rank is its violation times 2⁷⁶⁷, which no
+value of a feasible point reaches.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import numpy as np
 
 from .types import Array, Mask
 
-FEASIBLE_LIMIT = 2.0**512  # values of feasible points are below, those of infeasible ones at or above
+# Values of feasible points are below, those of infeasible ones at or above
+FEASIBLE_LIMIT = 2.0**512
 PER_VIOLATION = 2.0**767  # the rank of a violation of 1
-LEAST_VIOLATION, MOST_VIOLATION = FEASIBLE_LIMIT / PER_VIOLATION, 2.0**255  # violations that differ in rank
+# Violations that differ in rank
+LEAST_VIOLATION, MOST_VIOLATION = FEASIBLE_LIMIT / PER_VIOLATION, 2.0**255
 
 
 class Infeasible(float):
@@ -38,7 +41,11 @@ class Infeasible(float):
     violation: float
 
     def __new__(cls, value: float, violation: float) -> Self:
-        rank = super().__new__(cls, PER_VIOLATION * min(max(violation, LEAST_VIOLATION), MOST_VIOLATION))
+        rank = super().__new__(
+            cls,
+            PER_VIOLATION
+            * min(max(violation, LEAST_VIOLATION), MOST_VIOLATION),
+        )
         rank.value, rank.violation = value, violation
         return rank
 
@@ -47,19 +54,27 @@ class Infeasible(float):
 
 
 def ranked(value: float, violation: float) -> float:
-    """Return the rank of a point: its value if it is feasible, an `Infeasible` if not, NaN if the evaluation failed."""
+    """Return the rank of a point.
+
+    It is the value if the point is feasible, an `Infeasible` if not, and NaN if the evaluation
+    failed.
+    """
     if violation != violation or value != value:
         return float("nan")
     if violation > 0.0:
         return Infeasible(value, violation)
     if FEASIBLE_LIMIT <= abs(value) < float("inf"):
-        raise ValueError(f"value: expected a magnitude below 2**512 = 1.34e154 beside a violation, got {value!r}")
+        raise ValueError(
+            f"value: expected a magnitude below 2**512 = 1.34e154 beside a violation, got {value!r}"
+        )
     return value
 
 
 def negated(rank: float) -> float:
     """Return the rank of a point for the negated objective; its violation is the same."""
-    return Infeasible(-rank.value, rank.violation) if isinstance(rank, Infeasible) else -rank
+    if isinstance(rank, Infeasible):
+        return Infeasible(-rank.value, rank.violation)
+    return -rank
 
 
 def is_feasible(ranks: Array) -> Mask:
@@ -69,6 +84,9 @@ def is_feasible(ranks: Array) -> Mask:
 
 
 def is_infeasible(ranks: Array) -> Mask:
-    """Return which ranks are those of infeasible points; NaN and inf, of failed evaluations, are not."""
+    """Return which ranks are those of infeasible points.
+
+    NaN and inf, of failed evaluations, are not.
+    """
     infeasible: Mask = (ranks >= FEASIBLE_LIMIT) & (ranks < np.inf)
     return infeasible
