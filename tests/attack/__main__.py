@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `python tests/attack` puts only the folder there
 
 import attack
-from attack import ask_tell, compiled, differential, hostile, kill, races
+from attack import ask_tell, cases, compiled, differential, hostile, kill, races
 from knobless.run import interrupts
 
 interrupts.TWICE_WITHIN = 0.0  # simulated interrupts follow each other closely, and are for one run each
@@ -62,8 +62,7 @@ def tried(name: str, seed: int) -> tuple[list[str], float]:
     try:
         with tempfile.TemporaryDirectory(prefix="knobless-attack-") as folder, warnings.catch_warnings():
             warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", "Most evaluations failed", RuntimeWarning)
-            warnings.filterwarnings("ignore", ".*the objective differs from the recorded one", UserWarning)
+            warnings.filterwarnings("ignore", cases.EXPECTED_WARNINGS)
             found = ATTACKS[name](seed, Path(folder))
     except (Exception, Hangs):
         found = traceback.format_exc().splitlines()[::-1]  # the exception first

@@ -41,6 +41,10 @@ from knobless.core.catalog import PartMembers, in_branches
 from knobless.families import Conditional
 
 Problem = Any  # a space: a variable, or a list or dict of spaces
+# What runs warn about that have few values, or another objective when they are resumed; others are errors.
+EXPECTED_WARNINGS = (
+    "Most evaluations failed|.*No evaluation gave a finite value|.*the objective differs from the recorded"
+)
 OPTIONS = ("a", "b", "c", None, 1, 2.5, True, ("x", 1), "é", -7)
 
 

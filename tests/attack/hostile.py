@@ -236,7 +236,7 @@ def _limited(uses: dict[str, Callable[[], object]], log: Path) -> list[str]:
         _bound()
         with log.open("w") as lines:
             warnings.simplefilter("error")  # of NumPy, for example
-            warnings.filterwarnings("ignore", "Most evaluations failed|.*the objective differs from the recorded one")
+            warnings.filterwarnings("ignore", cases.EXPECTED_WARNINGS)
             for name, use in uses.items():
                 print(f"{name}: ", end="", file=lines, flush=True)
                 print(outcome(use) or "right", file=lines, flush=True)

@@ -232,18 +232,6 @@ class Archive:
         """Store the standard errors of estimated values, before their rows are added."""
         self.errors.update(zip(self.keys(x), errors, strict=True))
 
-    @property
-    def row_errors(self) -> Array:
-        """For each row the standard error of its value if it is an estimate, else 0."""
-        errors = np.zeros(len(self))
-        kinds = np.frombuffer(self._kinds, dtype=np.uint8)
-        for row in (
-            np.flatnonzero(kinds == STOPPED).tolist() if self.errors else ()
-        ):
-            (key,) = self.keys(self.x(row, row + 1))
-            errors[row] = self.errors.get(key, 0.0)
-        return errors
-
     # Several objectives.
 
     def note_outcome(self, x: Points, outcome: Sequence[float] | float) -> None:
@@ -321,20 +309,6 @@ class Archive:
         ):
             self._replaced += key in self._index and key not in self._noted
             self._noted[key] = value
-
-    def new_rows(self, x: Points) -> list[int]:
-        """Return the indices of points that are no rows, of equal points the first one.
-
-        If equal points may differ in value, these are all indices.
-        """
-        if not self.deterministic:
-            return list(range(len(x)))
-        first = {
-            key: i
-            for i, key in reversed([*enumerate(self.keys(x))])
-            if key not in self._index
-        }
-        return sorted(first.values())
 
     # Rows.
 

@@ -122,7 +122,8 @@ class Iteration:
     def extend(self, codes: Points) -> range:
         """Add pending candidates; return their ids."""
         start, more = self.first + self.drawn, len(codes)
-        self.codes = np.concatenate([self.codes, codes]) if self.drawn else codes
+        # Sums over points depend on their layout in memory, which is that of a run that was not interrupted.
+        self.codes = np.ascontiguousarray(np.concatenate([self.codes, codes]) if self.drawn else codes)
         self.fates += bytes(more)
         self.drawn += more
         return range(start, start + more)
