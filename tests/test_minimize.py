@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import logging
 import math
 import os
 import subprocess
@@ -431,6 +432,78 @@ def test_an_error_in_the_callback_is_the_users():
 
     with pytest.raises(KeyError, match="mine"):
         kl.minimize(ones, BITS, budget=10, callback=broken, rng=0)
+
+
+def test_a_callback_that_returns_true_is_told_how_to_end_the_run():
+    with pytest.raises(TypeError, match="callback: expected no return value, got True; to end the run, raise Stop"):
+        kl.minimize(ones, BITS, budget=10, callback=lambda info: info.nfev > 3, rng=0)
+
+
+@pytest.mark.parametrize("algorithm", [None, cga(BITS)])
+@pytest.mark.parametrize("noisy", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_callback_gets_the_evaluations_since_the_last_call(tmp_path, algorithm, noisy):
+    given = {"budget": 44, "rng": 0, "algorithm": algorithm, "deterministic": not noisy if algorithm is None else None}
+    calls = []
+
+    def callback(info):
+        x, fun = (info.x, info.fun) if info.iteration % 10 == 1 else (None, None)  # under noise they need a model
+        calls.append((info, x, fun, info.evaluations))
+
+    result = kl.maximize(ones, BITS, callback=callback, **given)
+    kept, calls = calls, []
+    recorded = kl.maximize(ones, BITS, callback=callback, journal=tmp_path / "a", **given)
+    resumed = []
+    kl.maximize(ones, BITS, callback=lambda info: resumed.extend(info.evaluations), journal=tmp_path / "a", **given)
+    every = [each for _, _, _, evaluations in kept for each in evaluations]
+    searched = [each for each in result.evaluations if each.kind != "finalist"][: len(every)]
+    assert len(every) == kept[-1][0].nfev > 30
+    for found, listed in ((every, searched), (resumed, recorded.evaluations[: len(every)])):
+        assert [(each.x.tolist(), each.value, each.iteration) for each in found] == [
+            (each.x.tolist(), each.value, each.iteration) for each in listed
+        ]
+    assert [(repr(x), fun) for _, x, fun, _ in kept] == [(repr(x), fun) for _, x, fun, _ in calls]
+    if not noisy or algorithm is not None:
+        assert all(ones(x) == fun == info.best for info, x, fun, _ in kept[::10])
+    with pytest.raises(AttributeError, match="info: expected x, fun to be read in a callback, before it returns"):
+        result.history[0].x  # noqa: B018
+
+
+def test_the_callback_gets_the_knee_of_several_objectives():
+    points = []
+    kl.minimize(
+        lambda x: (x.sum(), -x.sum()),
+        BITS,
+        budget=20,
+        rng=0,
+        objectives=("a", "b"),
+        callback=lambda info: points.append((info.x.tolist(), info.fun, [each.value for each in info.evaluations])),
+    )
+    assert all(fun == (sum(x), -sum(x)) for x, fun, _ in points)
+    assert {value for *_, values in points for value in values} > {points[-1][1]}
+
+
+def test_evaluations_are_logged_once(tmp_path, caplog):
+    def fun(x):
+        if x[:3].sum() == 1:
+            raise ValueError("too hot")
+        return float(x.sum())
+
+    def steps(x):
+        yield fun(x) + 1
+        yield kl.Constrained(fun(x), 2.0)
+
+    given = {"budget": 15, "rng": 1, "x0": [1] * 10, "journal": tmp_path / "a"}
+    kl.minimize(fun, BITS, **given)
+    assert not caplog.messages
+    caplog.set_level(logging.INFO, logger="knobless")
+    result = kl.minimize(fun, BITS, **given | {"budget": 30})
+    assert [message.split()[0] for message in caplog.messages] == ["evaluation"] * 15
+    assert caplog.messages[-1].endswith(f": {result.evaluations[29].value:.6g}, best {result.fun:.6g}")
+    failed = [message for message in caplog.messages if "failed with ValueError('too hot'), best" in message]
+    assert len(failed) == sum(each.status == "failed" for each in result.evaluations[15:]) > 0
+    caplog.clear()
+    kl.maximize(steps, BITS, budget=1, x0=[1] * 10)
+    assert caplog.messages == ["evaluation 0: 10 (violation 2), best 10 (violation 2)"]
 
 
 # Rules of the user.

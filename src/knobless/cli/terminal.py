@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+EVALUATIONS = "knobless.evaluations"  # the logger of single evaluations
 SPELLED = str.maketrans({"λ": "lambda", "ε": "eps", "–": "-", "…": "..."})
 
 
@@ -49,14 +50,16 @@ class Messages:
 
     @contextmanager
     def of_the_library(self) -> Iterator[None]:
-        """Print what the library logs, unless the progress bar shows it."""
-        log, handler = logging.getLogger("knobless"), logging.Handler()
+        """Print what the library logs, unless the progress bar shows it, and except for single evaluations."""
+        log, handler, evaluations = logging.getLogger("knobless"), logging.Handler(), logging.getLogger(EVALUATIONS)
         handler.emit = lambda record: None if self.progress else self.write(record.getMessage())  # type: ignore[method-assign]
-        level = log.level
+        levels = log.level, evaluations.level
         log.setLevel(logging.INFO)
+        evaluations.setLevel(logging.WARNING)
         log.addHandler(handler)
         try:
             yield
         finally:
             log.removeHandler(handler)
-            log.setLevel(level)
+            log.setLevel(levels[0])
+            evaluations.setLevel(levels[1])

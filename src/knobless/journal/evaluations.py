@@ -77,18 +77,21 @@ class StoredRows(Protocol):
         """Yield those from `start` to before `stop`, a few at a time."""
 
 
-class NoRows:
-    """Of no evaluations."""
+class ListedRows:
+    """Evaluations in memory."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
 
     def __len__(self) -> int:
-        return 0
+        return len(self._events)
 
     def chunks(self, start: int, stop: int) -> Iterator[Sequence[Event]]:
-        """Yield nothing."""
-        yield from ()
+        """Yield those from `start` to before `stop`."""
+        yield self._events[start:stop]
 
 
-NO_ROWS = NoRows()
+NO_ROWS = ListedRows(())
 
 
 class TableColumn(NamedTuple):

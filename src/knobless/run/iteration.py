@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible
+from knobless.journal.evaluations import Evaluations
 from knobless.journal.events import CANCELLED, TOLD
 
 PENDING = 0  # besides TOLD, CANCELLED, COPIED with the value of an equal point, and STOPPED with an estimate
 EMPTY = np.empty(0)
 
 
-class Info(NamedTuple):
+class _Numbers(NamedTuple):
+    """The fields of an `Info`."""
+
+    iteration: int
+    nfev: int
+    best: float
+    lam: int
+    lam_r: float
+    eps: float
+    snr: float
+    entropy: float
+    violation: float = 0.0
+    theta: Array | None = None
+
+
+class Info(_Numbers):
     """The state of a run after an iteration.
 
     Attributes
@@ -42,18 +60,57 @@ class Info(NamedTuple):
         The least violation so far, 0 if a point is feasible.
     theta : ndarray or None
         Parameters of the distribution, read-only. None in the rows of a `History`, to save memory.
+    x : point or None
+        The point to use so far, as that of a `Result`. This and the following are for callbacks and stopping rules:
+        they are computed when they are read, and only until the callback returns.
+    fun : float or tuple of float
+        Its objective value; of a noisy objective an estimate of its mean.
+    evaluations : Evaluations
+        The evaluations since the last call, none of compiled iterations.
     """
 
-    iteration: int
-    nfev: int
-    best: float
-    lam: int
-    lam_r: float
-    eps: float
-    snr: float
-    entropy: float
-    violation: float = 0.0
-    theta: Array | None = None
+    _lookup: Lookup | None = None  # only while functions of the user are called
+
+    @cached_property
+    def _point(self) -> tuple[Any, Any]:
+        return self._looked_up("x, fun").point()
+
+    @property
+    def x(self) -> Any:
+        """The point to use so far."""
+        return self._point[0]
+
+    @property
+    def fun(self) -> Any:
+        """Its objective value."""
+        return self._point[1]
+
+    @cached_property
+    def evaluations(self) -> Evaluations:
+        """The evaluations since the last call."""
+        return self._looked_up("evaluations").evaluations()
+
+    def _looked_up(self, name: str) -> Lookup:
+        if self._lookup is None:
+            raise AttributeError(f"info: expected {name} to be read in a callback, before it returns")
+        return self._lookup
+
+
+class Lookup(NamedTuple):
+    """What an `Info` computes on demand: the point to use and its value, and the new evaluations."""
+
+    point: Callable[[], tuple[Any, Any]]
+    evaluations: Callable[[], Evaluations]
+
+
+@contextmanager
+def looking_up(info: Info, lookup: Lookup) -> Iterator[None]:
+    """Let functions of the user read from the record what is computed on demand."""
+    info._lookup = lookup
+    try:
+        yield
+    finally:
+        info._lookup = None
 
 
 class Best(NamedTuple):

@@ -11,17 +11,21 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from knobless.core.early_stopping import Curve
 from knobless.core.several import Several
 from knobless.core.types import Points
+from knobless.core.violation import Infeasible
 
 from . import interrupts
 from .candidates import Batch, values_of
 from .compiled_engine import CompiledEngine
+from .display import one_line
+from .iteration import Lookup, looking_up
 from .optimizer import Optimizer
 from .progress import Bar
 from .recommendation import FINALISTS_SHARE, reserved
@@ -34,6 +38,9 @@ from .stopping import Ending, Rules, RunLimits, RunProgress, UserRules
 
 if TYPE_CHECKING:
     from knobless.fast import Run
+
+LOG = logging.getLogger("knobless")
+EVALUATIONS = LOG.getChild("evaluations")  # which can be silenced alone
 
 
 class Loop:
@@ -55,7 +62,7 @@ class Loop:
         self.rules = Rules.of(limits, user_rules)
         self.progress = RunProgress()
         self.evaluator = Evaluator(source, sink, sign, limits.timeout, self.progress, opt.run.watched)
-        self.reevaluations = Reevaluations(opt.run, limits, self.evaluator, self._show)
+        self.reevaluations = Reevaluations(opt.run, limits, self.evaluator, self._show, self._log)
         self.info_of = partial(info_of, sign=sign)
         self.history = History(self.info_of)
         self.deferred_size = 16 * len(opt.run.search.theta)  # bytes of θ and of the signal of an iteration
@@ -63,6 +70,7 @@ class Loop:
         self.reaching: Points | None = None  # the last point that reached the target in an interpreted iteration
         self.rest: Batch | None = None  # candidates after it, which are evaluated if it is refuted
         self.kept: dict[int, Value] = {}  # values of these that have arrived
+        self.fresh: list[int] = []  # candidates told since functions of the user were called
         opt.on_iteration = self._report
 
     @property
@@ -151,9 +159,10 @@ class Loop:
         evaluations = self.evaluator.values(candidates, arrived, self.limits.target)
         if self.opt.run.nfev == 0 and ids[0] not in arrived:
             evaluations = self._raising_first(ids[0], evaluations, arrived)
+        logged = EVALUATIONS.isEnabledFor(logging.INFO) and {*ids} - arrived.keys()
         try:
-            if self.rules.of_values or self.bar is not None:
-                ended = self._watch(evaluations, values)
+            if self.rules.of_values or self.bar is not None or logged:
+                ended = self._watch(evaluations, values, ids, logged or ())
             else:
                 values.extend(evaluations)  # faster; those before an exception are kept
         finally:
@@ -182,11 +191,13 @@ class Loop:
                 yield first
                 yield from values
 
-    def _watch(self, evaluations: ValueStream, values: list[Value]) -> bool:
+    def _watch(self, evaluations: ValueStream, values: list[Value], ids: Sequence[int], logged: Container[int]) -> bool:
         """Append evaluations to `values` until one of them ends the run; return whether one does."""
-        for value in evaluations:
+        for row, value in enumerate(evaluations):
             values.append(value)
             ended = self.rules.end_at_value(self.progress, value)
+            if ids[row] in logged:
+                self._log(f"evaluation {ids[row]}", value)
             if self.bar is not None:
                 self._show(self.reevaluations.nfev + self.progress.nfev)
             if ended:
@@ -198,6 +209,8 @@ class Loop:
         if values:
             told = values_of(values, len(values))
             self.sink.keep(self.opt.run, candidates, told)
+            if self.user_rules is not None:
+                self.fresh.extend(candidates.ids)
             self.opt.run.tell(candidates.ids, *told)
 
     # Compiled iterations.
@@ -252,16 +265,48 @@ class Loop:
             return
         info = self.info_of(*run.info_arguments)
         self.history.append(info)
-        ending = self.user_rules.call(info)
+        ids, self.fresh = self.fresh, []
+        with looking_up(info, Lookup(self._recommended, partial(self.sink.latest, ids))):
+            ending = self.user_rules.call(info)
         self.progress.stopped = self.progress.stopped or ending
+
+    def _recommended(self) -> tuple[Any, Any]:
+        """Return the point to use so far, and its value."""
+        found = self.opt.recommended
+        if found is None:
+            return None, math.nan
+        return found.x, found.fun if isinstance(found.fun, tuple) else self.sign * found.fun
 
     def _show(self, nfev: int) -> None:
         if self.bar is not None:
             best = self.sign * self.opt.observed_fun if self.opt.objectives is None else math.nan
             self.bar.show(nfev, best, self.opt.lam, self.opt.failures)
 
+    def _log(self, name: str, value: Value) -> None:
+        """Log an evaluation, with the best value so far."""
+        if not EVALUATIONS.isEnabledFor(logging.INFO):
+            return
+        text = shown_value(value, self.sign)
+        if self.opt.objectives is None:
+            text += f", best {shown_value(self.progress.lowest, self.sign)}"
+        EVALUATIONS.info("%s: %s", name, text)
+
     def _announce(self, message: str) -> None:
         """Log a message, and show it until the next one on the progress bar."""
-        logging.getLogger("knobless").info(message)
+        LOG.info(message)
         if self.bar is not None:
             self.bar.announce(message)
+
+
+def shown_value(value: Value, sign: float) -> str:
+    """Return the value of an evaluation, or why there is none, as a line of text."""
+    if isinstance(value, Exception):
+        return f"failed with {one_line(value, 200)}"
+    if isinstance(value, Curve):
+        stopped = f"stopped after step {len(value.steps)} at " if value.stopped else ""
+        return stopped + shown_value(value.steps[-1], sign)
+    if isinstance(value, Infeasible):
+        return f"{shown_value(value.value, sign)} (violation {value.violation:.6g})"
+    if isinstance(value, Several):
+        return f"({', '.join(f'{each:.6g}' for each in value.values)})"
+    return f"{sign * value:.6g}"

@@ -22,7 +22,7 @@ from knobless.core.early_stopping import Curve
 from knobless.core.several import Several
 from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible
-from knobless.journal.evaluations import ROWS_AT_ONCE, Evaluations
+from knobless.journal.evaluations import ROWS_AT_ONCE, Evaluations, ListedRows
 from knobless.journal.events import CHECKED, TOLD, Event, steps_of
 from knobless.parallel.evaluation import Outcome, process_name
 from knobless.space.space import Space
@@ -96,6 +96,7 @@ class Memory:
         self._waiting = 0  # evaluations in these
         self._blocks: deque[Block] = deque()
         self._packed = 0  # evaluations in these
+        self._checked = 0  # evaluations so far that the search was not told
 
     # From values to rows.
 
@@ -134,6 +135,7 @@ class Memory:
         if positions is None:
             self._groups.append(KeptGroup(nit, TOLD, first, ids, codes, *told, times, workers))
             return
+        self._checked += len(ids)
         for i, id in enumerate(ids):
             of_one = [id], codes[i : i + 1], *told.at(i), times + 2 * i, workers[i : i + 1]
             self._groups.append(KeptGroup(nit, CHECKED, id - positions[id], *of_one))
@@ -154,6 +156,15 @@ class Memory:
         """Return the evaluations of the run, of which there were `nfev`."""
         direction = "minimize" if self._sign > 0 else "maximize"
         return Evaluations(self._space, direction, self, nfev - len(self), self._objectives)
+
+    def latest(self, ids: Sequence[int]) -> Evaluations:
+        """Return the evaluations of candidates that were kept last, in the order of `ids`."""
+        rows = len(ids) + self._checked  # others may be between them
+        events = [event for chunk in self.chunks(max(len(self) - rows, 0), len(self)) for event in chunk]
+        found = {event.id: event for event in events if event.fate == TOLD}
+        kept = ListedRows([found[id] for id in ids if id in found])
+        direction = "minimize" if self._sign > 0 else "maximize"
+        return Evaluations(self._space, direction, kept, len(ids) - len(kept), self._objectives)
 
     def _pack(self) -> None:
         """Pack the groups into one block, and drop the oldest blocks that are not needed."""

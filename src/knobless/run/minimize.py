@@ -110,8 +110,8 @@ def minimize(
         A file in which every evaluation is recorded when it ends. If the file exists, the run is resumed from it and
         has the result of a run that was never interrupted. The stopping rules and `workers` may differ from before.
     callback : callable, optional
-        Called with an `Info` after each iteration, those that a journal has included. It may raise `StopIteration` to
-        stop the run.
+        Called with an `Info` after each iteration, those that a journal has included. The `Info` also has the point to
+        use so far and the new evaluations. It may raise `StopIteration` to stop the run.
     progress : bool, optional
         Whether to show a progress bar, which needs tqdm.
     objectives : sequence of str or dict, optional

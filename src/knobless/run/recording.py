@@ -24,7 +24,7 @@ from knobless.core.families import Family
 from knobless.core.several import Several
 from knobless.core.types import Points
 from knobless.core.violation import Infeasible
-from knobless.journal.evaluations import Evaluations
+from knobless.journal.evaluations import ROWS_AT_ONCE, Evaluations, ListedRows
 from knobless.journal.events import (
     ADDED,
     CANCELLED,
@@ -337,6 +337,15 @@ class Recording:
         direction = "minimize" if self._sign > 0 else "maximize"
         part = JournalPart(self._writer.last_row, self._told, tuple(self._compared))
         return Evaluations(self._run.space, direction, JournalRows(self._writer.path, part), 0, self._objectives)
+
+    def latest(self, ids: Sequence[int]) -> Evaluations:
+        """Return the evaluations of candidates that were kept last, in the order of `ids`."""
+        found: dict[int, Event] = {}
+        for start in range(0, len(ids), ROWS_AT_ONCE):
+            listed = ", ".join(map(str, ids[start : start + ROWS_AT_ONCE]))  # fate: the condition of the index
+            found |= {event.id: event for event in self._writer.events(f"WHERE fate IN (1, 2) AND id IN ({listed})")}
+        direction = "minimize" if self._sign > 0 else "maximize"
+        return Evaluations(self._run.space, direction, ListedRows([found[id] for id in ids]), 0, self._objectives)
 
     def told(self, ids: Sequence[int], told: ToldValues) -> None:
         """Commit values of candidates that were evaluated elsewhere."""

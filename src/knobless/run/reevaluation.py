@@ -28,8 +28,15 @@ CONFIRMATION = -1  # the position of a second value, among the points to recomme
 class Reevaluations:
     """The evaluations of a run that the search does not learn from."""
 
-    def __init__(self, run: RunState, limits: RunLimits, evaluator: Evaluator, show: Callable[[int], object]) -> None:
-        self._run, self._limits, self._evaluator, self._show = run, limits, evaluator, show
+    def __init__(
+        self,
+        run: RunState,
+        limits: RunLimits,
+        evaluator: Evaluator,
+        show: Callable[[int], object],
+        log: Callable[[str, Value], object],
+    ) -> None:
+        self._run, self._limits, self._evaluator, self._show, self._log = run, limits, evaluator, show, log
         self._last = 0, 0  # candidates drawn at the last of them, and the number of the next there
         self.nfev = 0
         self.failures = 0
@@ -72,8 +79,13 @@ class Reevaluations:
         values: list[Value] = []
         try:
             arrived = sink.recall(candidates, by_id).copy()
-            for value in self._evaluator.values(candidates, arrived, math.nan, by_id):
+            recalled = {*arrived}
+            for id, value in zip(
+                candidates.ids, self._evaluator.values(candidates, arrived, math.nan, by_id), strict=False
+            ):
                 values.append(value)
+                if id not in recalled:
+                    self._log("confirmation" if by_id[id] == CONFIRMATION else f"finalist {by_id[id]}", value)
                 self.nfev += 1
                 self.failures += isinstance(value, Exception) or math.isnan(value)
                 self._show(self._run.nfev + self.nfev)

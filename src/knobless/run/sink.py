@@ -51,3 +51,6 @@ class Sink(Protocol):
 
     def evaluations(self, nfev: int) -> Evaluations:
         """Return the evaluations of the run, of which there were `nfev`."""
+
+    def latest(self, ids: Sequence[int]) -> Evaluations:
+        """Return the evaluations of candidates that were kept last and told to the search, in the order of `ids`."""

@@ -181,15 +181,15 @@ class UserRules:
 
     def call(self, info: Info) -> Ending | None:
         """Call the functions after an iteration; return why the run ends, None if it continues."""
-        ending = None
         if self.callback is not None:
             try:
-                self.callback(info)
+                returned = self.callback(info)
             except StopIteration:
-                ending = Ending.of(Status.CALLBACK)
-        for function in self.stop:
-            ending = ending or _ending(function, info)
-        return ending
+                return Ending.of(Status.CALLBACK)
+            if isinstance(returned, (bool, np.bool_)) and returned:
+                hint = "to end the run, raise StopIteration, or pass the function as stop="
+                raise TypeError(f"callback: expected no return value, got True; {hint}")
+        return next(filter(None, (_ending(function, info) for function in self.stop)), None)
 
     def end(self, progress: RunProgress) -> Ending | None:
         """Return why the run ends; None if it continues."""
