@@ -399,11 +399,12 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
 
 
 def run(options: argparse.Namespace) -> None:
+    Folder.path = options.data.resolve()
     tasks = tasks_of(options)
     for setting in options.settings:
         names = list(dict.fromkeys(task.problem for task in tasks if task.setting == setting))
         baselines(names, SETTINGS[setting].noisy, options)
-    make = partial(run_task, options.data.resolve(), options.tune)
+    make = partial(run_task, Folder.path, options.tune)
     columns = [*(f"at {n}" for n in BUDGETS), "ms"]
     complete_runs(options.out / "runs.csv", tasks, columns, make, options.jobs, options.anew)
     record_versions(options)
@@ -457,6 +458,7 @@ def results_of(
 
 def table(options: argparse.Namespace) -> None:
     """Write the tables of each setting and group."""
+    Folder.path = options.data.resolve()
     half = problems(options.tune)
     options.rows = [row for row in read_csv(options.out / "runs.csv") if row["problem"] in half]
     parts = [
