@@ -328,10 +328,11 @@ def budgets_of(method: str) -> tuple[int, ...]:
     return tuple(budget for budget in BUDGETS if budget <= METHODS[method].most)
 
 
-def run_task(data: Path, tune: bool, task: Task) -> dict[str, Any]:
+def run_task(data: Path, tune: bool, most: int, task: Task) -> dict[str, Any]:
     """Make a run; return its results, and its own time per evaluation."""
     Folder.path = data
-    f = Run(problems(tune)[task.problem], SETTINGS[task.setting], task.seed, budgets_of(task.method))
+    budgets = tuple(budget for budget in budgets_of(task.method) if budget <= most)
+    f = Run(problems(tune)[task.problem], SETTINGS[task.setting], task.seed, budgets)
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -404,7 +405,7 @@ def run(options: argparse.Namespace) -> None:
     for setting in options.settings:
         names = list(dict.fromkeys(task.problem for task in tasks if task.setting == setting))
         baselines(names, SETTINGS[setting].noisy, options)
-    make = partial(run_task, Folder.path, options.tune)
+    make = partial(run_task, Folder.path, options.tune, options.most)
     columns = [*(f"at {n}" for n in BUDGETS), "ms"]
     complete_runs(options.out / "runs.csv", tasks, columns, make, options.jobs, options.anew)
     record_versions(options)
@@ -560,6 +561,7 @@ def main() -> None:
     parser.add_argument("--problems", nargs="+", metavar="NAME")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--most", type=int, default=BUDGETS[-1], help="evaluations of a run")
     parser.add_argument("--each", action="store_true", help="a table for each problem too")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of files")
     run_command(parser, "hpo", {"run": run, "table": table, "cost": cost})

@@ -111,7 +111,7 @@ def test_a_study_continues_after_the_server_was_restarted(server):
     assert [number for number, state in enumerate(states) if state != TrialState.COMPLETE] == [12]
     assert study.best_value <= 1
     tags = [trial.system_attrs.get(TAG, {}) for trial in study.trials]
-    assert tags[-1]["iteration"] > tags[12]["iteration"]
+    assert tags[-1]["told"] == [len(tags) - 2]
 
 
 @pytest.mark.slow
@@ -141,22 +141,13 @@ def test_four_processes_share_a_study_and_one_of_them_is_killed(server):
     assert [trial.number for trial in trials if trial.state != TrialState.COMPLETE] == [number]
     assert TRIALS <= len(trials) - 1 < TRIALS + PROCESSES
     assert len({trial.user_attrs["pid"] for trial in trials}) == PROCESSES
-    # None is stuck: iterations went on after the death, and they have learned. Of two branches one is followed.
-    tip = max((tag for tag in tags if tag.get("opened") is not None), key=lambda tag: tag["iteration"])
-    chain = [tags[tip["opened"]]]
-    while chain[-1]["iteration"] > 0:
-        chain.append(tags[chain[-1]["after"]])
-    learned = [n for tag in chain for n in tag.get("learned", ())]
-    assert tip["iteration"] > tags[number]["iteration"] + 5
-    assert number not in learned
-    assert len(set(learned)) == len(learned) > TRIALS / 2
+    # None is stuck: trials were learned from after the death.
+    told = {n for tag in tags for n in tag.get("told", ())}
+    assert number not in told
+    assert len(told) > TRIALS - PROCESSES
     last = [trial.value for trial in trials[-30:] if trial.value is not None]
     assert sum(last) / len(last) < 2.5  # 4.3 at random, with a standard error of 0.3
 
-    def root(number):
-        return number if tags[number]["iteration"] == 0 else root(tags[number]["after"])
-
-    # Though all of them have the same seed, a point is drawn once; those that begin at once begin with the same one.
-    drawn = [(root(tag["opened"]), *tag["code"]) for tag in tags if "code" in tag]
-    assert len(set(drawn)) == len(drawn)
-    assert len({each[1:] for each in drawn}) > len(drawn) - PROCESSES
+    # Though all of them have the same seed, few points are drawn twice: when two ask at the same moment, and as tests.
+    drawn = [tuple(tag["code"]) for tag in tags if "code" in tag]
+    assert len(set(drawn)) > 0.8 * len(drawn)

@@ -17,7 +17,9 @@ def _quiet():
     optuna.logging.set_verbosity(level)
 
 
-class TestKnoblessSampler(suite.BasicSamplerTestCase, suite.RelativeSamplerTestCase, suite.SingleOnlySamplerTestCase):
+class TestKnoblessSampler(
+    suite.BasicSamplerTestCase, suite.RelativeSamplerTestCase, suite.MultiObjectiveSamplerTestCase
+):
     @pytest.fixture
     def sampler(self):
         return KnoblessSampler

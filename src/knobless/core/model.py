@@ -219,10 +219,11 @@ class Model:
 
     def _made(self, state: ModelState) -> Points:
         archive, n = state.archive, state.rows
-        taken = Taken(archive, n, state.cancelled)
+        taken = Taken(archive, n)
         believed: list[Points] = []
         if len(state.pending):
             taken.take(state.pending, believed, len(state.pending))
+        taken.leave_out(state.cancelled)
         chosen: list[Points] = []
         filled = n + len(believed)
         if filled < self._first_points or not n:
@@ -493,11 +494,16 @@ def of_feasible(score: Score, violations: Process | None, points: Points) -> Arr
 
 
 class Taken:
-    """The points that are not asked for: those of the first rows, cancelled ones, and those of this iteration."""
+    """The points that are not asked for: those of the first rows, pending and cancelled ones, those of an iteration."""
 
-    def __init__(self, archive: Archive, rows: int, cancelled: Points) -> None:
+    def __init__(self, archive: Archive, rows: int) -> None:
         self._archive, self._rows = archive, rows
-        self._keys = set(archive.keys(cancelled)) if len(cancelled) else set()
+        self._keys: set[bytes] = set()
+
+    def leave_out(self, points: Points) -> None:
+        """Leave out further points."""
+        if len(points):
+            self._keys.update(self._archive.keys(points))
 
     def take(self, points: Points, chosen: list[Points], most: int) -> None:
         """Add the first points that are new to those that are chosen, up to a number of these."""

@@ -145,7 +145,7 @@ class Fold:
         ]
         known = [t for t in known if joint.code(t.params) is not None]
         best = min(known, key=lambda t: self._sign * (t.value or 0.0), default=None)
-        size = joint.algorithm.lam(joint.algorithm.init())
+        size = joint.stated.lam(joint.stated.init())
         opening = Opening(number, 0, size, number, joint.identity, None if best is None else best.number, None, ())
         tag = {"iteration": 0, "number": number, "opened": number, "size": size}
         return opening, tag | {"identity": opening.identity, "x0": opening.x0}
@@ -162,7 +162,7 @@ class Fold:
         learned = finished if len(finished) >= last.size else []
         pending = sum((tag_of(trials, n) or {}).get("opened") == last.number for n in self._unsettled)
         state = self._state(joint, trials, _next(last, number, 0, learned, joint.identity))
-        size = max(joint.algorithm.lam(state), pending + 1)
+        size = max(joint.stated.lam(state), pending + 1)
         self._usable = {} if learned else self._usable
         tag = {"iteration": last.iteration + 1, "number": number, "opened": number, "size": size}
         tag |= {"after": last.number, "learned": learned}
@@ -185,7 +185,7 @@ class Fold:
             codes = {n: code for n in each.learned if (code := self._code(joint, trials, n)) is not None}
             if codes:
                 values = trial_values([trials[n] for n in codes], self._sign)
-                state = joint.algorithm.tell(state.copy(), np.array(list(codes.values())), values)
+                state = joint.stated.tell(state.copy(), np.array(list(codes.values())), values)
             self._keep(each, state)
         return state
 
@@ -197,17 +197,17 @@ class Fold:
 
     def _start(self, joint: Joint, trials: Sequence[FrozenTrial], root: Opening) -> AnyState:
         """Return the initial state, with θ halfway to the best known point if there is one."""
-        family = joint.algorithm.family
+        family = joint.stated.family
         theta = family.initial()
         code = None if root.x0 is None else joint.code(trials[root.x0].params)
         if code is not None:
             theta = family.move(theta, 0.5 * (family.statistics(code[None])[0] - theta))
-        return joint.algorithm.init(theta)
+        return joint.stated.init(theta)
 
     def _point(self, joint: Joint, state: AnyState, index: int, key: int) -> Points:
         """Return the point that an optimizer of this seed would draw at this index."""
-        words = (joint.algorithm.family.words + 1) // 2  # a point takes whole 64-bit words
-        return joint.algorithm.ask(state, Stream(key, index * words), 1)[0]
+        words = (joint.stated.family.words + 1) // 2  # a point takes whole 64-bit words
+        return joint.stated.ask(state, Stream(key, index * words), 1)[0]
 
 
 def _next(after: Opening, number: int, size: int, learned: Sequence[int], identity: Mapping[str, Any]) -> Opening:

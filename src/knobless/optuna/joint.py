@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,11 +12,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial
 
 from knobless.core.algorithm import Algorithm, checked_algorithm
-from knobless.core.catalog import PartMembers, in_branches
-from knobless.core.conditional import Conditional
 from knobless.core.description import algorithm_data
 from knobless.core.types import Points
-from knobless.recipes import pbil_lambda
 from knobless.space.numbers import Float, Integer
 from knobless.space.space import Space
 from knobless.space.variable import Domain, Variable
@@ -26,28 +23,23 @@ from .conditions import Needs, variable_value
 from .tags import TAG
 
 
-def pbil_in_branches(space: Space) -> Algorithm:
-    """Return PBIL-λ; with conditional parameters elitist PBIL-λ, later in turns among the branches."""
-    family = space.family
-    if isinstance(family, Conditional):
-        return in_branches(family, PartMembers(deterministic=False), deterministic=False)
-    return pbil_lambda(family)
-
-
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Distributions sorted by name, their conditions, and the algorithm over them."""
+    """Distributions, their conditions, and the algorithm over them, None for the recommended one."""
 
     distributions: dict[str, BaseDistribution]
     conditions: Needs
     space: Space
-    algorithm: Algorithm
+    algorithm: Algorithm | None
 
     @classmethod
     def of(
-        cls, distributions: Mapping[str, BaseDistribution], conditions: Needs, recipe: Callable[[Space], Algorithm]
+        cls,
+        distributions: Mapping[str, BaseDistribution],
+        conditions: Needs,
+        recipe: Callable[[Space], Algorithm] | None = None,
     ) -> Joint:
-        found = {name: variable_of(distributions[name]) for name in sorted(distributions)}
+        found = {name: variable_of(each) for name, each in distributions.items()}
         variables = {name: variable for name, variable in found.items() if variable is not None}
         # A condition on a parameter that is not sampled here, such as a fixed one, is assumed to hold.
         kept = {
@@ -57,8 +49,15 @@ class Joint:
         conditions = {name: needs for name, needs in kept.items() if needs}
         tree = {name: each.when(**conditions[name]) if name in conditions else each for name, each in variables.items()}
         space = Space.of(tree or Choice(0, 1))  # never sampled if there are no variables
-        algorithm = checked_algorithm(recipe(space), "a recipe that returns an algorithm")
+        algorithm = recipe and checked_algorithm(recipe(space), "a recipe that returns an algorithm")
         return cls({name: distributions[name] for name in variables}, conditions, space, algorithm)
+
+    @property
+    def stated(self) -> Algorithm:
+        """The algorithm that was given; RuntimeError if there is none."""
+        if self.algorithm is None:
+            raise RuntimeError("algorithm: expected a recipe, got none")
+        return self.algorithm
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -66,7 +65,7 @@ class Joint:
         space: dict[str, Any] = {name: repr(each) for name, each in self.distributions.items()}
         for name, needs in self.conditions.items():
             space[name] = [space[name], {parent: list(values) for parent, values in needs.items()}]
-        return {"space": space, "algorithm": algorithm_data(self.algorithm)}
+        return {"space": space, "algorithm": self.algorithm and algorithm_data(self.algorithm)}
 
     def params(self, code: Points) -> dict[str, Any]:
         """Return the parameters of a code, the active ones only."""
@@ -90,13 +89,18 @@ class Joint:
         """The numbers of options of the first columns of a code; the other columns are numbers."""
         return sorted(len(d.choices) for d in self.distributions.values() if isinstance(d, CategoricalDistribution))
 
-    def drawn(self, trial: FrozenTrial) -> Points | None:
-        """Return the code of a tagged trial, or None if it was evaluated elsewhere: the ranges may be other ones."""
-        code = trial.system_attrs[TAG]["code"]
+    def code_of(self, code: Sequence[float]) -> Points | None:
+        """Return the code in a tag, or None if it is none of this space."""
         options = zip(code, self._options, strict=False)
         if len(code) != len(self.distributions) or not all(index in range(k) for index, k in options):
             return None
-        point = np.array(code, dtype=self.algorithm.family.dtype)
+        return np.array(code, dtype=self.space.family.dtype)
+
+    def drawn(self, trial: FrozenTrial) -> Points | None:
+        """Return the code of a tagged trial, or None if it was evaluated elsewhere: the ranges may be other ones."""
+        point = self.code_of(trial.system_attrs[TAG]["code"])
+        if point is None:
+            return None
         drawn = self.params(point)
         same = (_same(self.distributions[n], drawn[n], value) for n, value in trial.params.items() if n in drawn)
         return point if all(same) else None

@@ -20,7 +20,8 @@ from knobless.space.space import Space
 
 from .conditions import Needs, Presence, variable_value
 from .fold import Fold
-from .joint import Joint, declared, pbil_in_branches, variable_of
+from .joint import Joint, declared, variable_of
+from .replay import Replay
 from .tags import TAG
 
 # Names of arguments in other libraries, and what to use here instead, for error messages.
@@ -44,7 +45,7 @@ log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose 
 
 
 class KnoblessSampler(BaseSampler):
-    """Sample trials by PBIL-λ, for studies with one objective.
+    """Sample trials by the search of `minimize`.
 
     Binary, categorical, integer and float parameters are sampled jointly, conditional ones included.
 
@@ -55,8 +56,7 @@ class KnoblessSampler(BaseSampler):
         By default, those that all completed trials have, and those whose condition is inferred from the completed
         trials.
     algorithm : Callable[[Space], Algorithm], optional
-        Recipe, such as `pbil_epsilon`. By default `pbil_lambda`; with conditional parameters a `Search` with
-        `pbil_elitist`, in turns among the branches.
+        Recipe of an algorithm to use instead, such as `pbil_lambda`, for studies with one objective.
     seed : int, optional
         Seed of the random numbers.
     independent_sampler : optuna.samplers.BaseSampler, optional
@@ -67,18 +67,18 @@ class KnoblessSampler(BaseSampler):
     A parameter that some completed trials lack is conditional on a categorical or integer parameter if the value of the
     latter determines which trials have it. When the conditions change, the state is computed again from all trials.
 
-    When the joint space is first known, θ starts halfway to the best trial that was enqueued or came from another
-    sampler or study.
+    The search learns from all trials of the study, those of other samplers and studies included. A trial that was
+    pruned is an evaluation that was stopped, whose value is estimated from its reports. Failed trials, and pruned ones
+    without a report, rank worst. As in `minimize`, the best point is evaluated again now and then, which shows whether
+    the objective is noisy.
 
-    Pruned trials rank behind completed ones, by their last report among the trials pruned at that step or later. Failed
-    trials, and pruned ones without a report, rank worst.
+    With `search_space`, the trials of a process are the evaluations of `minimize` with the same seed. Variables have
+    the order of the `Space`, or else that of their names. Processes that share a study take part in one search, with
+    the seed of the first trial that was sampled jointly. A study that is resumed continues as if it had not been
+    interrupted.
 
-    Unlike `minimize`, the sampler does not test whether the objective is noisy: PBIL-λ is made for noise, and a trial
-    with the parameters of an earlier one is a trial like any other.
-
-    The random numbers of a trial follow from the seed and the number of the trial, counted from the first one sampled
-    jointly. Processes that share a seed and a study sample different points, except for the first trial if several
-    start at once. A resumed study continues as if it had not been interrupted.
+    With an `algorithm`, its state follows from the trials that it has sampled, and θ starts halfway to the best one of
+    the others. A point that was evaluated before is a trial like any other.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class KnoblessSampler(BaseSampler):
         self,
         search_space: Mapping[str, BaseDistribution] | Space | None = None,
         *,
-        algorithm: Callable[[Space], Algorithm] = pbil_in_branches,
+        algorithm: Callable[[Space], Algorithm] | None = None,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
@@ -110,14 +110,17 @@ class KnoblessSampler(BaseSampler):
         for name, each in (search_space or {}).items():
             if not isinstance(each, BaseDistribution):
                 raise TypeError(f"search_space[{name!r}]: expected a distribution of Optuna, got {each!r}")
-        if not callable(algorithm):
-            raise TypeError(f"algorithm: expected a recipe such as pbil_lambda, got {algorithm!r}")
+        if algorithm is not None and not callable(algorithm):
+            raise TypeError(f"algorithm: expected a recipe such as pbil_lambda, or None, got {algorithm!r}")
         if independent_sampler is not None and not isinstance(independent_sampler, BaseSampler):
             raise TypeError(f"independent_sampler: expected a sampler of Optuna, got {independent_sampler!r}")
-        self._given = None if search_space is None else dict(search_space)
+        # A Space has an order, which is that of `minimize`.
+        self._ordered = self._needs is not None
+        self._given = None if search_space is None else _sorted(search_space, self._ordered)
         self._algorithm = algorithm
         try:
             self._key = keys(seed, 1)[0]
+            self._seed = self._key >> 1 if seed is None else seed
         except (TypeError, ValueError) as error:
             raise type(error)(f"seed: expected None or an integer of at least 0, got {seed!r}") from None
         other = RandomSampler(seed=None if seed is None else seed % 2**32)  # it accepts no larger seed
@@ -143,18 +146,21 @@ class KnoblessSampler(BaseSampler):
         with self._lock:
             view = self._view_of(study)
             view.look(_trials(study))
-            space = view.explained if self._given is None else self._given
+            space = _sorted(view.explained) if self._given is None else self._given
             return dict(view.joint(space, self._needs, self._algorithm).distributions)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        self._raise_error_if_multi_objective(study)
+        if self._algorithm is not None:
+            self._raise_error_if_multi_objective(study)
         if TAG in trial.system_attrs:  # a retry of a failed trial, whose parameters are fixed
             return {}
         with self._lock:
             view = self._view_of(study)
             joint = view.joint(search_space, self._needs, self._algorithm)
+            if self._algorithm is None:
+                return self._searched(study, trial, view, joint)
             tag: dict[str, Any] = {"iteration": 0, "number": trial.number}
             params: dict[str, Any] = {}
             if joint.distributions:
@@ -163,10 +169,17 @@ class KnoblessSampler(BaseSampler):
                 study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
         return params
 
+    def _searched(self, study: Study, trial: FrozenTrial, view: _View, joint: Joint) -> dict[str, Any]:
+        """Return the parameters that the recommended search asks for; a point that is partly fixed is none of its."""
+        if not joint.distributions or "fixed_params" in trial.system_attrs:
+            return {}
+        tag, params = view.replay.draw(joint, _trials(study), trial.number, self._seed)
+        study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
+        return params
+
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        self._raise_error_if_multi_objective(study)
         with self._lock:
             self._view_of(study).warn(param_name, trial, self._independent, self._given is not None)
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
@@ -186,6 +199,11 @@ class KnoblessSampler(BaseSampler):
         return self._view
 
 
+def _sorted(distributions: Mapping[str, BaseDistribution], ordered: bool = False) -> dict[str, BaseDistribution]:
+    """Return distributions in the order of their names, unless they have one."""
+    return dict(distributions if ordered else sorted(distributions.items()))
+
+
 def _trials(study: Study) -> list[FrozenTrial]:
     """Return all trials: the list of the study may be outdated, or have those of one bracket of a pruner only."""
     return study._storage.get_all_trials(study._study_id, deepcopy=False)
@@ -197,6 +215,7 @@ class _View:
     def __init__(self, study: Study) -> None:
         self._study = study._storage, study._study_id
         self.fold = Fold(study.direction if len(study.directions) == 1 else StudyDirection.MINIMIZE)
+        self.replay = Replay(study.directions)
         self._presence = Presence()
         self._seen = 0  # trials below this number were processed before
         self._unfinished: set[int] = set()  # those of them that are to be processed again
@@ -223,7 +242,10 @@ class _View:
         return {name: distribution for name, distribution in each if distribution is not None}
 
     def joint(
-        self, distributions: Mapping[str, BaseDistribution], needs: Needs | None, recipe: Callable[[Space], Algorithm]
+        self,
+        distributions: Mapping[str, BaseDistribution],
+        needs: Needs | None,
+        recipe: Callable[[Space], Algorithm] | None,
     ) -> Joint:
         """Return the part of the space that can be sampled jointly; the last one is cached."""
         conditions = self._inferred(distributions) if needs is None else needs

@@ -4,11 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from optuna.trial import FrozenTrial
 
 TAG = "knobless"  # the system attribute
+
+
+class Call(NamedTuple):
+    """What an optimizer was told and asked for one trial, as its tag records.
+
+    Attributes
+    ----------
+    space : str
+        What the space is known by.
+    seed : int
+        The seed of the optimizer.
+    told : tuple of int
+        The trials that it was told before it was asked.
+    candidate : int or None
+        The id of the candidate; None if there was nothing left to ask for.
+    code : tuple of float
+        Its point.
+    """
+
+    space: str
+    seed: int
+    told: tuple[int, ...]
+    candidate: int | None
+    code: tuple[float, ...]
+
+
+def call_of(trials: Sequence[FrozenTrial], number: int) -> Call | None:
+    """Return the call of the trial of this number, or None if its tag is no call, or that of another trial."""
+    tag = trials[number].system_attrs.get(TAG)
+    if not (isinstance(tag, dict) and {*tag} == {"number", *Call._fields} and tag["number"] == number):
+        return None
+    told, code, candidate = tag["told"], tag["code"], tag["candidate"]
+    lists = isinstance(told, (list, tuple)) and isinstance(code, (list, tuple))
+    if not (lists and isinstance(tag["space"], str) and _are_counts(tag["seed"], *told)):
+        return None
+    if not ((candidate is None or _are_counts(candidate)) and all(map(_is_finite, code))):
+        return None
+    return Call(tag["space"], tag["seed"], tuple(told), candidate, tuple(code))
 
 
 def tag_of(trials: Sequence[FrozenTrial], number: int) -> dict[str, Any] | None:
