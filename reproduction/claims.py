@@ -47,13 +47,20 @@ class Report:
         return paths
 
     def markdown(self) -> str:
-        lines = [f"# {self.title}", "", self.setup, "", _row(["the paper's claim", "holds here if", "measured", ""])]
+        lines = [
+            f"# {self.title}",
+            "",
+            self.setup,
+            "",
+            markdown_row(["the paper's claim", "holds here if", "measured", ""]),
+        ]
         lines += ["|---|---|---|---|"]
-        lines += [_row([c.claim, c.criterion, c.measured, f"**{c.verdict}**"]) for c in self.claims]
+        lines += [markdown_row([c.claim, c.criterion, c.measured, f"**{c.verdict}**"]) for c in self.claims]
         for path, caption in self.figures:
             lines += ["", f"![{caption}]({path.name})", "", caption]
         return "\n".join(lines) + "\n"
 
 
-def _row(cells: Iterable[str]) -> str:
+def markdown_row(cells: Iterable[str]) -> str:
+    """Return a row of a table."""
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -146,7 +146,9 @@ def _all(out: Path, trials: int, max_n: int, jobs: int, **rest: Any) -> None:
 
 
 def _print(report: Report, out: Path) -> None:
-    """Print the claims as a table."""
+    """Print the claims as a table, and update the page with those of all reports."""
+    from .scorecard import write_scorecard
+
     table = Table(title=report.title, show_lines=True)
     for column in ("the paper's claim", "measured"):
         table.add_column(column, ratio=3)
@@ -157,7 +159,7 @@ def _print(report: Report, out: Path) -> None:
     console = Console()
     console.print(table)
     names = [f"{report.name}.csv", f"{report.name}-claims.md", *(path.name for path, _ in report.figures)]
-    console.print(f"Written to {out}: {', '.join(names)}")
+    console.print(f"Written to {out}: {', '.join(names)}, {write_scorecard(out).name}")
 
 
 def _printed(make: Callable[..., Report], name: str) -> Callable[..., None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ from reproduction.experiment import (
 )
 from reproduction.measure import Sample, quantile, slope
 from reproduction.page import write_page
+from reproduction.scorecard import write_scorecard
 from reproduction.settings import ALGORITHMS, CGA_1, LAMBDA, LAMBDA_1
 
 ROOT = Path(__file__).parents[1]
@@ -104,6 +106,19 @@ def test_the_page_holds_everything_in_one_file(tmp_path):
     assert "not decided" in html
     assert "data:image/png;base64,iVBORw==" in html
     assert 'src="http' not in html
+
+
+def test_the_committed_scorecard_has_the_committed_claims(tmp_path):
+    committed = ROOT / "docs" / "reproduction"
+    for path in committed.glob("*.json"):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "hitting-times.png").touch()  # an sdist has no pictures
+    page = write_scorecard(tmp_path).read_text()
+    assert page == (committed / "scorecard.md").read_text()
+    claims = [claim for path in committed.glob("*-claims.json") for claim in json.loads(path.read_text())]
+    held = sum(claim["holds"] == "holds" for claim in claims)
+    assert f"| **all** | **{held}** |" in page
+    assert page.count("** |\n") == len(claims)
 
 
 # Resuming.
