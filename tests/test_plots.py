@@ -260,6 +260,61 @@ def test_hitting_times_are_the_share_of_runs_that_have_got_there(tmp_path, direc
 def test_hitting_times_of_nothing():
     with pytest.raises(ValueError, match="runs: expected at least one"):
         plots.hitting_times([], 0.0)
+    with pytest.raises(ValueError, match="runs: expected at least one"):
+        plots.convergence([])
+
+
+def test_several_runs_are_one_plot_with_their_names(tmp_path, shell):
+    paths = [tmp_path / "first" / "a.sqlite", tmp_path / "second" / "a.sqlite", tmp_path / "b.sqlite"]
+    results = []
+    for seed, path in enumerate(paths):
+        path.parent.mkdir(exist_ok=True)
+        results.append(kl.maximize(lambda x: float(x.sum()), kl.Binary(9), budget=30, rng=seed, journal=path))
+    ax = plots.convergence(paths)
+    assert [line.get_label() for line in ax.lines] == ["first/a", "second/a", "b"]
+    for line, path, result in zip(ax.lines, paths, results, strict=True):
+        calls, values = xy(line)
+        best = [*accumulate((each.value for each in result.evaluations), max)]
+        assert values == [best[int(call) - 1] for call in calls]
+        assert xy(plots.best(path).lines[0])[0] == calls
+    named = plots.convergence({"x": paths[0], "y": results[1]})
+    assert [text.get_text() for text in named.get_legend().get_texts()] == ["x", "y"]
+    assert len({to_hex(line.get_color()) for line in ax.lines}) == 3
+    assert plots.convergence(results * 15).get_legend() is None  # too many names
+    done = shell("plot", *paths, "-o", tmp_path / "runs.svg")
+    assert done.exit_code == 0, done.output
+    assert "second/a" in (tmp_path / "runs.svg").read_text()
+
+
+# Notebooks.
+
+
+def test_a_notebook_displays_what_a_function_returns():
+    picture = pytest.importorskip("IPython.core.formatters").PNGFormatter()
+    result = kl.minimize(lambda x: float(x["bits"].sum()), {"bits": kl.Binary(4)}, budget=10, rng=0)
+    for drawn in (plots.history(result), plots.slice_plots(result), plots.importance(result)):
+        assert picture(drawn).startswith(b"\x89PNG")
+    ours = Figure().subplots()
+    assert picture(plots.history(result, ax=ours)) is None  # displayed by who made the figure
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_plots_appear_once_in_a_notebook():
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    cells = [
+        "import knobless as kl\nfrom knobless import plots\n"
+        "result = kl.minimize(lambda x: float(x['bits'].sum()), {'bits': kl.Binary(4)}, budget=10, rng=0)",
+        "plots.history(result)",
+        "plots.slice_plots(result)",
+        "import matplotlib.pyplot as plt\nfigure, ax = plt.subplots()\nplots.history(result, ax=ax)",
+        "plots.history(result)",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nbclient.NotebookClient(notebook, timeout=300).execute()
+    pictures = [sum("image/png" in output.get("data", {}) for output in cell.outputs) for cell in notebook.cells]
+    assert pictures == [0, 1, 1, 1, 1]
 
 
 # Traces.
@@ -491,7 +546,7 @@ def test_the_shell_says_what_is_wrong(run, shell, tmp_path):
     before = run.path.read_bytes()
     for words, said in (
         (("plot", tmp_path / "no.sqlite"), "no such file"),
-        (("plot", run.path, run.path), "--target"),
+        (("plot", run.path, run.path, "--kind", "slices"), "--kind: expected none with several journals"),
         (("plot", run.path, "-o", run.path), "the journal itself"),
         (("report", run.path, "-o", run.path), "the journal itself"),
     ):

@@ -3,6 +3,7 @@
     ax = plots.best("run.sqlite")                      # a journal, by its path or as knobless.journal.read returns it
     ax = plots.best(result)                            # the result of minimize, or its history
     plots.best(trace, ax=plots.values(trace))          # two plots in one; a Trace is a journal read once
+    plots.convergence(["a.sqlite", "b.sqlite"])        # several runs in one plot
     plots.front(result)                                # several objectives
     plots.importance(result)                           # which variables matter
     plots.slice_plots("run.sqlite")                    # a figure with one plot per variable
@@ -13,8 +14,9 @@
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -29,7 +31,7 @@ from knobless.report.importance import ranks, variable_importance
 from knobless.report.marginals import Marginal, evenly
 from knobless.report.observed import Observed, ObservedColumn
 from knobless.report.outcomes import Outcomes, attained, signs_of
-from knobless.report.trace import Trace, drawable, extent, improvements
+from knobless.report.trace import Trace, drawable, extent, improvements, run_names
 from knobless.run.iteration import Info
 from knobless.run.result import History, Result
 
@@ -42,6 +44,7 @@ with extra("plots"):
 __all__ = [
     "attainment",
     "best",
+    "convergence",
     "entropy",
     "eps",
     "front",
@@ -60,6 +63,7 @@ __all__ = [
     "values",
 ]
 
+LINE_COLORS = "#1f5fa8", "#e07b1a", "#2e8b57", "#b03a5b", "#7b5ea7", "#8a6d3b", "#3aa6b9", "#5f6670"
 BLUE, ORANGE, GREY, INK, PALE = "#1f5fa8", "#e07b1a", "#8a8f98", "#22262b", "#e6ebf2"
 MAP = LinearSegmentedColormap.from_list("theta", ["#f3f6fa", "#a9c7e8", "#1f5fa8", "#0d2a52"])
 NAMES = 40  # maximum number of names on an axis
@@ -560,6 +564,33 @@ def marginals(run: Any, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def convergence(runs: Sequence[Any] | Mapping[str, Any], ax: Axes | None = None) -> Axes:
+    """Plot the best objective value so far of several runs, over evaluations.
+
+    Parameters
+    ----------
+    runs : Sequence or Mapping
+        Runs, each as for `best`; or these by their names. Journals are called by the names of their files.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+    """
+    named = dict(runs) if isinstance(runs, Mapping) else dict(zip(run_names(runs), runs, strict=True))
+    if not named:
+        raise ValueError("runs: expected at least one, got none")
+    ax = _axes(ax, "evaluations", "best value so far")
+    for i, (name, run) in enumerate(named.items()):
+        calls, found, _ = _best_of(run)
+        color = LINE_COLORS[i] if len(named) <= len(LINE_COLORS) else MAP(0.3 + 0.7 * i / len(named))
+        ax.step(calls, drawable(found), where="post", color=color, linewidth=1.8, label=name)
+    _thousands(ax)
+    return _with_legend(ax) if len(named) <= NAMES else ax
+
+
 def hitting_times(runs: Sequence[Any], target: float, ax: Axes | None = None) -> Axes:
     """Plot the fraction of runs that have reached a target value, over evaluations.
 
@@ -719,13 +750,32 @@ def _rows(run: Result | History) -> list[tuple[int, float]]:
 # Drawing.
 
 
+class _PlotFigure(Figure):
+    """A figure that a notebook displays, where pyplot is not loaded too."""
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture; the name is that of IPython."""
+        picture = io.BytesIO()
+        self.savefig(picture, format="png")
+        return picture.getvalue()
+
+
+class _PlotAxes(Axes):
+    """The only axes of a figure, which a notebook displays as the picture."""
+
+    def _repr_png_(self) -> bytes | None:
+        """Return the picture; the name is that of IPython."""
+        figure = self.get_figure(root=True)
+        return figure._repr_png_() if isinstance(figure, _PlotFigure) else None
+
+
 def _figure(width: float, height: float) -> Figure:
     """Return a figure without pyplot: no window, no global state."""
-    return Figure(figsize=(width, height), dpi=110, layout="constrained")
+    return _PlotFigure(figsize=(width, height), dpi=110, layout="constrained")
 
 
 def _axes(ax: Axes | None, xlabel: str, ylabel: str) -> Axes:
-    ax = _figure(8, 5).subplots() if ax is None else ax
+    ax = _figure(8, 5).add_subplot(axes_class=_PlotAxes) if ax is None else ax
     ax.set_xlabel(xlabel, color=INK)
     ax.set_ylabel(ylabel, color=INK)
     ax.tick_params(colors=INK, labelsize=9)

@@ -29,21 +29,24 @@ def plot_command(
 ) -> None:
     """Plot a run: values, λ_r, ε, signal-to-noise ratio, θ over time and at the end; or one plot with --kind.
 
-    Of several objectives, plot the front and its hypervolume.
+    Of several objectives, plot the front and its hypervolume. Of several runs, plot the best values so far in one
+    figure, or with --target the share of runs that reached it.
     """
     with reported_errors():
         from knobless import plots
 
         out = out or journals[0].with_suffix(".png")
         _check_output(journals, out)
-        if target is not None and kind is not None:
-            raise ValueError(f"--kind: expected none with --target, got {kind}")
+        if kind is not None and (target is not None or len(journals) > 1):
+            raise ValueError(
+                f"--kind: expected none with {'--target' if target is not None else 'several journals'}, got {kind}"
+            )
         if target is not None:
             figure = plots.hitting_times(journals, target).get_figure(root=True)
         elif len(journals) == 1:
             figure = plots.panel(journals[0]) if kind is None else _drawn(kind, journals[0])
         else:
-            raise ValueError(f"--target: expected a value with {len(journals)} journals, got none")
+            figure = plots.convergence(journals).get_figure(root=True)
         if figure is not None:
             figure.savefig(out)
         typer.echo(f"Figure written to {out}")

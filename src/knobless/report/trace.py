@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -425,3 +426,25 @@ def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
 def _quartiles(values: Array) -> Array:
     values = drawable(values[np.isfinite(values)])
     return np.quantile(values, [0.25, 0.5, 0.75]) if len(values) else np.full(3, math.nan)
+
+
+def run_names(runs: Sequence[Any]) -> list[str]:
+    """Return a different name for each run: for journals those of their files, with the folder where that is needed."""
+    paths = [_path_of(run) for run in runs]
+    stems = [f"run {i}" if path is None else path.stem for i, path in enumerate(paths, 1)]
+    names: list[str] = []
+    for stem, path in zip(stems, paths, strict=True):
+        name = stem if path is None or stems.count(stem) == 1 else f"{path.absolute().parent.name}/{stem}"
+        while name in names:
+            name += "'"
+        names.append(name)
+    return names
+
+
+def _path_of(run: Any) -> Path | None:
+    """Return the path of a journal; None for what is none."""
+    if isinstance(run, (str, os.PathLike)):
+        return Path(run)
+    if isinstance(run, Record):
+        return run.path
+    return Path(run.name) if isinstance(run, Trace) else None
