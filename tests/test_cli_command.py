@@ -200,6 +200,71 @@ def test_nan_is_a_number():
     assert np.isnan(last_number("1 nan"))
 
 
+# Steps.
+
+STEPS = """#!/bin/sh
+echo "$1" >> log
+echo "loading 1"
+for step in 8 4 2 1; do echo "knobless: $(($1 * $1 + step * 100))"; done
+echo "saved 2 files"
+"""
+
+
+def steps_of(x):
+    return [float(x * x + 100 * step) for step in (8, 4, 2, 1)]
+
+
+def test_a_program_with_steps_is_a_function_that_yields(folder):
+    program(folder / "sim", STEPS)
+    (folder / "space.toml").write_text("x = { integer = [-800, 800] }")
+    run("--journal", "run.sqlite", template="./sim {x}", budget=14)
+    result = kl.minimize(
+        lambda point: (yield from steps_of(point["x"])), kl.Space(x=kl.Integer(-800, 800)), budget=14, rng=2
+    )
+    with read("run.sqlite") as record:
+        rows = [(each.status, each.steps) for each in record.evaluations]
+    assert rows == [(each.status, each.steps) for each in result.evaluations]
+    assert {status for status, _ in rows} == {"ok", "stopped"}
+
+
+@pytest.mark.parametrize(
+    ("text", "objectives", "values"),
+    [
+        ("echo knobless: 3; printf 'knobless:2'", (), [3.0, 2.0]),
+        ("echo 'knobless: loss 3, violation=1'; echo 'not knobless: 4'; echo 5", (), [kl.Constrained(3.0, 1.0)]),
+        ("echo 'knobless: a=1 b=2'; echo 'knobless: b: 1, a: 0'", ("a", "b"), [{"a": 1, "b": 2}, {"a": 0, "b": 1}]),
+    ],
+)
+def test_lines_of_steps(folder, text, objectives, values):
+    program(folder / "sim", f"#!/bin/sh\n{text}\n")
+    assert [*Command("./sim {x}", kl.Space(x=kl.Integer(0, 9)), objectives)({"x": 3})] == values
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("echo knobless: 1; echo knobless: none", "expected a number on line 2 that begins with knobless:, got 'none'"),
+        ("echo knobless: 1; echo broken >&2; exit 3", "exit code 3"),
+    ],
+)
+def test_what_is_a_failure_after_a_step(folder, text, reason):
+    program(folder / "sim", f"#!/bin/sh\n{text}\n")
+    with pytest.raises(Failure, match=reason):
+        [*Command("./sim {x}", kl.Space(x=kl.Integer(0, 9)))({"x": 3})]
+
+
+@pytest.mark.parametrize("ignored", ["", "trap '' TERM"])
+def test_a_program_that_is_stopped_ends_with_what_it_has_started(folder, ignored, monkeypatch):
+    monkeypatch.setattr("knobless.cli.command.GRACE", 0.1)
+    waits = "sleep 1234 & echo $! > child; echo knobless: 1; wait; wait"
+    program(folder / "sim", f"#!/bin/sh\n{ignored}\necho $$ > pid\n{waits}\n")
+    steps = Command("./sim {x}", kl.Space(x=kl.Integer(0, 9)))({"x": 3})
+    assert next(steps) == 1.0
+    steps.close()
+    assert gone(int((folder / "pid").read_text()))
+    assert gone(int((folder / "child").read_text()))
+
+
 # Arguments.
 
 

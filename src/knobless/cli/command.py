@@ -3,17 +3,25 @@
 The template is split into arguments once, by the quoting rules of a shell. Values are then inserted into single
 arguments, and the program is started without a shell: whatever a value contains, it cannot become another argument or
 another command.
+
+A program that prints lines `knobless: 0.5` is an objective with steps, which is ended when it is hopeless.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -23,8 +31,11 @@ from knobless.run.candidates import Failure
 from knobless.space.space import Space
 from knobless.space.when import INACTIVE
 
-LAST_BYTES = 2**16  # bytes of the output that are read, the last ones
+LAST_BYTES = 2**16  # bytes of the output that are kept, the last ones
+POLL_INTERVAL = 0.05  # seconds between two looks for the next step in the output
+GRACE = 5.0  # seconds that a program has to end after SIGTERM
 SHOWN = 200  # characters of a command in a message
+STEP = b"knobless:"  # begins a line with the value of a step
 TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 SEPARATORS = re.compile(r"[\s=:,;|()\[\]{}\"']+")
 WHOLE_POINT = ""  # the placeholder {} of the whole point
@@ -34,6 +45,9 @@ Argument = Sequence[tuple[str, str | None]]  # each piece of text with the place
 
 class Command:
     """An objective that runs a program and returns the last number that it prints, and a violation if it prints one.
+
+    If the program prints lines that begin with ``knobless:``, it returns a generator of the values on these lines. A
+    program whose generator is closed is ended with SIGTERM, and with SIGKILL if that does not end it.
 
     Parameters
     ----------
@@ -80,31 +94,51 @@ class Command:
             raise ValueError(f"command: expected a placeholder for each variable, got none for {_shown(missing)}")
 
     def __call__(self, x: Any) -> Any:
-        words = self.words(x)
+        steps = self._run(self.words(x))
+        try:
+            first = next(steps)
+        except StopIteration as end:  # of a program without steps
+            return end.value
+        return _continued(first, steps)
+
+    def _run(self, words: Sequence[str]) -> Generator[Any, None, Any]:
+        """Run the program; yield the values of its steps, or return its value if it has none."""
+        # Files instead of pipes: a process that the program leaves behind does not keep the evaluation waiting.
         with TemporaryFile() as out, TemporaryFile() as err:
-            # Files instead of pipes: a process that the program leaves behind does not keep the evaluation waiting.
             try:
                 process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
             except (OSError, ValueError) as error:
                 raise Failure(f"{_command_line(words)}: cannot be started: {error}") from None
+            n_steps = 0
             try:
-                code = process.wait()
-            except BaseException:  # Ctrl-C
-                process.kill()
-                process.wait()
-                raise
-            printed, complaint = _tail(out), _tail(err)
-        if not code:
-            violation = last_named(printed, "violation")
-            value = self._value(printed)
-            if value is not None:
-                return value if violation is None else Constrained(value, violation)
-            shown = repr(printed.strip()[-SHOWN:]) if printed.strip() else "nothing"
-            expected = ", ".join(f"{name}=NUMBER" for name in self.objectives) or "a number"
-            reason = f"expected {expected} on the standard output, got {shown}"
-        else:
-            reason = f"exit code {code}" if code > 0 else f"ended by signal {-code}, {signal.strsignal(-code)}"
-        raise Failure(f"{complaint.strip()}\n{_command_line(words)}: {reason}".lstrip())
+                ended = _end_of(process)
+                output = StepLines(out)
+                while not ended.wait(POLL_INTERVAL):
+                    for line in output.new():
+                        n_steps += 1
+                        yield self._step(line, n_steps, words)
+                complaint = _tail(err)
+                if code := process.wait():
+                    reason = f"exit code {code}" if code > 0 else f"ended by signal {-code}, {signal.strsignal(-code)}"
+                    raise Failure(f"{complaint}\n{_command_line(words)}: {reason}".lstrip())
+                for line in output.new(ended=True):
+                    n_steps += 1
+                    yield self._step(line, n_steps, words)
+            finally:  # it is stopped, or Ctrl-C
+                _end(process)
+            return None if n_steps else self._read(output.tail, "on the standard output", words, complaint)
+
+    def _step(self, line: str, number: int, words: Sequence[str]) -> Any:
+        return self._read(line, f"on line {number} that begins with knobless:", words)
+
+    def _read(self, text: str, place: str, words: Sequence[str], complaint: str = "") -> Any:
+        """Return the value in a text, with its violation if it has one; Failure if there is no value."""
+        value, violation = self._value(text), last_named(text, "violation")
+        if value is not None:
+            return value if violation is None else Constrained(value, violation)
+        shown = repr(text.strip()[-SHOWN:]) if text.strip() else "nothing"
+        expected = ", ".join(f"{name}=NUMBER" for name in self.objectives) or "a number"
+        raise Failure(f"{complaint}\n{_command_line(words)}: expected {expected} {place}, got {shown}".lstrip())
 
     def _value(self, printed: str) -> Any:
         """Return the value that is printed, or those of objectives by their names; None if one is missing."""
@@ -199,6 +233,90 @@ def _command_line(words: Sequence[str]) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]} …"
 
 
+class StepLines:
+    """The lines with values of steps in the output of a program, as it grows.
+
+    Attributes
+    ----------
+    tail : str
+        The end of what was read.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._offset = 0
+        self._tail = self._line = b""
+
+    @property
+    def tail(self) -> str:
+        return self._tail.decode("utf-8", "replace")
+
+    def new(self, ended: bool = False) -> Iterator[str]:
+        """Yield the values, as text, of complete lines that are new; the last one may be incomplete at the end."""
+        while data := self._data(ended):
+            self._offset += len(data)
+            self._tail = (self._tail + data)[-LAST_BYTES:]
+            *lines, self._line = (self._line + data).split(b"\n")
+            self._line = self._line[:LAST_BYTES]
+            yield from (_value_of(line) for line in lines if line.startswith(STEP))
+        if ended and self._line.startswith(STEP):
+            yield _value_of(self._line)
+
+    def _data(self, ended: bool) -> bytes:
+        """Return bytes that were not read before; at most `LAST_BYTES`."""
+        if sys.platform != "win32":
+            return os.pread(self._file.fileno(), LAST_BYTES, self._offset)
+        self._file.seek(self._offset)  # which also moves where the program writes
+        return self._file.read(LAST_BYTES) if ended else b""
+
+
+def _value_of(line: bytes) -> str:
+    return line.removeprefix(STEP).decode("utf-8", "replace")
+
+
+def _continued(first: Any, others: Generator[Any, None, Any]) -> Iterator[Any]:
+    with closing(others):
+        yield first
+        yield from others
+
+
+def _end_of(process: subprocess.Popen[bytes]) -> threading.Event:
+    """Return an event that is set at once when the program ends, which a wait with a time limit notices late."""
+    ended = threading.Event()
+
+    def wait() -> None:
+        process.wait()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return ended
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program with the processes that it has started, unless it has ended by itself."""
+    for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
+        if process.poll() is not None:
+            return
+        for pid in _with_descendants(process.pid):
+            with suppress(OSError):  # it has ended meanwhile
+                os.kill(pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+
+
+def _with_descendants(pid: int) -> list[int]:
+    """Return a process and the processes that it and its children have started, where /proc lists them."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
+            children[parent].append(int(stat.parent.name))
+    family = [pid]
+    for parent in family:
+        family += children[parent]
+    return family
+
+
 def _tail(file: IO[bytes]) -> str:
     file.seek(max(file.seek(0, 2) - LAST_BYTES, 0))
-    return file.read().decode("utf-8", "replace")
+    return file.read().decode("utf-8", "replace").strip()
