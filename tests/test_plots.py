@@ -521,6 +521,23 @@ def test_a_panel_has_all_of_it(run):
     assert len(plots.panel(run.result).axes) == 4
 
 
+def test_curves_are_those_of_the_evaluations_and_the_stopped_ones_end_with_a_dot(tmp_path):
+    path = tmp_path / "run.sqlite"
+    space = kl.Space(x=kl.Float(-1, 1))
+    result = kl.maximize(lambda x: (-(x["x"] ** 2) - 1 / k for k in range(1, 6)), space, budget=14, rng=0, journal=path)
+    evaluations = [*result.evaluations]
+    for source in (path, result):
+        ax = plots.curves(source)
+        *lines, good = ax.lines
+        drawn = {(line.get_color() == plots.ORANGE, tuple(line.get_ydata())) for line in lines}
+        assert drawn == {(each.status == "stopped", each.steps) for each in evaluations}
+        assert all(bool(line.get_markevery()) == (line.get_color() == plots.ORANGE) for line in lines)
+        assert good.get_ydata()[-1] == result.fun
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["stopped", "complete", "best"]
+    with pytest.raises(ValueError, match="expected one of an objective that yields"):
+        plots.curves(kl.minimize(lambda x: x["x"], space, budget=3, rng=0))
+
+
 @pytest.fixture
 def shell():
     import typer

@@ -27,7 +27,7 @@ from knobless.journal import records as journal
 from knobless.journal.events import CHECKED
 from knobless.report.importance import variable_importance
 from knobless.report.page import html_page
-from knobless.report.page_data import FAILED, FATES, collect_page_data
+from knobless.report.page_data import FAILED, FATES, STOPPED, collect_page_data
 from knobless.report.summary import summary
 from knobless.report.trace import Trace
 from knobless.report.watch import Follower, server
@@ -170,8 +170,39 @@ def test_a_noisy_run_is_shown_with_its_recommended_point(tmp_path):
 
 def test_the_script_counts_failures_as_the_data_do():
     script = (files("knobless.report") / "page.js").read_text()
-    assert f"const FAILED = {FAILED};" in script
-    assert FATES[FAILED] == "failed"
+    assert f"const FAILED = {FAILED}, STOPPED = {STOPPED};" in script
+    assert (FATES[FAILED], FATES[STOPPED]) == ("failed", "stopped")
+
+
+@pytest.fixture(scope="module")
+def with_steps(tmp_path_factory):
+    """A run of an objective that yields, and its journal."""
+    path = tmp_path_factory.mktemp("steps") / "run.sqlite"
+    space = kl.Space(x=kl.Float(-1, 1))
+    return path, kl.minimize(
+        lambda x: (x["x"] ** 2 + 1 / k for k in range(1, 6)), space, budget=14, rng=0, journal=path
+    )
+
+
+def test_steps_are_those_of_the_journal(with_steps):
+    path, result = with_steps
+    rows = [(each.status, each.steps) for each in result.evaluations]
+    stopped = [status == "stopped" for status, _ in rows]
+    assert any(stopped)
+    data = collect_page_data(Trace.of(path))
+    columns = {column["name"]: unpacked(column["data"]) for column in data["columns"]}
+    assert columns["steps"].tolist() == [len(steps) for _, steps in rows]
+    assert (columns["fate"] == STOPPED).tolist() == stopped
+    assert (data["curves"]["steps"], data["curves"]["stops"]) == (columns["steps"].sum(), sum(stopped))
+    values, lengths = unpacked(data["curves"]["values"]), unpacked(data["curves"]["lengths"])
+    shown = np.split(values, lengths.cumsum()[:-1])
+    assert [tuple(curve) for curve in shown] == [steps for _, steps in rows]
+    assert unpacked(data["curves"]["stopped"]).tolist() == stopped
+    with journal.read(path) as record:
+        found = summary(record)
+    assert (found.steps, found.stopped, found.failures) == (sum(lengths), sum(stopped), 0)
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["show", str(path)]).stdout
+    assert f"{sum(lengths)}, {sum(stopped)} evaluations stopped" in shown
 
 
 def test_infinite_values_and_no_values_at_all(tmp_path):
@@ -522,6 +553,21 @@ def test_hovering_tells_the_exact_values(opened, recorded):
     assert [float(told[option]) for option in ("relu", "tanh", EVIL)] == opt.theta[13:16].tolist()
     opened.mouse.move(2, 2)
     assert opened.locator("#tip").is_hidden()
+
+
+@pytest.mark.slow
+def test_curves_are_shown_with_those_that_were_stopped(tab, with_steps, tmp_path):
+    path, result = with_steps
+    tab.goto(report.write(path, tmp_path / "run.html").as_uri())
+    stopped = [each for each in result.evaluations if each.status == "stopped"]
+    assert sum(row["fate"] == "stopped" for row in rows_of(tab)) == len(stopped)
+    assert [int(row["steps"]) for row in rows_of(tab)] == [len(each.steps) for each in result.evaluations]
+    assert tab.locator("#curves path.curve.ends").get_attribute("d").count("h0") == len(stopped)
+    tab.locator("#curves").scroll_into_view_if_needed()
+    title, pairs = hover(tab, "#curves", 0.98)
+    assert title == "step 5"
+    assert pairs["evaluations shown"] == str(sum(len(each.steps) == 5 for each in result.evaluations))
+    assert float(pairs[[*pairs][-1]]) == result.fun
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@
     plots.best(trace, ax=plots.values(trace))          # two plots in one; a Trace is a journal read once
     plots.convergence(["a.sqlite", "b.sqlite"])        # several runs in one plot
     plots.front(result)                                # several objectives
+    plots.curves(result)                               # values over steps, of an objective that yields
     plots.importance(result)                           # which variables matter
     plots.slice_plots("run.sqlite")                    # a figure with one plot per variable
     plots.panel("run.sqlite").savefig("run.png")       # all plots of a run in one figure
@@ -31,7 +32,7 @@ from knobless.report.importance import ranks, variable_importance
 from knobless.report.marginals import Marginal, evenly
 from knobless.report.observed import Observed, ObservedColumn
 from knobless.report.outcomes import Outcomes, attained, signs_of
-from knobless.report.trace import Trace, drawable, extent, improvements, run_names
+from knobless.report.trace import CURVES, LearningCurve, Trace, drawable, extent, improvements, run_names
 from knobless.run.iteration import Info
 from knobless.run.result import History, Result
 
@@ -45,6 +46,7 @@ __all__ = [
     "attainment",
     "best",
     "convergence",
+    "curves",
     "entropy",
     "eps",
     "front",
@@ -155,6 +157,50 @@ def history(run: Any, ax: Axes | None = None) -> Axes:
         return _with_legend(ax)
     trace = Trace.of(run)
     return best(trace, values(trace, ax))
+
+
+def curves(run: Any, ax: Axes | None = None) -> Axes:
+    """Plot the values of evaluations over their steps; those that were stopped end with a dot.
+
+    Of many evaluations, an evenly chosen part is drawn. The worst 5 % of the values may lie outside the axes.
+
+    Parameters
+    ----------
+    run : str, os.PathLike, Record, Trace, Result or Evaluations
+        Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw into. By default, those of a new figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    ValueError
+        If the objective does not yield.
+    """
+    shown, sign = _learning_curves(run)
+    if not shown:
+        raise ValueError("run: expected one of an objective that yields its value so far, got one without steps")
+    ax = _axes(ax, "step", "value")
+    styles = {True: (ORANGE, "stopped"), False: (GREY, "complete")}
+    for stopped, (color, label) in styles.items():
+        for curve in (curve for curve in shown if curve.stopped == stopped):
+            ends = [len(curve.values) - 1] if stopped else []
+            steps = 1 + np.arange(len(curve.values))
+            ax.plot(
+                steps, drawable(curve.values), ".-", markevery=ends, color=color, linewidth=0.8, alpha=0.6, label=label
+            )
+            label = "_"  # one entry of the legend for all of them
+    complete = [curve for curve in shown if not curve.stopped and math.isfinite(curve.values[-1])]
+    if complete:
+        good = min(complete, key=lambda curve: sign * curve.values[-1])
+        ax.plot(1 + np.arange(len(good.values)), good.values, color=BLUE, linewidth=2.0, label="best")
+    _limits(ax, np.concatenate([curve.values for curve in shown]), sign)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return _with_legend(ax)
 
 
 def front(run: Any, ax: Axes | None = None) -> Axes:
@@ -688,6 +734,22 @@ def _front_panel(run: Any) -> Figure:
 
 
 # Data.
+
+
+def _learning_curves(run: Any) -> tuple[list[LearningCurve], float]:
+    """Return the learning curves of a run, and −1 if it is maximized, else 1."""
+    if isinstance(run, Result):
+        run = run.evaluations
+    if not isinstance(run, Evaluations):
+        trace = Trace.of(run)
+        return trace.curves, trace.sign
+    rows = [(row, each) for row, each in enumerate(run) if each.steps]
+    found = [
+        LearningCurve(row, np.array([np.ravel(value)[0] for value in each.steps or ()]), each.status == "stopped")
+        for row, each in (rows[i] for i in evenly(len(rows), CURVES))
+    ]
+    direction = next(iter(run.objectives.values()), run.direction)
+    return found, 1.0 if direction in ("min", "minimize") else -1.0
 
 
 def _observed(run: Any) -> Observed:

@@ -90,6 +90,7 @@ def print_summary(found: Summary, space: Space) -> None:
         **_values(found, found.fun),
         "evaluations": f"{found.nfev}" + (f" of {found.budget}" if found.budget else ""),
         "failures": _failures(found.failures, found.failure),
+        **({"steps": f"{found.steps}, {found.stopped} evaluations stopped"} if found.steps else {}),
         "iterations": _number(found.nit),
         "λ": _number(found.lam),
         "ε": _number(found.eps),

@@ -22,7 +22,7 @@ function joined(a, b) {
   return both;
 }
 
-const FAILED = 5;  // the fate of a row, as in page_data.py
+const FAILED = 5, STOPPED = 6;  // fates of rows, as in page_data.py
 
 // Numbers and durations as text.
 
@@ -218,7 +218,8 @@ function valuesContent(run) {
       const row = table.rowOfCall[call];
       if (row === undefined) return null;
       const value = table.column("value").data[row], i = lastAtOrBefore(calls, call), b = nearest(bandX, call);
-      const pairs = [["value", exact(value) || "failed"]];
+      const fate = table.column("fate").data[row];
+      const pairs = [["value", exact(value) || (fate === STOPPED ? "stopped" : "failed")]];
       if (i >= 0) pairs.push([run.recommended ? "best observed so far" : "best so far", exact(best[i])]);
       if (bandX.length) pairs.push(["median around", exact(middle[b])], ["quartiles", `${short(low[b])} to ${short(high[b])}`]);
       return { x: call, title: `evaluation ${whole(call)}`, pairs, marks: i >= 0 ? [value, best[i]] : [value] };
@@ -273,6 +274,47 @@ function hypervolumeContent(run) {
       return i < 0 ? null : { x: xs[i], title: `evaluation ${whole(xs[i])}`, pairs: [["hypervolume", short(ys[i])]], marks: [ys[i]] };
     },
   };
+}
+
+function curvesContent(run) {  // values over steps; those that were stopped end with a dot
+  const { values, lengths, stopped, rows } = run.curves, calls = table.column("evaluation").data;
+  const curves = [];
+  let start = 0, longest = 1;
+  lengths.forEach((length, i) => {
+    curves.push({ row: rows[i], stopped: stopped[i] === 1, ys: values.subarray(start, start + length) });
+    start += length;
+    longest = Math.max(longest, length);
+  });
+  const sorted = Float64Array.from(values).filter(Number.isFinite).sort(), turn = run.direction === "maximize";
+  const at = (p) => sorted[Math.round(p * (sorted.length - 1))];  // the worst 5% may lie outside
+  const ends = sorted.length ? (turn ? [at(0.05), at(1)] : [at(0), at(0.95)]) : [];
+  const steps = (ys) => Array.from(ys, (_, i) => i + 1);
+  return {
+    x: [1, Math.max(longest, 2)],
+    y: range(ends),
+    layers: (place) => {
+      const all = { complete: "", stopped: "", best: "", ends: "" };
+      for (const { row, stopped: early, ys } of curves) {
+        const d = path(steps(ys), ys, place, false), last = ys.length - 1;
+        all[early ? "stopped" : row === run.bestRow ? "best" : "complete"] += d;
+        if (early && Number.isFinite(ys[last])) all.ends += `M${place(last + 1, ys[last]).join(" ")}h0`;
+      }
+      return ["stopped", "complete", "ends", "best"].map((kind) => drawn("path", { class: kind === "best" ? "best" : `curve ${kind}`, d: all[kind] }));
+    },
+    look: (x) => {
+      const step = Math.min(Math.max(Math.round(x), 1), longest);
+      const there = curves.filter(({ ys }) => ys.length >= step);
+      const best = curves.find(({ row }) => row === run.bestRow);
+      const pairs = [["evaluations shown", whole(there.length)], ["stopped after this step", whole(there.filter(({ stopped: early, ys }) => early && ys.length === step).length)]];
+      if (best && best.ys.length >= step) pairs.push([`evaluation ${whole(calls[best.row])}, the best`, exact(best.ys[step - 1])]);
+      return { x: step, title: `step ${whole(step)}`, pairs, marks: best && best.ys.length >= step ? [best.ys[step - 1]] : [] };
+    },
+  };
+}
+
+function drawCurves(run) {
+  $("curves-card").hidden = !run.curves;
+  if (run.curves) charts.curves.show(curvesContent(run));
 }
 
 function drawObjectives(run) {
@@ -575,7 +617,7 @@ class Table {
   }
 
   worth(column) {  // whether a column has any content
-    return !["seconds", "worker", "failure"].includes(column.name) || column.variable || column.data.some((v) => (column.labels ? v > 0 : !Number.isNaN(v)));
+    return !["steps", "seconds", "worker", "failure"].includes(column.name) || column.variable || column.data.some((v) => (column.labels || column.zero !== undefined ? v > 0 : !Number.isNaN(v)));
   }
 
   head(column) {
@@ -654,6 +696,7 @@ function drawTiles(run) {
   const more = run.budget ? [node("progress", { max: run.budget, value: Math.min(run.calls, run.budget) }), `of ${whole(run.budget)}`] : [];
   tiles.push(tile("evaluations", whole(run.calls), more));
   tiles.push(tile("failed", whole(run.failed), run.calls ? [`${Number(((100 * run.failed) / run.calls).toPrecision(2))} %`] : [], run.failed ? "bad" : ""));
+  if (run.curves) tiles.push(tile("steps", whole(run.curves.steps), [`${whole(run.curves.stops)} evaluations stopped`]));
   if (last >= 0) {
     const { iteration, lam_r, eps, entropy } = run.steps;
     tiles.push(tile("iterations", whole(iteration[last]), [node("div", { className: "more" }, "λ", node("sub", {}, "r"), ` ${Number(lam_r[last].toPrecision(3))}${Number.isFinite(eps[last]) ? `, ε ${Number(eps[last].toPrecision(3))}` : ""}`)]));
@@ -758,6 +801,7 @@ function show(run) {
   drawTiles(run);
   drawLegend(run);
   charts.values.show(valuesContent(run));
+  drawCurves(run);
   drawObjectives(run);
   for (const card of document.querySelectorAll(".folded")) card.hidden = !run.folded;
   drawImportance(run);
@@ -820,7 +864,7 @@ function pulse() {
 
 function start() {
   table = new Table();
-  for (const id of ["values", "lam_r", "eps", "snr", "front", "hypervolume"]) charts[id] = new Chart($(id));
+  for (const id of ["values", "curves", "lam_r", "eps", "snr", "front", "hypervolume"]) charts[id] = new Chart($(id));
   for (const id of ["theta", "entropies"]) charts[id] = new HeatMap($(id));
   const run = JSON.parse($("data").textContent, unpacked);
   if (run) {

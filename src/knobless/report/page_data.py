@@ -25,8 +25,8 @@ from .marginals import Marginal, marginals_at
 from .summary import objective_kind
 from .trace import DOTS, Trace, drawable
 
-FATES = ("", "evaluated", "cancelled", "added", "check", "failed")  # the rows of a journal by their fates, and
-FAILED = 5  # evaluations that failed; `page.js` has the same number
+FATES = ("", "evaluated", "cancelled", "added", "check", "failed", "stopped")  # rows by their fates in a journal, and
+FAILED, STOPPED = 5, 6  # evaluations without a value; `page.js` has the same numbers
 WIDTH = 256  # bytes per row for the variables in the table; wider ones are left out
 _LONG = 4000  # characters shown of a failure, the last ones
 IMPORTANT = 20  # variables shown with their importance
@@ -64,6 +64,7 @@ def collect_page_data(trace: Trace, since: int = 0, forest: bool | None = None) 
         "dots": [packed_array(part) for part in trace.dots],
         "bands": [packed_array(part) for part in trace.bands],
         "extent": packed_array(trace.extent),
+        "curves": _curves(trace),
         "objectives": objectives,
         "steps": {
             name: packed_array([getattr(step, name) for step in steps])
@@ -145,6 +146,21 @@ def _objectives(trace: Trace) -> dict[str, Any] | None:
         "dots": packed_array(drawable(observed[dots]).ravel()),
         "knee": outcomes.knee,
         "hypervolume": [packed_array(numbers), packed_array(volumes)],
+    }
+
+
+def _curves(trace: Trace) -> dict[str, Any] | None:
+    """Return the learning curves one after another; None if the objective does not yield."""
+    curves = trace.curves
+    if not curves:
+        return None
+    return {
+        "values": packed_array(drawable(np.concatenate([curve.values for curve in curves]))),
+        "lengths": packed_array(np.array([len(curve.values) for curve in curves])),
+        "stopped": packed_array(np.array([curve.stopped for curve in curves], dtype=np.uint8)),
+        "rows": packed_array(np.array([curve.row for curve in curves])),
+        "steps": sum(trace.step_counts),
+        "stops": sum(trace.stopped),
     }
 
 
@@ -259,17 +275,20 @@ def _tail(text: str) -> str:
 def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
     fates = np.array(trace.fates[since:], dtype=np.uint8)
     failures = np.array(trace.failure_index[since:], dtype=np.int64)
+    stopped, steps = np.array(trace.stopped[since:], dtype=bool), np.array(trace.step_counts[since:], dtype=np.int64)
+    fates = np.where(failures >= 0, FAILED, np.where(stopped, STOPPED, fates)).astype(np.uint8)
     started, ended = np.array(trace.started[since:]), np.array(trace.ended[since:])
     last = [each.text.strip().rpartition("\n")[2][-300:] for each in trace.failure_messages]
     codes = trace.codes(since)
     active = trace.space.active(codes)
     return [
         _column("evaluation", np.where(trace.evaluated[since:], trace.calls[since:], 0), zero=""),
-        _column("fate", np.where(failures >= 0, FAILED, fates).astype(np.uint8), labels=FATES),
+        _column("fate", fates, labels=FATES),
         _column("value", np.array(trace.values[since:], dtype=float)),
         *(_variable(column, codes[:, column.where], active[:, i]) for i, column in _shown(trace)),
         _column("iteration", np.array(trace.iterations[since:], dtype=np.int64)),
         _column("position", np.array(trace.positions[since:], dtype=np.int64)),
+        _column("steps", steps, zero=""),
         _column("seconds", ended - started, rough=True),
         _column("ended", ended, time=True),
         _column("worker", np.array(trace.workers[since:], dtype=np.int64), labels=list(trace.worker_names)),

@@ -32,7 +32,8 @@ class Summary:
     """The summary of a run. Values have the user's sign, and the names are those of a `Result`.
 
     `objectives` has the directions of several objectives by their names; `x` is then the knee of the `front`.
-    `deterministic` is as stated or found so far, `deterministic_stated` as it was given to the run.
+    `stopped` counts the evaluations that were stopped, `steps` the steps of all of them, 0 if the objective does not
+    yield. `deterministic` is as stated or found so far, `deterministic_stated` as it was given to the run.
     """
 
     objective: str | None
@@ -49,6 +50,8 @@ class Summary:
     nfev: int
     failures: int
     failure: str | None
+    stopped: int
+    steps: int
     nit: int | None
     lam: int | None
     eps: float | None
@@ -68,7 +71,7 @@ class Summary:
 
 def summary(record: Record) -> Summary:
     """Return the summary of a journal that is open for reading."""
-    nfev = failures = 0
+    nfev = failures = stopped = steps = 0
     failure: FirstFailure | None = None
     best: Best | None = None
     seconds: list[float] = []
@@ -80,6 +83,8 @@ def summary(record: Record) -> Summary:
         if event.fate in (TOLD, CHECKED):
             nfev += 1
             workers.update([event.worker] if event.worker else [])
+        stopped += event.stopped
+        steps += 0 if event.steps is None else len(event.curve)
         if event.failed:
             failures += 1
             if event.fate == TOLD and (failure is None or event.id < failure.id):
@@ -112,6 +117,8 @@ def summary(record: Record) -> Summary:
         nfev=nfev,
         failures=failures,
         failure=None if failure is None else failure.text,
+        stopped=stopped,
+        steps=steps,
         nit=None if opt is None else opt.nit,
         lam=None if opt is None else opt.lam,
         eps=None if opt is None else opt.eps,

@@ -45,6 +45,7 @@ BANDS = 100  # windows in which the quartiles of the values are computed, at mos
 WINDOW = 20  # evaluations of a window, at least
 CHUNK = 10_000  # events read at once
 FAILURE_MESSAGES = 200  # distinct messages of failures that are kept, at most
+CURVES = 400  # learning curves in a plot, at most
 OTHER_FAILURES = "Other failures; the journal has their messages."
 
 
@@ -72,6 +73,14 @@ class FailureMessage(NamedTuple):
     first: int
 
 
+class LearningCurve(NamedTuple):
+    """The values of an evaluation at its steps, of the first of several objectives, and whether it was stopped."""
+
+    row: int
+    values: Array
+    stopped: bool
+
+
 class Trace:
     """The data of a journal.
 
@@ -82,9 +91,10 @@ class Trace:
 
     Attributes
     ----------
-    fates, values, iterations, positions, started, ended, workers, failure_index : list
+    fates, values, iterations, positions, started, ended, workers, failure_index, step_counts, stopped : list
         Columns with one entry per row of the journal, `len(trace)` of them. A value is NaN if there is none; a worker
-        is a number of `worker_names`; a failure is an index of `failure_messages`, −1 for none.
+        is a number of `worker_names`; a failure is an index of `failure_messages`, −1 for none; the number of steps is
+        0 if the objective does not yield.
     """
 
     def __init__(self, record: Record) -> None:
@@ -105,6 +115,8 @@ class Trace:
         self.ended: list[float] = []
         self.workers: list[int] = []
         self.failure_index: list[int] = []
+        self.step_counts: list[int] = []
+        self.stopped: list[bool] = []
         self.worker_names: dict[str, int] = {"": 0}
         self._codes, self._family = bytearray(), record.space.family
         self._failure_messages: dict[str, list[int]] = {}
@@ -116,6 +128,7 @@ class Trace:
         self._spread_of = [self.marginals[i] for i in evenly(len(self.marginals), SPREADS)]
         self._steps, self._theta_history = Thinned[Info](MAX_ITERATIONS), Thinned[Array](THETA_HISTORY)
         self._spreads = Thinned[Array](THETA_HISTORY)
+        self._curves, self._n_curves = Thinned[LearningCurve](CURVES + 1), 0
         self._run = None if record.algorithm is None else self._started(record, record.algorithm)
         self.follow(record)
 
@@ -204,6 +217,7 @@ class Trace:
 
     def _take(self, chunk: Sequence[Event]) -> None:
         for row, event in enumerate(chunk, len(self)):
+            self._take_steps(event, row)
             if isinstance(event.value, Several):
                 self._outcomes.append(event.value.values)
                 event = event._replace(value=event.value.values[0])
@@ -225,6 +239,15 @@ class Trace:
         self.ended += [math.nan if event.ended is None else event.ended for event in chunk]
         unpacked(chunk, self._family)  # checked here and not when they are plotted
         self._codes += b"".join([event.code for event in chunk])
+
+    def _take_steps(self, event: Event, row: int) -> None:
+        steps = [] if event.steps is None else event.curve
+        self.step_counts.append(len(steps))
+        self.stopped.append(bool(event.stopped))
+        if steps:
+            first = [each[0] if isinstance(each, tuple) else each for each in steps]
+            self._curves.take(self._n_curves, lambda: LearningCurve(row, np.array(first), bool(event.stopped)))
+            self._n_curves += 1
 
     def _failure_message(self, event: Event, row: int) -> int:
         text = event.failure or RETURNED_NAN
@@ -380,6 +403,11 @@ class Trace:
         rows = np.flatnonzero(self.evaluated)
         shown = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), DOTS)).astype(np.intp))]
         return self.calls[shown], drawable(np.array(self.values)[shown])
+
+    @property
+    def curves(self) -> list[LearningCurve]:
+        """The values of evaluations at their steps, thinned out evenly; none if the objective does not yield."""
+        return [curve for _, curve in self._curves.items]
 
     @property
     def bands(self) -> Bands:
