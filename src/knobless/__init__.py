@@ -92,8 +92,8 @@ if not _TYPE_CHECKING:  # a type checker would accept any name
             return _import_module(f"knobless.{name}")
         for module, names in _HOMES.items():
             if name in names:
-                found = globals()[name] = getattr(_import_module(f"knobless.{module}"), name)
-                return found
+                value = globals()[name] = getattr(_import_module(f"knobless.{module}"), name)
+                return value
         homes = [home for home in ("algorithms", "families") if name in _import_module(f"knobless.{home}").__all__]
         hints = _import_module("knobless.run.arguments").PACKAGE_NAMES
         hint = f": use kl.{homes[0]}.{name}" if homes else f": {hints[name]}" if name in hints else ""

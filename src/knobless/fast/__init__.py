@@ -169,7 +169,7 @@ def objective(function: Callable[..., float]) -> Objective:
         raise TypeError(f"objective: expected a function, got {function!r}")
     signature = inspect.signature(function)
     parameters = signature.parameters.values()
-    if len(parameters) != 1 or any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
+    if len(parameters) != 1 or any(parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in parameters):
         raise TypeError(f"objective: expected a function of one argument, the bits, got {function.__name__}{signature}")
     keep = _is_self_contained(function)
     try:
@@ -189,7 +189,7 @@ def objective(function: Callable[..., float]) -> Objective:
 
 def _is_self_contained(function: Callable[..., float]) -> bool:
     """Return whether all that the function is compiled from is in its own code, in NumPy or in `math`."""
-    if not inspect.isfunction(function) or any(inspect.iscode(each) for each in function.__code__.co_consts):
+    if not inspect.isfunction(function) or any(inspect.iscode(constant) for constant in function.__code__.co_consts):
         return False
     used = inspect.getclosurevars(function)
     for value in (*used.globals.values(), *used.nonlocals.values()):

@@ -190,12 +190,12 @@ def _draw(x, first, lam, t, stream, words, u):
     As `Stream.uniforms` and `Bernoulli.draw` do: two bits from each word, the lower half first.
     """
     n = x.shape[1]
-    each = (n + 1) >> 1
+    words_per_row = (n + 1) >> 1
     z = stream[KEY] + stream[COUNT] * GOLDEN  # of word number c: key + c · GOLDEN
-    last = min(lam, first + max(words.size // each, 1))
-    drawn = (last - first) * each
+    last = min(lam, first + max(words.size // words_per_row, 1))
+    drawn = (last - first) * words_per_row
     stream[COUNT] += np.uint64(drawn)
-    if each > words.size:
+    if words_per_row > words.size:
         _draw_long(x[first], t, z, words, u)
         return last
     for j in range(drawn):
@@ -205,7 +205,7 @@ def _draw(x, first, lam, t, stream, words, u):
     for k in range(first, last):
         for i in range(n):
             x[np.uint64(k), i] = np.int8(u[at + np.uint64(i)] < t[i])
-        at += np.uint64(2 * each)
+        at += np.uint64(2 * words_per_row)
     return last
 
 
@@ -241,11 +241,11 @@ def _prefer(w, order, f, lam, mu):
     if lam <= FEW:
         for k in range(lam):
             first = 0
-            same = 0
+            n_equal = 0
             for j in range(lam):
                 first += f[j] < f[k]
-                same += f[j] == f[k]
-            w[k] = unit * (_cumulated(first + same, lam, mu) - _cumulated(first, lam, mu)) / same
+                n_equal += f[j] == f[k]
+            w[k] = unit * (_cumulated(first + n_equal, lam, mu) - _cumulated(first, lam, mu)) / n_equal
     else:
         order[:lam] = np.argsort(f[:lam])
         first = 0
@@ -271,32 +271,32 @@ def _add_rows(gradient, x, at, w, lam, ranked):
     for begin in range(0, n, REALS_AT_ONCE):
         part, size = np.uint64(begin), min(REALS_AT_ONCE, n - begin)
         for k in range(lam):
-            each = w[k] / ranked
-            if each != 0.0:
+            weight = w[k] / ranked
+            if weight != 0.0:
                 for i in range(size):
-                    gradient[part + np.uint64(i)] += each * x[np.uint64(at + k), part + np.uint64(i)]
+                    gradient[part + np.uint64(i)] += weight * x[np.uint64(at + k), part + np.uint64(i)]
 
 
 @njit(error_model="numpy")
-def _learn(theta, s, gradient, total, kept, own, eps, beta, scale, margin):
+def _learn(theta, s, gradient, total, kept, elite_weight, eps, beta, scale, margin):
     """Compute lines 12 and 11: s with the current θ, then θ; the elite moves θ by its `own` share, but not s."""
     top = 1.0 - margin
     for i in range(theta.size):
         p = theta[i]
         g = gradient[i] - total * p
         s[i] = (1.0 - beta) * s[i] + scale * (g / math.sqrt((1.0 - p) * p))
-        p += eps * (g + own * (kept[i] - p))
+        p += eps * (g + elite_weight * (kept[i] - p))
         p = margin if p < margin else p
         theta[i] = top if p > top else p
 
 
 @njit(error_model="numpy")
-def _move(theta, gradient, total, kept, own, eps, margin):
+def _move(theta, gradient, total, kept, elite_weight, eps, margin):
     """Line 11 alone, where nothing is adapted."""
     top = 1.0 - margin
     for i in range(theta.size):
         p = theta[i]
-        p += eps * (gradient[i] - total * p + own * (kept[i] - p))
+        p += eps * (gradient[i] - total * p + elite_weight * (kept[i] - p))
         p = margin if p < margin else p
         theta[i] = top if p > top else p
 
@@ -319,23 +319,23 @@ def _tell(theta, s, scalars, kept, x, at, f, w, order, gradient, lam, plan):
         ranked += 1
     if not _prefer(w, order, f, ranked, int(mu)):  # lines 7-9
         return
-    own = w[lam] / ranked if ranked > lam else 0.0
+    elite_weight = w[lam] / ranked if ranked > lam else 0.0
     _add_rows(gradient, x, at, w, lam, ranked)  # line 10
     total = 0.0
     squares = 0.0
     for k in range(lam):
-        each = w[k] / ranked
-        total += each
-        squares += each * each
+        weight = w[k] / ranked
+        total += weight
+        squares += weight * weight
     if not on_samples:
         eps *= lam_min / scalars[LAM_R]
     if not adaptive or not squares:  # if only the elite has a weight, there is no signal
-        _move(theta, gradient, total, kept, own, eps, margin)
+        _move(theta, gradient, total, kept, elite_weight, eps, margin)
         return
     beta = eps
     gain = beta * (2.0 - beta)
     noise = math.sqrt(theta.size * squares)
-    _learn(theta, s, gradient, total, kept, own, eps, beta, math.sqrt(gain) / noise, margin)  # lines 11, 12
+    _learn(theta, s, gradient, total, kept, elite_weight, eps, beta, math.sqrt(gain) / noise, margin)  # lines 11, 12
     scalars[GAMMA] = (1.0 - beta) ** 2 * scalars[GAMMA] + gain  # line 13
     lam_r = scalars[LAM_R] * math.exp(beta * (scalars[GAMMA] - _squared(s) / alpha))  # line 14
     scalars[LAM_R] = min(max(lam_r, lam_min), lam_max)

@@ -155,12 +155,12 @@ def _draw(child, counts, stream, first, words, u, x, order):
             child[i] = np.int8(u[i] < first[i])
         return
     _fill(words, n + 2, stream)
-    one = x[order[min(int(m * (u[0] * _UNIT)), int(m * (u[1] * _UNIT)))]]
-    other = x[order[min(int(m * (u[2] * _UNIT)), int(m * (u[3] * _UNIT)))]]
+    first_parent = x[order[min(int(m * (u[0] * _UNIT)), int(m * (u[1] * _UNIT)))]]
+    second_parent = x[order[min(int(m * (u[2] * _UNIT)), int(m * (u[3] * _UNIT)))]]
     last = _last_change(n)
     crossing, changes = u[4 : 4 + n], u[4 + n : 4 + 2 * n]
     for i in range(n):
-        child[i] = (other[i] if crossing[i] < _HALF else one[i]) ^ np.int8(changes[i] <= last)
+        child[i] = (second_parent[i] if crossing[i] < _HALF else first_parent[i]) ^ np.int8(changes[i] <= last)
 
 
 @njit(error_model="numpy")
@@ -184,8 +184,8 @@ def _merge(points, values, point_keys, counts, x, f, keys, order, table):
             new += 1
     if not new:
         return False
-    every = order[: m + new].copy()
-    order[: m + new] = every[np.argsort(f[every], kind="mergesort")]
+    merged = order[: m + new].copy()
+    order[: m + new] = merged[np.argsort(f[merged], kind="mergesort")]
     _shorten(min(m + new, size), m + new, counts, keys, order, table)
     return True
 

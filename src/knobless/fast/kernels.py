@@ -38,10 +38,10 @@ register_jitable(_population)  # compiled along with the kernels that call it; i
 
 def one_max(x: Bits, ints: Ints, reals: Array) -> float:
     """`OneMax`."""
-    ones = np.int32(0)
+    total = np.int32(0)
     for i in range(x.size):
-        ones = np.int32(ones + x[i])
-    return float(x.size - ones)
+        total = np.int32(total + x[i])
+    return float(x.size - total)
 
 
 def leading_ones(x: Bits, ints: Ints, reals: Array) -> float:
@@ -49,10 +49,10 @@ def leading_ones(x: Bits, ints: Ints, reals: Array) -> float:
     n = x.size
     i = 0
     while i + 16 <= n:
-        ones = np.int8(1)
+        leading = np.int8(1)
         for j in range(16):
-            ones = np.int8(ones & x[i + j])
-        if ones == 0:
+            leading = np.int8(leading & x[i + j])
+        if leading == 0:
             break
         i += 16
     while i < n and x[i] == 1:
@@ -92,10 +92,10 @@ def bin_val(x: Bits, ints: Ints, reals: Array) -> float:
 def jump(x: Bits, ints: Ints, reals: Array) -> float:
     """`Jump`: ints are k."""
     k = ints[0]
-    ones = np.int32(0)
+    total = np.int32(0)
     for i in range(x.size):
-        ones = np.int32(ones + x[i])
-    zeros = x.size - ones
+        total = np.int32(total + x[i])
+    zeros = x.size - total
     return float(x.size + k - zeros if 0 < zeros < k else zeros)
 
 
@@ -104,11 +104,11 @@ def traps(x: Bits, ints: Ints, reals: Array) -> float:
     k = ints[0]
     cost = 0
     for begin in range(0, x.size, k):
-        ones = 0
+        total = 0
         for i in range(begin, begin + k):
-            ones += x[i]
-        if ones < k:
-            cost += ones + 1
+            total += x[i]
+        if total < k:
+            cost += total + 1
     return float(cost)
 
 

@@ -136,8 +136,8 @@ class CompiledPyramid(shared.CompiledState):
 
 
 def _longer(array: NDArray[Any]) -> NDArray[Any]:
-    more = np.empty((max(4, len(array)), *array.shape[1:]), dtype=array.dtype)
-    return np.concatenate([array, more])
+    added = np.empty((max(4, len(array)), *array.shape[1:]), dtype=array.dtype)
+    return np.concatenate([array, added])
 
 
 @njit(error_model="numpy")
@@ -222,25 +222,25 @@ def _distances(p, level, order):
         for i in range(n):
             columns[b, i] = p.columns[block, order[i]]
         block = p.chain[block]
-    ones = np.zeros(n, dtype=np.int64)
+    n_ones = np.zeros(n, dtype=np.int64)
     for b in range(blocks):
         for i in range(n):
-            ones[i] += np.int64(_population(columns[b, i]))
+            n_ones[i] += np.int64(_population(columns[b, i]))
     alone = np.empty(n)
     for i in range(n):
-        alone[i] = h[m - ones[i]] + h[ones[i]]
+        alone[i] = h[m - n_ones[i]] + h[n_ones[i]]
     distance = np.empty((n, n))
-    both = np.empty(n, dtype=np.int64)
+    n_both = np.empty(n, dtype=np.int64)
     for i in range(n):
-        both[:] = 0
+        n_both[:] = 0
         for b in range(blocks):
             mine = columns[b, i]
             for j in range(i + 1, n):
-                both[j] += np.int64(_population(mine & columns[b, j]))
+                n_both[j] += np.int64(_population(mine & columns[b, j]))
         distance[i, i] = math.inf
         for j in range(i + 1, n):
-            h11, h10, h01 = h[both[j]], h[ones[i] - both[j]], h[ones[j] - both[j]]
-            h00 = h[m - ones[i] - ones[j] + both[j]]
+            h11, h10, h01 = h[n_both[j]], h[n_ones[i] - n_both[j]], h[n_ones[j] - n_both[j]]
+            h00 = h[m - n_ones[i] - n_ones[j] + n_both[j]]
             # Each sum in the order of the core, which is another for the other side.
             distance[i, j] = _distance(alone[i] + alone[j], (h00 + h10) + (h01 + h11))
             distance[j, i] = _distance(alone[i] + alone[j], (h00 + h01) + (h10 + h11))
@@ -277,15 +277,15 @@ def linkage_tree(p, level):
     left, right = np.empty(n - 1, dtype=np.int64), np.empty(n - 1, dtype=np.int64)
     length, useful = np.ones(2 * n - 1, dtype=np.int64), np.ones(2 * n - 1, dtype=np.bool_)
     place = np.arange(n)
-    nearest, least = np.empty(n, dtype=np.int64), np.empty(n)
+    nearest, shortest = np.empty(n, dtype=np.int64), np.empty(n)
     for i in range(n):
         nearest[i] = _nearest(distance[i])
-        least[i] = distance[i, nearest[i]]
+        shortest[i] = distance[i, nearest[i]]
     for join in range(n - 1):
-        i = _nearest(least)
+        i = _nearest(shortest)
         j = nearest[i]
         a, b = place[i], place[j]
-        if least[i] <= 0.0:
+        if shortest[i] <= 0.0:
             useful[a] = useful[b] = False
         left[join], right[join] = a, b
         length[n + join] = length[a] + length[b]
@@ -294,19 +294,19 @@ def linkage_tree(p, level):
         for k in range(n):
             row[k] = np.rint((length[a] * row[k] + length[b] * distance[j, k]) / (length[a] + length[b]))
         row[i] = math.inf  # row j is merged; its distances are inf
-        least[j] = math.inf
+        shortest[j] = math.inf
         for k in range(n):
-            if least[k] == math.inf and k != i:
+            if shortest[k] == math.inf and k != i:
                 continue
             distance[k, j] = math.inf
             distance[k, i] = row[k]
             # Also if i was the nearest, or j: others as near come later. Few rows are searched again.
-            if k != i and (row[k] < least[k] or (row[k] == least[k] and i <= nearest[k])):
+            if k != i and (row[k] < shortest[k] or (row[k] == shortest[k] and i <= nearest[k])):
                 nearest[k] = i
-                least[k] = row[k]
+                shortest[k] = row[k]
             elif k == i or nearest[k] == i or nearest[k] == j:
                 nearest[k] = _nearest(distance[k])
-                least[k] = distance[k, nearest[k]]
+                shortest[k] = distance[k, nearest[k]]
     # Stretches of leaves, from the whole down to the single ones.
     start = np.zeros(2 * n - 1, dtype=np.int64)
     for join in range(n - 2, -1, -1):
@@ -358,10 +358,10 @@ def _take_over(p, level, group, codes):
     tree, x = p.counts[TREE], p.x
     leaves = p.leaves[tree]
     begin, end = p.spans[tree, group]
-    left, block, found = p.levels[level, SIZE], p.levels[level, HEAD], 0
-    every = ~np.uint64(0)
+    left, block, n_different = p.levels[level, SIZE], p.levels[level, HEAD], 0
+    all_members = ~np.uint64(0)
     while left > 0:
-        members = every if left >= 64 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
+        members = all_members if left >= 64 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
         column = p.columns[block]
         differ = np.uint64(0)
         for k in range(begin, end):
@@ -370,12 +370,12 @@ def _take_over(p, level, group, codes):
             if differ == members:
                 break
         p.masks[block] = differ
-        found += np.int64(_population(differ))
+        n_different += np.int64(_population(differ))
         left -= 64
         block = p.chain[block]
-    if not found:
+    if not n_different:
         return False
-    chosen = below(p, found)
+    chosen = below(p, n_different)
     block = p.levels[level, HEAD]
     while chosen >= np.int64(_population(p.masks[block])):
         chosen -= np.int64(_population(p.masks[block]))

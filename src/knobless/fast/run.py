@@ -102,22 +102,22 @@ class Successor(NamedTuple):
     def functions(self) -> list[shared.EngineFunction]:
         """All functions of the engine that the run calls."""
         code = self.objective.code
-        found = [code] if isinstance(code, shared.EngineFunction) else []
+        functions = [code] if isinstance(code, shared.EngineFunction) else []
         for member in self.members:
-            found += COMPILED_STATES[type(member)].functions()
+            functions += COMPILED_STATES[type(member)].functions()
         if getattr(self.opt.algorithm, "study", None) is not None:
-            found.append(shared.evaluate_samples)
-        return found if self.opt.run.pending is None else [*found, shared.store, shared.move, shared.recall]
+            functions.append(shared.evaluate_samples)
+        return functions if self.opt.run.pending is None else [*functions, shared.store, shared.move, shared.recall]
 
     @property
     def is_ready(self) -> bool:
         """Whether nothing is to be compiled."""
-        return all(each.is_ready for each in self.functions)
+        return all(function.is_ready for function in self.functions)
 
     def start(self, improved_at: int) -> Run:
         """Compile what is not compiled yet, and return the run after its last improvement at this evaluation."""
-        for each in self.functions:
-            each.compiled  # noqa: B018
+        for function in self.functions:
+            function.compiled  # noqa: B018
         return Run.resumed(self.objective, self.opt, self.sign, improved_at)
 
 
@@ -186,7 +186,7 @@ class Run:
         rng = Stream.of(rng)
         states = (state,) if group is None else group.states
         self._states = tuple(
-            COMPILED_STATES[type(each)](each, *rest, rng) for each, *rest in zip(members, states, strict=True)
+            COMPILED_STATES[type(member)](member, *arguments, rng) for member, *arguments in zip(members, states, strict=True)
         )
         self._keep_cache(shared.empty_cache(n) if deterministic else shared.no_cache())
         self._search: Search | None = None
@@ -368,9 +368,9 @@ class Run:
                 self._evaluate_test(self._test)
                 ending = rules.end(self._progress(budget))
             left = 0 if ending is not None else limits.evaluations(self._progress(budget))
-            more = 1 if self._tested else until - self.nit
+            n_more = 1 if self._tested else until - self.nit
             rows = counts[shared.DONE_ROWS] + max(due - self.nfev, 1)
-            self._advance(left, shared.Limits(self.sign, target, more, rows, math.inf, MAX_STALE, forced))
+            self._advance(left, shared.Limits(self.sign, target, n_more, rows, math.inf, MAX_STALE, forced))
 
     def _progress(self, budget: float) -> RunProgress:
         """Return what stopping rules read."""
@@ -381,7 +381,7 @@ class Run:
         counts = self._block.counts
         if not counts[shared.LAM]:
             counts[shared.DONE_ROWS] = counts[shared.VALUED] = 0
-        told, counted = int(counts[shared.DONE_ROWS]), int(counts[shared.DONE_ROWS] + counts[shared.VALUED])
+        n_rows, counted = int(counts[shared.DONE_ROWS]), int(counts[shared.DONE_ROWS] + counts[shared.VALUED])
         counts[shared.LEFT], counts[shared.COMPLETED] = min(left, self._points - counts[shared.KNOWN], MOST_LEFT), 0
         self._block.best[0] = self.best
         group = None if self._search is None else self._state.groups[WHOLE]
@@ -395,8 +395,8 @@ class Run:
             self._call(state, limits._replace(turn=counts[shared.DONE_ROWS] + self._search.keeps(self._state)))
         stop = int(counts[shared.DONE_ROWS])
         self._count(counted, stop + int(counts[shared.VALUED]))
-        if stop > told:
-            self._tell(told, stop)
+        if stop > n_rows:
+            self._tell(n_rows, stop)
 
     def _call(self, state: shared.CompiledState, limits: shared.Limits) -> None:
         """Let a member advance to a limit; enlarge arrays that are too small."""

@@ -183,7 +183,7 @@ CACHE = types.NamedTuple((TABLE, LONG_WORDS), CacheTable)
 def sources() -> list[Path]:
     """Return the files that the engine is compiled from: its own, and those that it takes constants from."""
     return sorted(Path(__file__).parent.glob("*.py")) + [
-        Path(str(each.__file__)) for each in (rng, linkage, p3, evolution)
+        Path(str(module.__file__)) for module in (rng, linkage, p3, evolution)
     ]
 
 

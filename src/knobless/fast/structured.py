@@ -156,12 +156,12 @@ def _begin(structure, state, p, tabu):
 @njit(error_model="numpy")
 def _choose(gains, free_at, ties, step, below_best, p):
     """Return the bit with the least gain among those that are not tabu, or whose gain is below `below_best`."""
-    least, count = math.inf, 0
+    lowest, count = math.inf, 0
     for i in range(gains.size):
         gain = gains[i]
-        if gain <= least and (free_at[i] <= step or gain < below_best):
-            if gain < least:
-                least, count = gain, 0
+        if gain <= lowest and (free_at[i] <= step or gain < below_best):
+            if gain < lowest:
+                lowest, count = gain, 0
             ties[count] = i
             count += 1
     return ties[below(p, count)]

@@ -158,8 +158,8 @@ class Evaluations(Sequence[EvaluationRecord]):
             if not chosen:
                 return []
             low, high = min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1])
-            found = list(self._records(low, high + 1))
-            return [found[i - low] for i in chosen]
+            stored = list(self._records(low, high + 1))
+            return [stored[i - low] for i in chosen]
         at = range(len(self))[index]
         first, records = self._last
         if not first <= at < first + len(records):
@@ -243,11 +243,11 @@ class Evaluations(Sequence[EvaluationRecord]):
             values = zip(*rows, strict=True) if events else [()] * len(self.objectives)
             names = (f"f.{name}" if name in facts else name for name in self.objectives)
             facts = dict(zip(names, values, strict=True)) | facts
-        found = _columns(self.space, codes, [*facts])
-        for name, each in facts.items():
-            present = np.array([value is not None for value in each], dtype=bool)
-            found.append(TableColumn(name, object_array(each), present))
-        return found
+        table = _columns(self.space, codes, [*facts])
+        for name, column_values in facts.items():
+            present = np.array([value is not None for value in column_values], dtype=bool)
+            table.append(TableColumn(name, object_array(column_values), present))
+        return table
 
     def to_pandas(self) -> Any:
         """Convert the evaluations to a pandas data frame.
@@ -306,34 +306,34 @@ def kind_of(event: Event) -> str:
     return "search"
 
 
-def variables_frame(pandas: Any, space: Space, codes: Points, others: Sequence[str]) -> Any:
+def variables_frame(pandas: Any, space: Space, codes: Points, taken: Sequence[str]) -> Any:
     """Return a data frame of points, with one column per variable; those called like other columns begin with ``x.``"""
-    columns = _columns(space, codes, others)
+    columns = _columns(space, codes, taken)
     frame = pandas.concat([_series(pandas, column) for column in columns], axis=1)
     frame.columns = [column.name for column in columns]
     return frame
 
 
-def _columns(space: Space, codes: Points, others: Sequence[str]) -> list[TableColumn]:
+def _columns(space: Space, codes: Points, taken: Sequence[str]) -> list[TableColumn]:
     """Return the columns of all variables."""
     active = space.active(codes)
     return [
-        each
+        table_column
         for i, column in enumerate(space.columns())
-        for each in _variable_columns(column, codes[:, column.where], active[:, i], others)
+        for table_column in _variable_columns(column, codes[:, column.where], active[:, i], taken)
     ]
 
 
 def _variable_columns(
-    column: Column, codes: Points, active: NDArray[np.bool_], others: Sequence[str]
+    column: Column, codes: Points, active: NDArray[np.bool_], taken: Sequence[str]
 ) -> Iterator[TableColumn]:
     """Yield the columns of a variable: one, or one per entry of an array."""
     variable, name = column.variable, shown_name(column.name)
-    name = f"x.{name}" if name in others else name
+    name = f"x.{name}" if name in taken else name
     values = variable.cells(codes)
     names = [name] if variable.n is None else [f"{name}[{entry}]" for entry in variable.entries]
-    for i, each in enumerate(names):
-        yield TableColumn(each, values[:, i], active)
+    for i, label in enumerate(names):
+        yield TableColumn(label, values[:, i], active)
 
 
 def _joined(parts: list[TableColumn]) -> TableColumn:
@@ -348,7 +348,7 @@ def _series(pandas: Any, column: TableColumn) -> Any:
         seconds = pandas.to_numeric(pandas.Series(values), errors="coerce")
         return pandas.to_datetime(seconds, unit="s", utc=True, errors="coerce")
     if name in ("value", "violation", "seconds") or {*map(type, values)} == {float}:
-        return pandas.Series(np.array([math.nan if each is None else each for each in values], dtype=float))
+        return pandas.Series(np.array([math.nan if value is None else value for value in values], dtype=float))
     if name == "iteration":
         return pandas.Series(values.astype(np.int64))
     if present.all():

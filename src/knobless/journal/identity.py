@@ -102,8 +102,8 @@ class Identity(NamedTuple):
 
     def difference(self, other: Identity, source: str = "journal") -> str | None:
         """Describe the first difference between this identity, read from `source`, and that of this run."""
-        for name, there, here in zip(self._fields, self, other, strict=True):
-            differs = _rng_difference(there, here, source) if name == "rng" else difference(there, here, name, source)
+        for name, recorded, current in zip(self._fields, self, other, strict=True):
+            differs = _rng_difference(recorded, current, source) if name == "rng" else difference(recorded, current, name, source)
             if differs:
                 return differs
         return None
@@ -117,12 +117,12 @@ def _are_objectives(data: Any) -> bool:
     return pairs and all(pair[1] in ("min", "max") for pair in data) and len({pair[0] for pair in data}) == len(data)
 
 
-def _rng_difference(there: dict[str, Any], here: dict[str, Any], source: str) -> str | None:
+def _rng_difference(recorded: dict[str, Any], current: dict[str, Any], source: str) -> str | None:
     """Describe how two random streams differ: by their seeds, if both are known."""
-    if difference(there | {"seed": None}, here | {"seed": None}, "rng", source) is None:
+    if difference(recorded | {"seed": None}, current | {"seed": None}, "rng", source) is None:
         return None
     hint = f"(without a seed, that of the {source} is used)"
-    seeds = there.get("seed"), here.get("seed")
+    seeds = recorded.get("seed"), current.get("seed")
     if None in seeds or seeds[0] == seeds[1]:
         return f"rng: {source} has another generator or another state of it {hint}"
     return f"rng: {source} has the seed {seeds[0]}, got {seeds[1]} {hint}"

@@ -123,7 +123,7 @@ class Record:
         query = f"SELECT number, {COLUMNS} FROM events WHERE number >= ? ORDER BY number LIMIT ?"
         with explained(self.path):
             rows = self._connection.execute(query, (number, limit)).fetchall()
-        return [(number, Event.read(rest)) for number, *rest in rows]
+        return [(number, Event.read(fields)) for number, *fields in rows]
 
     def failures(self) -> Iterator[Event]:
         """Iterate over the failed evaluations.
@@ -217,8 +217,8 @@ class Record:
         """
         query = f"SELECT number, {COLUMNS} FROM events WHERE number IN ({', '.join('?' * len(numbers))})"
         with explained(self.path):
-            found = {number: Event.read(rest) for number, *rest in self._connection.execute(query, list(numbers))}
-            return [found[number] for number in numbers]
+            events = {number: Event.read(fields) for number, *fields in self._connection.execute(query, list(numbers))}
+            return [events[number] for number in numbers]
 
     def point(self, event: Event) -> Any:
         """Return the point of an event as the objective received it.
@@ -276,10 +276,10 @@ class JournalPart(NamedTuple):
     def contains(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which rows, given by (number, drawn, fate, id), belong to the run."""
         number, drawn, fate, id = index.T
-        found = (fate == TOLD) & (id <= self.told)
+        selected = (fate == TOLD) & (id <= self.told)
         for at, first, stop in self.checks:
-            found |= (fate == CHECKED) & (drawn == at) & (first <= id) & (id < stop)
-        belongs: NDArray[np.bool_] = found & (number <= self.last)
+            selected |= (fate == CHECKED) & (drawn == at) & (first <= id) & (id < stop)
+        belongs: NDArray[np.bool_] = selected & (number <= self.last)
         return belongs
 
 

@@ -154,16 +154,16 @@ class Writer:
         if not rows:
             return
         self._check_writable()
-        connection, now = self._connection, time.monotonic()
+        connection, begun_at = self._connection, time.monotonic()
         started, ended = rows[-1][8:10]
-        spent = now - self._appended  # of a serial evaluation, whatever happens to the system's clock meanwhile
+        spent = begun_at - self._appended  # of a serial evaluation, whatever happens to the system's clock meanwhile
         if started is not None and ended is not None:
             spent = max(spent, ended - started) if ended >= started else math.inf
-        wait = spent > _LONG or now - self._synced > _SECOND
+        wait = spent > _LONG or begun_at - self._synced > _SECOND
         try:
             if wait:  # for this commit, and with it all before
                 connection.execute("PRAGMA synchronous = FULL")
-                self._synced = now
+                self._synced = begun_at
             if len(rows) == 1:
                 connection.execute(INSERT, rows[0].stored)
             else:
@@ -171,7 +171,7 @@ class Writer:
                     connection.executemany(INSERT, [row.stored for row in rows])
             if wait:
                 connection.execute("PRAGMA synchronous = NORMAL")
-            self._appended = now
+            self._appended = begun_at
         except (sqlite3.Error, OverflowError) as error:
             raise JournalError(
                 f"{self.path}: cannot record an evaluation: {error}. Rows recorded before are not affected"

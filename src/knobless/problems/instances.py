@@ -51,7 +51,7 @@ READERS: dict[Format, Callable[[TextSource], InstanceProblem]] = {
     Format.MC: MaxCut.read,
     Format.QUBO: Qubo.read,
 }
-SUFFIXES = {f".{each}": each for each in Format} | {".sparse": Format.QUBO}  # the suffix of the Biq Mac library
+SUFFIXES = {f".{format}": format for format in Format} | {".sparse": Format.QUBO}  # the suffix of the Biq Mac library
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def load_instance(name: str, format: Format | None = None, data: bytes | None = 
     detected_from = "--format"
     if format is None:
         detected_from, plain_name = "file name", uncompressed_name(name)
-        format = next((each for suffix, each in SUFFIXES.items() if plain_name.endswith(suffix)), None)
+        format = next((format_of_suffix for suffix, format_of_suffix in SUFFIXES.items() if plain_name.endswith(suffix)), None)
     if format is None:
         format, detected_from = _guess_format(Lines(_open(name, data)))
     problem = READERS[format](_open(name, data))
@@ -138,8 +138,8 @@ def _guess_format(lines: Lines) -> tuple[Format, str]:
                 return Format.QUBO, f"line {lines.number}, an entry on the diagonal"
             case [], _:
                 break
-    found = "it may be a graph or a matrix" if first else "its contents are not recognized"
-    raise ValueError(f"{lines.path}: cannot determine the format: {found}; use --format {', '.join(Format)}")
+    hint = "it may be a graph or a matrix" if first else "its contents are not recognized"
+    raise ValueError(f"{lines.path}: cannot determine the format: {hint}; use --format {', '.join(Format)}")
 
 
 @dataclass(frozen=True)
@@ -257,13 +257,13 @@ def solve_instance(
         return Found.of(result)
 
     if not is_incremental(problem):
-        found = search(problem)
+        best = search(problem)
     else:
         first = FIRST_EVALUATIONS if problem.n <= MEDIUM else 1
         with Compiler() as compiler:
-            found = search(  # a method is not compiled
+            best = search(  # a method is not compiled
                 problem.__call__, lambda info: first <= info.nfev < limits.budget and compiler.is_ready()
             )
-        if found.status is Status.STOPPED:
-            found = search_incrementally(problem, found, limits._replace(timeout=left()), seed, progress)
-    return Answer(instance, found, seed, time.perf_counter() - start)
+        if best.status is Status.STOPPED:
+            best = search_incrementally(problem, best, limits._replace(timeout=left()), seed, progress)
+    return Answer(instance, best, seed, time.perf_counter() - start)

@@ -73,26 +73,26 @@ class MaxSat(InstanceProblem):
         n: int | None = None,
         optimum: float | None = None,
     ) -> None:
-        found = tuple(tuple(integer("MaxSat: clauses: literal", literal) for literal in clause) for clause in clauses)
-        if any(literal == 0 for clause in found for literal in clause):
+        checked = tuple(tuple(integer("MaxSat: clauses: literal", literal) for literal in clause) for clause in clauses)
+        if any(literal == 0 for clause in checked for literal in clause):
             raise ValueError("MaxSat: clauses: expected literals other than 0, got 0")
-        largest = max((abs(literal) for clause in found for literal in clause), default=0)
+        largest = max((abs(literal) for clause in checked for literal in clause), default=0)
         n = positive_int("MaxSat: n", largest if n is None else n)
         if n < largest:
             raise ValueError(f"MaxSat: n: expected at least {largest}, a variable of the clauses, got {n}")
-        object.__setattr__(self, "clauses", found)
-        object.__setattr__(self, "weights", None if weights is None else self._checked(weights, len(found)))
+        object.__setattr__(self, "clauses", checked)
+        object.__setattr__(self, "weights", None if weights is None else self._checked(weights, len(checked)))
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "optimum", None if optimum is None else real("MaxSat: optimum", optimum))
 
     @staticmethod
     def _checked(weights: Iterable[float], m: int) -> tuple[float, ...]:
-        found = tuple(w if w == math.inf else real("MaxSat: weights: weight", w) for w in weights)
-        if len(found) != m:
-            raise ValueError(f"MaxSat: weights: expected one for each of {m} clauses, got {len(found)}")
-        if any(w < 0.0 for w in found):
-            raise ValueError(f"MaxSat: weights: expected numbers of at least 0, got {min(found)}")
-        return found
+        checked = tuple(w if w == math.inf else real("MaxSat: weights: weight", w) for w in weights)
+        if len(checked) != m:
+            raise ValueError(f"MaxSat: weights: expected one for each of {m} clauses, got {len(checked)}")
+        if any(w < 0.0 for w in checked):
+            raise ValueError(f"MaxSat: weights: expected numbers of at least 0, got {min(checked)}")
+        return checked
 
     @classmethod
     def read(cls, source: TextSource, optimum: float | None = None) -> Self:
@@ -280,9 +280,9 @@ class MaxSat(InstanceProblem):
         np.subtract(1, truth[: self.n], out=truth[self.n :])
         broken = np.ones((len(self.clauses), len(x)), dtype=np.int8)
         if self._literals:
-            first, *others = self._literals
+            first, *later = self._literals
             satisfied = truth.take(first, axis=0)
-            for literals in others:
+            for literals in later:
                 satisfied[: len(literals)] |= truth.take(literals, axis=0)
             np.subtract(1, satisfied, out=broken[: len(first)])
         if self.weights is None:

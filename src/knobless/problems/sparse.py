@@ -45,7 +45,7 @@ def read_matrix(source: TextSource) -> Array:
     lines = Lines(source)
     n = m = base = -1
     count = 0
-    matrix, given = np.empty((0, 0)), np.empty((0, 0), dtype=np.bool_)
+    matrix, stored = np.empty((0, 0)), np.empty((0, 0), dtype=np.bool_)
     for words in _without_comments(lines):
         if n < 0:
             if words[0] == "p":
@@ -57,16 +57,16 @@ def read_matrix(source: TextSource) -> Array:
             else:
                 n, m = _sizes(lines, words, MAX_DENSE, MAX_DENSE**2)
                 base = 1
-            matrix, given = np.zeros((n, n)), np.zeros((n, n), dtype=np.bool_)
+            matrix, stored = np.zeros((n, n)), np.zeros((n, n), dtype=np.bool_)
             continue
         if len(words) != 3:
             lines.fail(f"expected an entry 'I J VALUE', got {' '.join(words)[:60]!r}")
         if count == m:
             lines.fail(f"expected {m} entries, got one more")
         i, j = sorted(lines.integer("index", word, base, n - 1 + base) - base for word in words[:2])
-        if given[i, j]:
+        if stored[i, j]:
             lines.fail(f"entry {words[0]} {words[1]} is given twice")
-        given[i, j] = True
+        stored[i, j] = True
         matrix[i, j] = lines.real("value", words[2])
         if base == 1:
             matrix[j, i] = matrix[i, j]

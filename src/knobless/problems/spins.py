@@ -163,14 +163,14 @@ class NK(Problem):
             return None
         # least[a, b]: the smallest sum over prefixes that begin with the k bits a and end with the k bits b
         states = 2**self.k
-        least = np.full((states, states), np.inf)
-        np.fill_diagonal(least, 0.0)
+        lowest = np.full((states, states), np.inf)
+        np.fill_diagonal(lowest, 0.0)
         for i in range(self.n):
             # Table i depends on b and one more bit; the window then moves on and its oldest bit is minimized out.
-            seen = least[:, :, None] + self.tables[i].reshape(states, 2)
-            least = seen.reshape(states, 2, states).min(axis=1)
+            seen = lowest[:, :, None] + self.tables[i].reshape(states, 2)
+            lowest = seen.reshape(states, 2, states).min(axis=1)
         # After n steps the window has gone around: its k bits are those at the beginning of the point.
-        return float(np.diagonal(least).min())
+        return float(np.diagonal(lowest).min())
 
     def costs(self, x: BitArray) -> Array:
         return in_blocks(self._sums, x, 16 * self.n)

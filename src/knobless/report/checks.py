@@ -33,7 +33,7 @@ class Checks:
         """Return the point to use, with its value to be minimized; `run` is the run at the end of the journal."""
         if run.noisy and run.drawn == self._drawn:
             codes = run.space.family.unpack(b"".join(self._values))
-            found = winner(run, codes, [np.array(each) for each in self._values.values()])
-            if found is not None:
-                return found
+            point = winner(run, codes, [np.array(values) for values in self._values.values()])
+            if point is not None:
+                return point
         return recommended_point(run)

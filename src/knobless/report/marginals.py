@@ -76,7 +76,7 @@ def marginals_of(space: Space) -> list[Marginal]:
     """Return one marginal per column in the order of the variables, evenly thinned out to `HEIGHT`."""
     if not isinstance(space.family, ColumnFamily):
         return []
-    columns = np.concatenate([np.arange(each.where.start, each.where.stop) for each in space.columns()])
+    columns = np.concatenate([np.arange(column.where.start, column.where.stop) for column in space.columns()])
     return marginals_at(space, columns[evenly(len(columns), HEIGHT)].tolist())
 
 
@@ -89,11 +89,11 @@ def marginals_at(space: Space, columns: Sequence[int]) -> list[Marginal]:
     return [Marginal(shown_name(space.names[i]), variables[i], space.family, i, variables[i].labels) for i in columns]
 
 
-def heat_rows(each: Sequence[Marginal]) -> tuple[list[str], NDArray[np.intp]]:
+def heat_rows(marginals: Sequence[Marginal]) -> tuple[list[str], NDArray[np.intp]]:
     """Return the names of the rows of a heat map of θ, and the indices of their parameters."""
     names: list[str] = []
     where: list[int] = []
-    for marginal in each:
+    for marginal in marginals:
         parameters = marginal.family.parameters(marginal.column)
         if marginal.labels and not marginal.variable.is_bits:
             names += [f"{marginal.name} = {label}" for label in marginal.labels[-len(parameters) :]]
@@ -129,28 +129,28 @@ class VariableSummary(NamedTuple):
 
 def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
     """Return the mode of θ and its spread, variable by variable."""
-    family, found = space.family, []
+    family, marginals = space.family, []
     mode = (family.flat if isinstance(family, Conditional) else family).mode(theta)  # of inactive variables too
     for column in space.columns():
         name, variable, where, _ = column
         if column.is_constant:
             value = _value(variable, column.codes(mode[None])[0])
-            found.append(VariableSummary(name, value, 1.0, None, None))
+            marginals.append(VariableSummary(name, value, 1.0, None, None))
             continue
         value = _value(variable, mode[where])
         if not isinstance(family, ColumnFamily):
-            found.append(VariableSummary(name, value, None, None, None))
+            marginals.append(VariableSummary(name, value, None, None, None))
             continue
-        each = [family.marginal(theta, i) for i in range(where.start, where.stop)]
+        distributions = [family.marginal(theta, i) for i in range(where.start, where.stop)]
         if variable.labels:
             codes = mode[where].astype(np.intp).tolist()
-            p = np.array([m.p[i] for m, i in zip(each, codes, strict=True) if isinstance(m, Discrete)])
-            found.append(VariableSummary(name, value, p.tolist()[0] if variable.n is None else p, None, None))
+            p = np.array([m.p[i] for m, i in zip(distributions, codes, strict=True) if isinstance(m, Discrete)])
+            marginals.append(VariableSummary(name, value, p.tolist()[0] if variable.n is None else p, None, None))
         else:
-            sigma = np.array([marginal.sigma for marginal in each if isinstance(marginal, Normal)])
+            sigma = np.array([marginal.sigma for marginal in distributions if isinstance(marginal, Normal)])
             low, high = (_value(variable, mode[where] + sign * sigma) for sign in (-1.0, 1.0))
-            found.append(VariableSummary(name, value, None, low, high))
-    return found
+            marginals.append(VariableSummary(name, value, None, low, high))
+    return marginals
 
 
 def _value(variable: Variable, codes: Points) -> Any:
@@ -158,6 +158,6 @@ def _value(variable: Variable, codes: Points) -> Any:
     return values.tolist()[0] if variable.n is None else values
 
 
-def evenly(count: int, most: int) -> NDArray[np.intp]:
+def evenly(count: int, limit: int) -> NDArray[np.intp]:
     """Return at most `most` evenly spaced indices below `count`."""
-    return np.arange(count) if count <= most else np.linspace(0, count - 1, most).astype(np.intp)
+    return np.arange(count) if count <= limit else np.linspace(0, count - 1, limit).astype(np.intp)

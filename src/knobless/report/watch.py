@@ -65,10 +65,10 @@ class Follower:
 def _state(path: Path) -> tuple[int, int, int]:
     """Return what changes when a file is written: its inode, size and modification time."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0, 0
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def serve(path: str | os.PathLike[str], port: int = 0, ready: Callable[[str], object] = lambda address: None) -> None:

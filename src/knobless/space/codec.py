@@ -30,8 +30,8 @@ def space_data(space: Space) -> Any:
 def _tree_data(tree: Any, conditions: Iterator[Any]) -> Any:
     match tree:
         case When(of=of):
-            own = next(conditions)
-            return _tree_data(of, conditions) | {"when": own}
+            conditions_of_node = next(conditions)
+            return _tree_data(of, conditions) | {"when": conditions_of_node}
         case dict():
             return {"named": [[to_plain(key), _tree_data(below, conditions)] for key, below in tree.items()]}
         case list():
@@ -70,9 +70,9 @@ def _tree_of(data: Any, room: list[int], depth: int, conditions: int) -> Any:
         raise ValueError(f"expected a space, got {shown(data)}")
     if "when" not in data:
         return _unconditional_of(data, room, depth, conditions)
-    given = _conditions_of(data["when"])
-    rest = {name: each for name, each in data.items() if name != "when"}
-    return When(_unconditional_of(rest, room, depth, conditions + len(given)), given)
+    node_conditions = _conditions_of(data["when"])
+    without_when = {name: value for name, value in data.items() if name != "when"}
+    return When(_unconditional_of(without_when, room, depth, conditions + len(node_conditions)), node_conditions)
 
 
 def _conditions_of(data: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
@@ -83,9 +83,9 @@ def _conditions_of(data: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
                     case [str(), [_, *_] as values] if len(values) <= MOST_VALUES:
                         continue
                 raise ValueError(f"expected a name and values, got {shown(pair)}")
-            given = {name: tuple(map(from_plain, values)) for name, values in pairs}
-            if len(given) == len(pairs):
-                return tuple(given.items())
+            values_by_name = {name: tuple(map(from_plain, values)) for name, values in pairs}
+            if len(values_by_name) == len(pairs):
+                return tuple(values_by_name.items())
     raise ValueError(f"expected conditions, got {shown(data)}")
 
 

@@ -61,8 +61,8 @@ class Codes(Variable):
     def code(self, value: Any, name: str) -> float:
         number = real(name, value)
         with np.errstate(invalid="ignore"):
-            same = np.array(number).astype(self.family.dtype) == number
-        if not same:
+            is_exact = np.array(number).astype(self.family.dtype) == number
+        if not is_exact:
             raise ValueError(f"{name}: expected a value of the type {self.family.dtype}, got {value!r}")
         return number
 
@@ -71,15 +71,15 @@ class Codes(Variable):
 
     @staticmethod
     def block_family(variables: Sequence[Any]) -> Family:
-        (own,) = variables
-        family: Family = own.family
+        (leaf,) = variables
+        family: Family = leaf.family
         return family
 
     def data(self) -> dict[str, Any]:
         family = self.family
         if isinstance(family, RecordedFamily):
             return {"family": family.data}
-        names: list[str] = [each.name for each in fields(family)] if is_dataclass(family) else []
+        names: list[str] = [field.name for field in fields(family)] if is_dataclass(family) else []
         return {
             "family": {
                 "name": readable_name(type(family)),

@@ -84,8 +84,8 @@ class Unknown(NamedTuple):
         from difflib import get_close_matches  # here because only this message needs it
 
         # Names that differ in their numbers only, such as layer1 and layer2, are different ones on purpose.
-        others = [each for each in names if each.rstrip("0123456789") != name.rstrip("0123456789")]
-        similar = get_close_matches(name, others, n=1, cutoff=0.8)
+        candidates = [known for known in names if known.rstrip("0123456789") != name.rstrip("0123456789")]
+        similar = get_close_matches(name, candidates, n=1, cutoff=0.8)
         hint = f"; did you mean {similar[0]}?" if similar else ""
         message = f"{where}: expected a variable of the space ({', '.join(names)}), got none{hint}"
         return cls(message, bool(similar))
@@ -148,8 +148,8 @@ class Conditions:
             for _, parent, indices in self.guards[i].tests:
                 constant = self.variables[parent][1].count == 1
                 named = self.direct(self.inside[parent]) if constant else {parent: indices}
-                for variable, each in named.items():
-                    needs[variable] = needs.get(variable, each) & each
+                for variable, allowed in named.items():
+                    needs[variable] = needs.get(variable, allowed) & allowed
             i = self.guards[i].outer
         return needs
 
@@ -166,8 +166,8 @@ class Conditions:
         for i in sorted(range(len(self.guards)), key=self.levels.__getitem__):
             known[i] = needs = self.direct(i)
             for parent in list(needs):
-                for other, indices in self._needs_of(parent, known).items():
-                    needs[other] = needs.get(other, indices) & indices
+                for ancestor, indices in self._needs_of(parent, known).items():
+                    needs[ancestor] = needs.get(ancestor, indices) & indices
             for parent, indices in needs.items():
                 if not indices:
                     expected = f"conditions on {self.variables[parent][0]} that can hold together"
@@ -181,8 +181,8 @@ class Conditions:
     @cached_property
     def requirements(self) -> tuple[dict[int, frozenset[int]], ...]:
         """For each variable, those that it depends on, directly or not, without those of which every value will do."""
-        each = [{p: s for p, s in needs.items() if len(s) < self.variables[p][1].count} for needs in self.needs]
-        return tuple(self._needs_of(i, each) for i in range(len(self.variables)))
+        varying = [{p: s for p, s in needs.items() if len(s) < self.variables[p][1].count} for needs in self.needs]
+        return tuple(self._needs_of(i, varying) for i in range(len(self.variables)))
 
 
 def is_conditional(tree: Any) -> bool:
@@ -204,26 +204,26 @@ def resolve(tree: Any) -> Conditions:
     variables: list[tuple[str, Variable]] = []
     inside: list[int | None] = []
     alone: dict[int, int] = {}  # variables by the `when` that is theirs alone
-    found: list[tuple[str, When, int | None, tuple[dict[Any, Any], ...]]] = []
+    guarded: list[tuple[str, When, int | None, tuple[dict[Any, Any], ...]]] = []
 
     def item(node: Any, path: str, outer: int | None, scopes: tuple[dict[Any, Any], ...]) -> tuple[int | None, Any]:
         if isinstance(node, When):
-            found.append((path, node, outer, scopes))
-            own = len(found) - 1
-            inner = below(node.of, path, own, scopes)
+            guarded.append((path, node, outer, scopes))
+            number = len(guarded) - 1
+            inner = below(node.of, path, number, scopes)
             if isinstance(inner, int):
-                alone[own] = inner
-            return own, inner
+                alone[number] = inner
+            return number, inner
         return None, below(node, path, outer, scopes)
 
     def below(node: Any, path: str, outer: int | None, scopes: tuple[dict[Any, Any], ...]) -> Any:
         if isinstance(node, dict):
             shape: dict[Any, Any] = {}
-            for key, each in node.items():
-                shape[key] = item(each, f"{path}.{key}" if path else str(key), outer, (shape, *scopes))
+            for key, child in node.items():
+                shape[key] = item(child, f"{path}.{key}" if path else str(key), outer, (shape, *scopes))
             return shape
         if isinstance(node, list):
-            return [item(each, f"{path}[{i}]", outer, scopes) for i, each in enumerate(node)]
+            return [item(child, f"{path}[{i}]", outer, scopes) for i, child in enumerate(node)]
         variables.append((path, node))
         inside.append(outer)
         return len(variables) - 1
@@ -231,8 +231,8 @@ def resolve(tree: Any) -> Conditions:
     shape = below(tree, "", None, ())
     guards: list[Guard] = []
     unknown = None
-    for i, (path, node, outer, scopes) in enumerate(found):
-        given: list[tuple[str, tuple[Any, ...]]] = []
+    for i, (path, node, outer, scopes) in enumerate(guarded):
+        stated: list[tuple[str, tuple[Any, ...]]] = []
         tests: list[Test] = []
         for name, values in node.conditions:
             where = f"space.{path}: when: {name}"
@@ -240,15 +240,15 @@ def resolve(tree: Any) -> Conditions:
             if of is None:
                 names = [str(key) for scope in scopes for key in scope]
                 unknown = unknown or Unknown.of(where, name, names)
-                given.append((name, values))
+                stated.append((name, values))
                 continue
             if of[0] == i:
                 raise ValueError(f"{where}: expected another variable, got a condition on itself")
             variable = _parent(variables, of[1], where)
             indices = frozenset(variable.index(value, where) for value in values)
-            given.append((name, tuple(variable.value_at(index) for index in sorted(indices))))
+            stated.append((name, tuple(variable.value_at(index) for index in sorted(indices))))
             tests.append(Test(name, of[1], indices))
-        guards.append(Guard(path, tuple(given), tuple(tests), outer, alone.get(i)))
+        guards.append(Guard(path, tuple(stated), tuple(tests), outer, alone.get(i)))
     conditions = Conditions(tuple(variables), tuple(inside), tuple(guards), shape, unknown)
     _ = conditions.needs  # its checks
     return conditions
@@ -283,5 +283,5 @@ def intervals_of(variable: Variable, indices: frozenset[int]) -> Intervals:
     breaks = np.flatnonzero(np.diff(ordered) > 1)
     first = ordered[np.append(0, breaks + 1)]
     last = ordered[np.append(breaks, len(ordered) - 1)]
-    low, high = (variable.lowest_codes(each) for each in (first, last + 1))
+    low, high = (variable.lowest_codes(index) for index in (first, last + 1))
     return tuple(zip(low, high, strict=True))

@@ -38,9 +38,9 @@ def count_points(counts: Sequence[float], needs: Sequence[dict[int, frozenset[in
     known: dict[frozenset[int], float] = {}
     work = 0
 
-    def product(some: frozenset[int]) -> float:
+    def product(subset: frozenset[int]) -> float:
         total: float = 1
-        for component in _components(some, needs):
+        for component in _components(subset, needs):
             total = _bounded(total * number(component))
             if total == math.inf:
                 return total
@@ -56,13 +56,13 @@ def count_points(counts: Sequence[float], needs: Sequence[dict[int, frozenset[in
         return known[component]
 
     def by_value(component: frozenset[int]) -> float:
-        dependents = Counter(parent for each in component for parent in needs[each] if parent in component)
+        dependents = Counter(parent for variable in component for parent in needs[variable] if parent in component)
         root = max(
-            (each for each in component if component.isdisjoint(needs[each])),
-            key=lambda each: (dependents[each], -each),
+            (variable for variable in component if component.isdisjoint(needs[variable])),
+            key=lambda variable: (dependents[variable], -variable),
         )
-        below = [each for each in component if root in needs[each]]
-        kinds = list({needs[each][root] for each in below})
+        below = [variable for variable in component if root in needs[variable]]
+        kinds = list({needs[variable][root] for variable in below})
         named = frozenset().union(*kinds)
         patterns = Counter(frozenset(i for i, kind in enumerate(kinds) if index in kind) for index in named)
         patterns[frozenset()] += int(counts[root]) - len(named)
@@ -70,7 +70,7 @@ def count_points(counts: Sequence[float], needs: Sequence[dict[int, frozenset[in
         for pattern, times in patterns.items():
             if times:
                 accepted = {kinds[i] for i in pattern}
-                inactive = {each for each in below if needs[each][root] not in accepted}
+                inactive = {variable for variable in below if needs[variable][root] not in accepted}
                 total = _bounded(total + times * product(component - inactive - {root}))
         return total
 
@@ -86,17 +86,17 @@ def _bounded(number: float) -> float:
 
 def _components(variables: frozenset[int], needs: Sequence[dict[int, frozenset[int]]]) -> Iterator[frozenset[int]]:
     """Yield the sets of variables that are connected by their dependences."""
-    neighbors: dict[int, set[int]] = {each: set() for each in variables}
-    for each in variables:
-        for parent in needs[each].keys() & variables:
-            neighbors[each].add(parent)
-            neighbors[parent].add(each)
+    neighbors: dict[int, set[int]] = {variable: set() for variable in variables}
+    for variable in variables:
+        for parent in needs[variable].keys() & variables:
+            neighbors[variable].add(parent)
+            neighbors[parent].add(variable)
     left = set(variables)
     while left:
-        found, ahead = set[int](), [left.pop()]
+        component, ahead = set[int](), [left.pop()]
         while ahead:
-            each = ahead.pop()
-            found.add(each)
-            ahead += neighbors[each] & left
-            left -= neighbors[each]
-        yield frozenset(found)
+            variable = ahead.pop()
+            component.add(variable)
+            ahead += neighbors[variable] & left
+            left -= neighbors[variable]
+        yield frozenset(component)

@@ -35,23 +35,23 @@ class FixedVariables:
             return values
         if not isinstance(values, Mapping):
             raise TypeError(f"fixed: expected a dict of values by the names of variables, got {values!r:.200}")
-        each = {shown_name(column.name): column for column in space.columns()}
-        found: dict[int, float] = {}
-        for given, value in values.items():
-            name = f"fixed[{given!r}]"
-            whole, _, entry = str(given).rpartition("[")
-            if given in each:
-                column, first = each[given], 0
-                own = column.variable.codes(value, name)  # raises for another value, also of a constant
-            elif whole in each and entry[:-1].isdecimal() and int(entry[:-1]) < (each[whole].variable.n or 0):
-                column, first = each[whole], int(entry[:-1])
-                own = [column.variable.code(value, name)]
+        columns = {shown_name(column.name): column for column in space.columns()}
+        codes: dict[int, float] = {}
+        for key, value in values.items():
+            name = f"fixed[{key!r}]"
+            whole, _, entry = str(key).rpartition("[")
+            if key in columns:
+                column, first = columns[key], 0
+                entry_codes = column.variable.codes(value, name)  # raises for another value, also of a constant
+            elif whole in columns and entry[:-1].isdecimal() and int(entry[:-1]) < (columns[whole].variable.n or 0):
+                column, first = columns[whole], int(entry[:-1])
+                entry_codes = [column.variable.code(value, name)]
             else:
-                known = ", ".join(list(each)[:8]) + (", …" if len(each) > 8 else "")
-                raise ValueError(f"fixed: expected names among {known}, got {given!r}")
+                known = ", ".join(list(columns)[:8]) + (", …" if len(columns) > 8 else "")
+                raise ValueError(f"fixed: expected names among {known}, got {key!r}")
             if not column.is_constant:
-                found.update(enumerate(own, column.where.start + first))
-        fixed = cls(space, np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=float))
+                codes.update(enumerate(entry_codes, column.where.start + first))
+        fixed = cls(space, np.array(list(codes), dtype=np.intp), np.array(list(codes.values()), dtype=float))
         fixed._check_sizes()
         return fixed
 
@@ -59,10 +59,10 @@ class FixedVariables:
         """ValueError if subsets cannot have a size within their bounds."""
         for columns, low, high in self.space.family.size_bounds:
             codes = self.codes[(self.columns >= columns.start) & (self.columns < columns.stop)]
-            least, most = int(codes.sum()), columns.stop - columns.start - int((1.0 - codes).sum())
-            if least > high or most < low:
+            fewest, largest = int(codes.sum()), columns.stop - columns.start - int((1.0 - codes).sum())
+            if fewest > high or largest < low:
                 sizes = str(low) if low == high else f"{low} to {high}"
-                raise ValueError(f"fixed: expected entries of a subset with {sizes} members, got {least} to {most}")
+                raise ValueError(f"fixed: expected entries of a subset with {sizes} members, got {fewest} to {largest}")
 
     @classmethod
     def from_data(cls, space: Space, data: Mapping[str, Any]) -> Self:
@@ -70,13 +70,13 @@ class FixedVariables:
         columns = {name: i for i, name in enumerate(space.names)}
         if not all(name in columns and type(code) is float for name, code in data.items()):
             raise ValueError("fixed: expected codes by the names of columns")
-        found = cls(space, np.array([columns[name] for name in data], dtype=np.intp), np.array(list(data.values())))
-        options = space.family.options[found.columns]
-        is_option = (found.codes >= 0.0) & (found.codes < options) & (found.codes == np.floor(found.codes))
-        if not np.where(options > 0, is_option, np.isfinite(found.codes)).all():
+        fixed = cls(space, np.array([columns[name] for name in data], dtype=np.intp), np.array(list(data.values())))
+        options = space.family.options[fixed.columns]
+        is_option = (fixed.codes >= 0.0) & (fixed.codes < options) & (fixed.codes == np.floor(fixed.codes))
+        if not np.where(options > 0, is_option, np.isfinite(fixed.codes)).all():
             raise ValueError("fixed: expected codes of the space")
-        found._check_sizes()
-        return found
+        fixed._check_sizes()
+        return fixed
 
     @property
     def data(self) -> dict[str, float]:
@@ -107,8 +107,8 @@ class FixedVariables:
         for columns, low, high in family.size_bounds:
             counts[columns] = 1.0
             codes = self.codes[(self.columns >= columns.start) & (self.columns < columns.stop)]
-            free, ones = columns.stop - columns.start - len(codes), int(codes.sum())
-            subsets *= number_of_subsets(free, max(low - ones, 0), min(high - ones, free))
+            free, n_ones = columns.stop - columns.start - len(codes), int(codes.sum())
+            subsets *= number_of_subsets(free, max(low - n_ones, 0), min(high - n_ones, free))
         with np.errstate(over="ignore"):
             return float(counts.prod() * subsets)
 

@@ -53,7 +53,7 @@ class Layout:
         """Return the family of the active columns, given that of all columns."""
         if not self.is_conditional:
             return flat
-        each = []
+        conditions = []
         requirements = self.conditions.requirements
         parents: set[int] = set()
         for i, where in enumerate(self.where):
@@ -65,11 +65,11 @@ class Layout:
                 parents.add(parent)
                 codes = self._intervals[parent, indices]
                 column = self.where[parent].start
-                each += [Condition(own, column, codes) for own in range(where.start, where.stop)]
-        if not each:
+                conditions += [Condition(child, column, codes) for child in range(where.start, where.stop)]
+        if not conditions:
             return flat
         branches = [(self.where[i].start, self._codes(i)) for i in parents if self._variable(i).count <= MOST_OPTIONS]
-        return Conditional(flat, tuple(each), tuple(sorted(branches)))
+        return Conditional(flat, tuple(conditions), tuple(sorted(branches)))
 
     def _variable(self, i: int) -> Variable:
         return self.conditions.variables[i][1]
@@ -83,33 +83,33 @@ class Layout:
 
     def active(self, codes: Points, family: Family) -> NDArray[np.bool_]:
         """Return which variables are active, one row per point."""
-        found = np.ones((len(codes), len(self.where)), dtype=bool)
+        active = np.ones((len(codes), len(self.where)), dtype=bool)
         if isinstance(family, Conditional):
             varying = [i for i, where in enumerate(self.where) if where.start < where.stop]
-            found[:, varying] = family.active(codes)[:, [self.where[i].start for i in varying]]
+            active[:, varying] = family.active(codes)[:, [self.where[i].start for i in varying]]
         for i, where in enumerate(self.where):
             inside = self.conditions.inside[i]
             if where.start == where.stop and inside is not None:
-                found[:, i] = self._holds_in(codes, found, inside)
-        return found
+                active[:, i] = self._holds_in(codes, active, inside)
+        return active
 
     def points(self, codes: Points, active: NDArray[np.bool_], columns: Sequence[Sequence[Any]]) -> list[Any]:
         """Return the points of codes, given which variables are active and the values of each in all of them."""
         shapes: dict[bytes, Any] = {}  # one for all points with the same active variables
-        found = []
+        points = []
         for row, values in zip(self._holding(codes, active), zip(*columns, strict=True), strict=True):
             key = row.tobytes()
             if key not in shapes:
                 shapes[key] = self._active_shape(self.conditions.shape, row.tolist())
-            found.append(filled_shape(shapes[key], values))
-        return found
+            points.append(filled_shape(shapes[key], values))
+        return points
 
     def _holding(self, codes: Points, active: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which guards hold, one row per point."""
-        found: list[NDArray[np.bool_]] = []
+        holding: list[NDArray[np.bool_]] = []
         for i, guard in enumerate(self.conditions.guards):
-            found.append(self._holds_in(codes, active, i) if guard.variable is None else active[:, guard.variable])
-        return np.column_stack(found)
+            holding.append(self._holds_in(codes, active, i) if guard.variable is None else active[:, guard.variable])
+        return np.column_stack(holding)
 
     def _holds_in(self, codes: Points, active: NDArray[np.bool_], i: int) -> NDArray[np.bool_]:
         """Return in which points guard `i` holds, given which variables other than constants are active."""
@@ -144,7 +144,7 @@ class Layout:
         ValueError, TypeError
             If the point has not the keys of its active variables, or values that others depend on are invalid.
         """
-        found: list[tuple[str, Any]] = [(name, INACTIVE)] * len(self.where)
+        items: list[tuple[str, Any]] = [(name, INACTIVE)] * len(self.where)
         codes: dict[int, float] = {}  # of the active variables that others depend on
 
         def failing(guard: int | None) -> Test | None:
@@ -161,16 +161,16 @@ class Layout:
                 for i, below in enumerate(active):
                     visit(below, x[i], f"{name}[{i}]")
             else:
-                found[node] = name, x
+                items[node] = name, x
                 if node in self._parents:
                     (codes[node],) = self._variable(node).codes(x, name)
 
         def visit_dict(node: dict[Any, Any], x: Any, name: str) -> None:
             if not isinstance(x, Mapping):
                 raise TypeError(f"{name}: expected a dict with keys among {list(node)}, got {x!r}")
-            other = [key for key in x if key not in node]
-            if other:
-                raise ValueError(f"{name}: expected keys among {list(node)}, got {other[0]!r}")
+            unknown = [key for key in x if key not in node]
+            if unknown:
+                raise ValueError(f"{name}: expected keys among {list(node)}, got {unknown[0]!r}")
             for key, (guard, below) in sorted(node.items(), key=self._reading_order):
                 test = failing(guard)
                 if test is None and key not in x:
@@ -181,7 +181,7 @@ class Layout:
                     visit(below, x[key], f"{name}[{key!r}]")
 
         visit(self.conditions.shape, x, name)
-        return found
+        return items
 
     @cached_property
     def _parents(self) -> set[int]:

@@ -49,21 +49,21 @@ class Number(Variable):
 
     @staticmethod
     def block_family(variables: Sequence[Any]) -> Family:
-        return Gaussian(tuple(each.axis for each in variables for _ in range(each.n or 1)))
+        return Gaussian(tuple(variable.axis for variable in variables for _ in range(variable.n or 1)))
 
     @property
     def domain(self) -> Domain:
         return Domain(type(self).__name__.lower(), self.low, self.high, self.step, self.log)
 
     def data(self) -> dict[str, Any]:
-        data = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        data = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return data | {"log": bool(self.log)}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self | None:
         types = cls.data_types
-        same = data.keys() == types.keys() and all(isinstance(data[name], kind) for name, kind in types.items())
-        return cls(**data) if same else None
+        are_typed = data.keys() == types.keys() and all(isinstance(data[name], kind) for name, kind in types.items())
+        return cls(**data) if are_typed else None
 
     @classmethod
     def from_toml(cls, of: Any, options: Mapping[str, Any]) -> Self:
@@ -154,8 +154,8 @@ class Integer(Number):
     def code(self, value: Any, name: str) -> float:
         where = f"an integer from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
         number = real(name, value)
-        index, rest = divmod(number - self.low, self.step)
-        if rest or not 0 <= index < self.count:
+        index, remainder = divmod(number - self.low, self.step)
+        if remainder or not 0 <= index < self.count:
             raise ValueError(f"{name}: expected {where}, got {value!r}")
         return self._latent(int(number)) if self.log else (index + 0.5) / self.count
 
@@ -176,7 +176,7 @@ class Integer(Number):
         values = self.low + self.step * indices[inner]
         # Bisection between the codes of two neighbors, down to adjacent floats.
         low, high = (
-            np.array([self.code(int(value), "value") for value in each]) for each in (values - self.step, values)
+            np.array([self.code(int(value), "value") for value in bound]) for bound in (values - self.step, values)
         )
         while True:
             middle = low + 0.5 * (high - low)
@@ -187,8 +187,8 @@ class Integer(Number):
             high = np.where(between & above, middle, high)
             low = np.where(between & ~above, middle, low)
         codes[inner] = high
-        found: list[float] = codes.tolist()
-        return found
+        decoded: list[float] = codes.tolist()
+        return decoded
 
 
 @constructed_as("kl.Float(0.0, 1.0) or kl.Float(1e-4, 1.0, log=True)")

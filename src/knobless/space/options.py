@@ -16,7 +16,7 @@ def repeated_option(options: Sequence[Any]) -> int | None:
     earlier: dict[int | None, list[Any]] = {}
     for i, option in enumerate(options):
         same_key = earlier.setdefault(hash_key(option), [])
-        if any(alike(option, other) for other in same_key):
+        if any(alike(option, twin) for twin in same_key):
             return i
         same_key.append(option)
     return None
@@ -38,7 +38,7 @@ def hash_key(value: Any) -> int | None:
                 keys = tuple(map(hash_key, value))
                 return None if None in keys else hash(keys)
             case dict():
-                pairs = frozenset((hash(name), hash_key(each)) for name, each in value.items())
+                pairs = frozenset((hash(name), hash_key(item)) for name, item in value.items())
                 return None if any(key is None for _, key in pairs) else hash(pairs)
             case set():
                 return hash(frozenset(value))
@@ -57,8 +57,8 @@ def equal(a: Any, b: Any) -> bool:
     try:
         if isinstance(a, float) and isinstance(b, float) and a != a:
             return b != b
-        same = a == b
-        return same if isinstance(same, bool) else bool(np.all(same)) and np.shape(a) == np.shape(b)
+        is_equal = a == b
+        return is_equal if isinstance(is_equal, bool) else bool(np.all(is_equal)) and np.shape(a) == np.shape(b)
     except Exception:  # options are of any type, and __eq__ may raise anything
         return False
 
@@ -81,6 +81,6 @@ def named_options(options: Sequence[Any]) -> list[Any]:
     """Return each option as JSON has it, or else by a name that no other option has."""
     data: list[Any] = []
     for i, option in enumerate(options):
-        each = to_plain(option)
-        data.append({"name": f"{each['name']} (option {i})"} if isinstance(each, dict) and each in data else each)
+        plain = to_plain(option)
+        data.append({"name": f"{plain['name']} (option {i})"} if isinstance(plain, dict) and plain in data else plain)
     return data

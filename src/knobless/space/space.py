@@ -203,10 +203,10 @@ class Space:
     def _linear(self) -> LinearFloats:
         """The single floats on a linear scale."""
         ranges = [column.variable.linear_range for column in self._columns]
-        low, high = np.array([each for each in ranges if each is not None]).reshape(-1, 2).T
-        which = tuple(each is not None for each in ranges)
-        own = zip(self._columns, which, strict=True)
-        return LinearFloats(which, [column.where.start for column, is_linear in own if is_linear], low, high)
+        low, high = np.array([bounds for bounds in ranges if bounds is not None]).reshape(-1, 2).T
+        which = tuple(bounds is not None for bounds in ranges)
+        selected = zip(self._columns, which, strict=True)
+        return LinearFloats(which, [column.where.start for column, is_linear in selected if is_linear], low, high)
 
     @property
     def is_conditional(self) -> bool:
@@ -233,8 +233,8 @@ class Space:
         """Distribution over codes, initialized with the priors of the variables."""
         layout = self._layout
         blocks = groupby(self._order, key=self._block)
-        variables = [[self._leaves[i][1] for i in own] for _, own in blocks]
-        parts = tuple(each[0].block_family(each) for each in variables)
+        variables = [[self._leaves[i][1] for i in indices] for _, indices in blocks]
+        parts = tuple(alike[0].block_family(alike) for alike in variables)
         flat = parts[0] if len(parts) == 1 else Product(parts)
         return flat if layout is None else layout.family(flat)
 
@@ -362,18 +362,18 @@ class Space:
             If the space has conditional variables, of which points have different keys.
         """
         self.check_vectorized()
-        each = [(column.variable, column.variable.values(column.codes(codes))) for column in self._columns]
-        values = [values[:, 0] if variable.n is None else values for variable, values in each]
+        decoded = [(column.variable, column.variable.values(column.codes(codes))) for column in self._columns]
+        values = [values[:, 0] if variable.n is None else values for variable, values in decoded]
         return _filled(self._tree, values) if self._layout is None else filled_shape(self._layout.full_shape, values)
 
     def check_vectorized(self) -> None:
         """Raise ValueError if the space has conditional variables."""
         if self.is_conditional:
-            given = next(column for column in self._columns if column.conditions)
-            conditions = ", ".join(f"{name}={shown_values(values)}" for name, values in given.conditions)
+            conditional = next(column for column in self._columns if column.conditions)
+            conditions = ", ".join(f"{name}={shown_values(values)}" for name, values in conditional.conditions)
             raise ValueError(
                 "vectorized: expected False for a space with conditional variables, whose points have different keys, "
-                f"got {given.name}, which is active only for {conditions}"
+                f"got {conditional.name}, which is active only for {conditions}"
             )
 
     def encode(self, x: Any, name: str = "x") -> Points:
@@ -489,26 +489,26 @@ def _checked(tree: Any, name: str) -> Any:
     raise TypeError(f"{name}: expected {expected}, got {tree!r} of type {kind}{_hint(tree, name)}")
 
 
-def _hint(given: Any, name: str) -> str:
+def _hint(value: Any, name: str) -> str:
     """Return how a range, options or a constant, given as other libraries have them, are written."""
-    if isinstance(given, Family):
+    if isinstance(value, Family):
         return "; a family is the whole of a space"
-    if isinstance(given, range) and given:
-        step = "" if given.step == 1 else f", step={given.step}"
-        return f"; a range is written kl.Integer({given[0]}, {given[-1]}{step})" if given.step > 0 else ""
-    if isinstance(given, SCALARS):
-        bits = f"; bits are written kl.Binary({given})" if type(given) is int and given > 0 else ""
-        return bits if name == "space" else f"; a constant is written kl.Choice({given!r})"
-    if isinstance(given, (set, frozenset)):
-        given = sorted(given, key=repr)
-    if isinstance(given, np.ndarray):
-        given = given.ravel().tolist()
-    if not isinstance(given, (list, tuple)) or not given:
+    if isinstance(value, range) and value:
+        step = "" if value.step == 1 else f", step={value.step}"
+        return f"; a range is written kl.Integer({value[0]}, {value[-1]}{step})" if value.step > 0 else ""
+    if isinstance(value, SCALARS):
+        bits = f"; bits are written kl.Binary({value})" if type(value) is int and value > 0 else ""
+        return bits if name == "space" else f"; a constant is written kl.Choice({value!r})"
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value, key=repr)
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    if not isinstance(value, (list, tuple)) or not value:
         return ""
-    if len(given) == 2 and all(isinstance(each, (int, float)) for each in given) and given[0] < given[1]:
-        whole = f" or kl.Integer({given[0]}, {given[1]})" if all(isinstance(each, int) for each in given) else ""
-        return f"; a range is written kl.Float({given[0]}, {given[1]}){whole}"
-    shown = ", ".join(map(repr, given[:5])) + (", …" if len(given) > 5 else "")
+    if len(value) == 2 and all(isinstance(item, (int, float)) for item in value) and value[0] < value[1]:
+        whole = f" or kl.Integer({value[0]}, {value[1]})" if all(isinstance(item, int) for item in value) else ""
+        return f"; a range is written kl.Float({value[0]}, {value[1]}){whole}"
+    shown = ", ".join(map(repr, value[:5])) + (", …" if len(value) > 5 else "")
     return f"; options are written kl.Choice({shown})"
 
 

@@ -87,12 +87,12 @@ class Subset(Variable):
             )
         prior: Any = None
         if p is not None:
-            given = probabilities("Subset: p", p)
-            if given.shape not in ((), (n,)):
+            stated = probabilities("Subset: p", p)
+            if stated.shape not in ((), (n,)):
                 raise ValueError(f"Subset: p: expected one probability or {n}, got {p!r}")
-            if not ((given > 0.0) & (given < 1.0)).all():
+            if not ((stated > 0.0) & (stated < 1.0)).all():
                 raise ValueError(f"Subset: p: expected probabilities strictly between 0 and 1, got {p!r}")
-            prior = given.tolist() if given.ndim == 0 else tuple(given.tolist())
+            prior = stated.tolist() if stated.ndim == 0 else tuple(stated.tolist())
         for name, value in (("n", n), ("low", low), ("high", high), ("options", options), ("p", prior)):
             object.__setattr__(self, name, value)
 
@@ -110,8 +110,8 @@ class Subset(Variable):
 
     @staticmethod
     def block_family(variables: Sequence[Any]) -> Family:
-        (own,) = variables
-        return ConditionalBernoulli(own.n, own.low, own.high, own.p)
+        (subset,) = variables
+        return ConditionalBernoulli(subset.n, subset.low, subset.high, subset.p)
 
     @property
     def entries(self) -> list[str]:
@@ -145,15 +145,15 @@ class Subset(Variable):
         if self.options is None:
             if not isinstance(value, Sequence | np.ndarray) or isinstance(value, (str, bytes)) or len(value) != self.n:
                 raise ValueError(f"{name}: expected {self.n} values, True or False, got {value!r}")
-            codes = [self.code(each, f"{name}[{i}]") for i, each in enumerate(value)]
+            codes = [self.code(item, f"{name}[{i}]") for i, item in enumerate(value)]
         else:
             if not isinstance(value, (list, tuple, set, frozenset, np.ndarray)):
                 raise TypeError(f"{name}: expected a tuple of options, got {value!r}")
             codes = [0.0] * self.n
-            for i, each in enumerate(value):
-                index = int(self._choice.code(each, f"{name}[{i}]"))
+            for i, member in enumerate(value):
+                index = int(self._choice.code(member, f"{name}[{i}]"))
                 if codes[index]:
-                    raise ValueError(f"{name}: expected each option at most once, got {each!r} twice")
+                    raise ValueError(f"{name}: expected each option at most once, got {member!r} twice")
                 codes[index] = 1.0
         size = int(sum(codes))
         if not self.low <= size <= self.high:
@@ -188,8 +188,8 @@ class Subset(Variable):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Subset) or (self.options is None) != (other.options is None):
             return False
-        same = self.options is None or self._choice == other._choice
-        return same and all(getattr(self, name) == getattr(other, name) for name in ("n", "low", "high", "p"))
+        is_equal = self.options is None or self._choice == other._choice
+        return is_equal and all(getattr(self, name) == getattr(other, name) for name in ("n", "low", "high", "p"))
 
     def __hash__(self) -> int:
         return hash((self.n, self.low, self.high, self.p))

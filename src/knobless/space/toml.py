@@ -81,8 +81,8 @@ def _tree(data: Any, name: str, key: str) -> Any:
     if not data:
         raise ValueError(f"{where}: expected at least one variable, got none")
     if "when" in data:
-        rest = {word: below for word, below in data.items() if word != "when"}
-        return When(_tree(rest, name, key), _conditions(data["when"], where))
+        without_when = {word: below for word, below in data.items() if word != "when"}
+        return When(_tree(without_when, name, key), _conditions(data["when"], where))
     kinds = [kind for kind in TOML_KINDS if kind in data and not isinstance(data[kind], dict)]  # a table is a group
     if len(kinds) > 1:
         raise ValueError(f"{where}: expected one of {', '.join(TOML_KINDS)}, got {' and '.join(kinds)}")

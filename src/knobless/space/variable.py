@@ -138,7 +138,7 @@ class Variable(ABC):
         several = isinstance(value, Sequence | np.ndarray) and not isinstance(value, (str, bytes)) and np.ndim(value)
         if not several or len(value) != self.n:
             raise ValueError(f"{name}: expected {self.n} value{'s' if self.n > 1 else ''}, got {value!r}")
-        return [self.code(each, f"{name}[{i}]") for i, each in enumerate(value)]
+        return [self.code(item, f"{name}[{i}]") for i, item in enumerate(value)]
 
     @property
     def linear_range(self) -> tuple[float, float] | None:
@@ -243,10 +243,10 @@ class Variable(ABC):
 def brief(self: Any) -> str:
     """Return the repr of a variable, without arguments that have their default value."""
     words = []
-    for each in fields(self):
-        value = getattr(self, each.name)
-        if each.default is MISSING:
+    for field in fields(self):
+        value = getattr(self, field.name)
+        if field.default is MISSING:
             words.append(repr(value))
-        elif value != each.default:
-            words.append(f"{each.name}={value!r}")
+        elif value != field.default:
+            words.append(f"{field.name}={value!r}")
     return f"{type(self).__name__}({', '.join(words)})"

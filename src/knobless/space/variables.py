@@ -33,7 +33,7 @@ class Indexed(Variable):
 
     @staticmethod
     def block_family(variables: Sequence[Any]) -> Family:
-        prior = np.concatenate([each.prior for each in variables])
+        prior = np.concatenate([variable.prior for variable in variables])
         flat = (prior == prior[0, 0]).all()
         count = int(variables[0].count)
         if count == 2:
@@ -240,7 +240,7 @@ class Choice(Indexed):
     def from_data(cls, data: Mapping[str, Any]) -> Self | None:
         match data:
             case {"options": list() as options, "p": list() as p, "n": int() | None as n, **rest} if not rest:
-                return cls(*map(from_plain, options), p=[number_of(each) for each in p], n=n)
+                return cls(*map(from_plain, options), p=[number_of(probability) for probability in p], n=n)
         return None
 
     @classmethod
@@ -252,8 +252,8 @@ class Choice(Indexed):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Choice) or len(self.options) != len(other.options):
             return False
-        same = all(map(alike, self.options, other.options))
-        return same and self.p == other.p and self.n == other.n
+        is_equal = all(map(alike, self.options, other.options))
+        return is_equal and self.p == other.p and self.n == other.n
 
     def __hash__(self) -> int:
         return hash((len(self.options), self.p, self.n))

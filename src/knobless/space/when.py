@@ -118,18 +118,18 @@ def conditions_of(conditions: dict[str, Any]) -> tuple[tuple[str, tuple[Any, ...
     """Return names and values of conditions, given by name as `when` takes them."""
     if not conditions:
         raise ValueError("when: expected at least one condition, such as when(kernel='rbf'), got none")
-    return tuple((name, _values(name, given)) for name, given in conditions.items())
+    return tuple((name, _values(name, values)) for name, values in conditions.items())
 
 
-def _values(name: str, given: Any) -> tuple[Any, ...]:
+def _values(name: str, values: Any) -> tuple[Any, ...]:
     """Return the values of a condition: those of a tuple, list, set or range, or else one."""
-    if not isinstance(given, (tuple, list, set, frozenset, range)):
-        return (given,)
-    if not given:
-        raise ValueError(f"when: {name}: expected at least one value, got {given!r}")
-    if len(given) > MOST_VALUES:
-        raise ValueError(f"when: {name}: expected at most {MOST_VALUES} values, got {len(given)}")
-    return tuple(given)
+    if not isinstance(values, (tuple, list, set, frozenset, range)):
+        return (values,)
+    if not values:
+        raise ValueError(f"when: {name}: expected at least one value, got {values!r}")
+    if len(values) > MOST_VALUES:
+        raise ValueError(f"when: {name}: expected at most {MOST_VALUES} values, got {len(values)}")
+    return tuple(values)
 
 
 def shown_values(values: tuple[Any, ...]) -> str:

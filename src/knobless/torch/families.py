@@ -113,26 +113,26 @@ class SideBySide:
         self._columns, self._parameters = family.part_columns, family.part_parameters
 
     def draw(self, theta: Tensor, u: Tensor) -> Tensor:
-        each = zip(self.parts, self._parameters, self._columns, strict=True)
-        return torch.cat([part.draw(theta[:, p], u[..., c]) for part, p, c in each], -1)
+        located = zip(self.parts, self._parameters, self._columns, strict=True)
+        return torch.cat([part.draw(theta[:, p], u[..., c]) for part, p, c in located], -1)
 
     def average(self, share: Tensor, x: Tensor) -> Tensor:
         return self._join([part.average(share, x[..., c]) for part, c in zip(self.parts, self._columns, strict=True)])
 
     def whiten(self, theta: Tensor, v: Tensor) -> Tensor:
-        each = zip(self.parts, self._parameters, strict=True)
-        return self._join([part.whiten(theta[:, p], v[:, p]) for part, p in each])
+        located = zip(self.parts, self._parameters, strict=True)
+        return self._join([part.whiten(theta[:, p], v[:, p]) for part, p in located])
 
     def move(self, theta: Tensor, step: Tensor) -> Tensor:
-        each = zip(self.parts, self._parameters, strict=True)
-        return self._join([part.move(theta[:, p], step[:, p]) for part, p in each])
+        located = zip(self.parts, self._parameters, strict=True)
+        return self._join([part.move(theta[:, p], step[:, p]) for part, p in located])
 
     def mode(self, theta: Tensor) -> Tensor:
         return self._join([part.mode(theta[:, p]) for part, p in zip(self.parts, self._parameters, strict=True)])
 
     def entropy(self, theta: Tensor) -> Tensor:
-        each = zip(self.parts, self._parameters, strict=True)
-        return torch.stack([part.entropy(theta[:, p]) for part, p in each]).sum(0)
+        located = zip(self.parts, self._parameters, strict=True)
+        return torch.stack([part.entropy(theta[:, p]) for part, p in located]).sum(0)
 
     @staticmethod
     def _join(parts: Sequence[Tensor]) -> Tensor:

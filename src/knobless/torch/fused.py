@@ -84,7 +84,7 @@ class FusedEngine:
         sign: float,
     ) -> None:
         self.algorithm, self.family, self.limits = algorithm, family, limits
-        self.state, self.counts, self.best_x = state, TrialCounts(*(each.clone() for each in counts)), best_x
+        self.state, self.counts, self.best_x = state, TrialCounts(*(count.clone() for count in counts)), best_x
         self._key, self._values, self._separable = key, values, separable
         self._sign = 1.0 if separable is None else sign  # `values` has it already
         trials, self._n = state.theta.shape
@@ -132,7 +132,7 @@ class FusedEngine:
         if separable is None:
             everything = slice(0, self._n)
             chunks = parts(rows, rows_of(CHUNK_ON_GPU, trials * self._n))
-            return in_one([self._values(self._draw(*each, everything)).view(trials, -1) for each in chunks])
+            return in_one([self._values(self._draw(*chunk, everything)).view(trials, -1) for chunk in chunks])
         sums = self._tile_sums(separable, rows) if self._weights is None else self._summing[rows]()
         return separable.values(sums.flatten()).view(trials, rows)
 
@@ -211,7 +211,7 @@ class FusedEngine:
             for old, new in zip(counts, after, strict=True):
                 old.copy_(new)
             self._flags[:, 0] *= taken.closing
-            self._flags[:, 1:4] = torch.stack([each.to(self._flags) for each in taken], 1)
+            self._flags[:, 1:4] = torch.stack([column.to(self._flags) for column in taken], 1)
 
 
 def _blocks(entries: int, size: int) -> int:

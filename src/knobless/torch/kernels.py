@@ -94,10 +94,10 @@ if HAS_TRITON:
         first = tl.zeros((ROWS,), tl.int32)
         last = tl.zeros((ROWS,), tl.int32)
         for start in range(0, count, BLOCK):
-            other = start + tl.arange(0, BLOCK)
-            theirs = tl.load(f + trial * rows + other, mask=other < count, other=float("inf"))
+            partners = start + tl.arange(0, BLOCK)
+            theirs = tl.load(f + trial * rows + partners, mask=partners < count, other=float("inf"))
             theirs = tl.where(theirs == theirs, theirs, float("inf"))
-            valid = (other < count)[None, :]
+            valid = (partners < count)[None, :]
             first += tl.sum((valid & (theirs[None, :] < value[:, None])).to(tl.int32), 1)
             last += tl.sum((valid & (theirs[None, :] <= value[:, None])).to(tl.int32), 1)
         if not TRUNCATION:
@@ -141,15 +141,15 @@ if HAS_TRITON:
             value = tl.load(f + trial * rows + place, mask=place < taken, other=float("inf"))
             failed += tl.sum((value != value).to(tl.int64))
             value = tl.where(value == value, value, float("inf"))
-            least = tl.min(value)
-            at = tl.min(tl.where(value == least, place.to(tl.int64), NEVER))
-            where = tl.where(least < lowest, at, where)
-            lowest = tl.minimum(least, lowest)
+            lowest_value = tl.min(value)
+            at = tl.min(tl.where(value == lowest_value, place.to(tl.int64), NEVER))
+            where = tl.where(lowest_value < lowest, at, where)
+            lowest = tl.minimum(lowest_value, lowest)
         closing = running & (taken == count)
         total = tl.zeros((), tl.float64)
         squares = tl.zeros((), tl.float64)
-        told = tl.zeros((), tl.int32)
-        found = tl.zeros((), tl.int32)
+        n_informative = tl.zeros((), tl.int32)
+        n_weighted = tl.zeros((), tl.int32)
         first = tl.load(share + trial * rows)
         count = tl.minimum(count, rows)
         for start in range(0, count, BLOCK):
@@ -157,18 +157,18 @@ if HAS_TRITON:
             w = tl.load(share + trial * rows + place, mask=place < count, other=0.0)
             total += tl.sum(w)
             squares += tl.sum(w * w)
-            told += tl.sum(((w != first) & (place < count)).to(tl.int32))
-            some = (w != 0.0).to(tl.int32)
-            to = trial * rows + found + tl.cumsum(some, 0) - 1
-            tl.store(chosen + to, place.to(tl.int64), mask=some != 0)
-            tl.store(weight + to, w, mask=some != 0)
-            found += tl.sum(some)
+            n_informative += tl.sum(((w != first) & (place < count)).to(tl.int32))
+            weighted = (w != 0.0).to(tl.int32)
+            to = trial * rows + n_weighted + tl.cumsum(weighted, 0) - 1
+            tl.store(chosen + to, place.to(tl.int64), mask=weighted != 0)
+            tl.store(weight + to, w, mask=weighted != 0)
+            n_weighted += tl.sum(weighted)
         improved = lowest < tl.load(best + trial)
         after = before + taken
         failed += tl.load(failures + trial)
         why = tl.where(running & (why == 0) & (taken >= left), 3, why)
         why = tl.where(running & (failed == after) & (after >= max_failures), 4, why)
-        active = closing & (told > 0)
+        active = closing & (n_informative > 0)
         step = tl.load(constants)
         if SPEND == SPEND_STEPS:
             step = step * (tl.load(constants + 3) / tl.load(lam_r + trial))
@@ -183,7 +183,7 @@ if HAS_TRITON:
         tl.store(flags + 5 * trial + 1, closing.to(tl.int64))
         tl.store(flags + 5 * trial + 2, improved.to(tl.int64))
         tl.store(flags + 5 * trial + 3, where)
-        tl.store(flags + 5 * trial + 4, found.to(tl.int64))
+        tl.store(flags + 5 * trial + 4, n_weighted.to(tl.int64))
         tl.store(numbers + 3 * trial, total)
         tl.store(numbers + 3 * trial + 1, step)
         tl.store(numbers + 3 * trial + 2, tl.sqrt(step * (2.0 - step)) / noise)
@@ -232,9 +232,9 @@ if HAS_TRITON:
             tl.store(best_x + trial * n + odd, (high < second).to(tl.int8), mask=odd < n)
         if tl.load(flags + 5 * trial) != 0:
             count = tl.load(flags + 5 * trial + 4).to(tl.int32)
-            some = trial * rows
+            base = trial * rows
             left, right = weighted(
-                stream, begin, chosen + some, weight + some, count, first, second, offset, half, ROWS, WORDS
+                stream, begin, chosen + base, weight + base, count, first, second, offset, half, ROWS, WORDS
             )
             total = tl.load(numbers + 3 * trial)
             step = tl.load(numbers + 3 * trial + 1)

@@ -61,9 +61,9 @@ class Searchable(nn.Module):
         if isinstance(choice, Tensor):
             if choice.numel() != n:
                 raise ValueError(f"choice: expected a row of {n}, got the shape {list(choice.shape)}")
-        elif not isinstance(choice, Sequence) or not all(isinstance(each, Integral) for each in choice):
+        elif not isinstance(choice, Sequence) or not all(isinstance(index, Integral) for index in choice):
             raise TypeError(f"choice: expected a tensor or a list of {n} integers, got {choice!r:.200}")
-        elif len(choice) != n or not all(each in range(int(self.variable.count)) for each in choice):
+        elif len(choice) != n or not all(index in range(int(self.variable.count)) for index in choice):
             raise ValueError(f"choice: expected {n} integers from 0 to {self.variable.count - 1}, got {choice!r:.200}")
         return choice
 
@@ -314,17 +314,17 @@ class Architecture(nn.Module):
         if not isinstance(model, nn.Module):
             raise TypeError(f"model: expected a torch.nn.Module, got {model!r} of type {type(model).__name__}")
         self.model = model
-        found = {
+        chosen = {
             path or type(layer).__name__.lower(): layer
             for path, layer in model.named_modules()  # a shared layer occurs once
             if isinstance(layer, Searchable)
         }
-        if not found:
+        if not chosen:
             raise ValueError(f"model: expected a Residual, Activations or Mixed in it, got none in {type(model)}")
-        self.space = Space.of({path: layer.variable for path, layer in found.items()})
+        self.space = Space.of({path: layer.variable for path, layer in chosen.items()})
         self._n = self.space.family.variables
         where = [column.where for column in self.space.columns()]
-        self._layers = list(zip(found, found.values(), where, strict=True))
+        self._layers = list(zip(chosen, chosen.values(), where, strict=True))
 
     def forward(self, x: Any, mask: Row | None = None) -> Any:
         """Return the output of the model.
@@ -430,9 +430,9 @@ class Partition(nn.Sequential):
 
     def __init__(self, functions: Iterable[nn.Module], units: Sequence[Sequence[int]], dim: int) -> None:
         super().__init__(*functions)
-        self.sizes = [len(each) for each in units]
+        self.sizes = [len(indices) for indices in units]
         self.dim = dim
-        order = torch.tensor([i for each in units for i in each])
+        order = torch.tensor([i for indices in units for i in indices])
         self.register_buffer("order", order, persistent=False)  # part of the structure, not of the state
         self.register_buffer("back", order.argsort(), persistent=False)
 
@@ -486,19 +486,19 @@ def codes(name: str, row: Any, space: Space) -> list[int]:
     n = space.family.variables
     if numbers.shape != (n,):
         raise ValueError(f"{name}: expected a row of {n} choices, got the shape {list(numbers.shape)}")
-    found = numbers.tolist()
+    decoded = numbers.tolist()
     for _, variable, columns, _ in space.columns():
         for i in range(n)[columns]:
-            if found[i] not in range(int(variable.count)):
-                raise ValueError(f"{name}[{i}]: expected an integer from 0 to {variable.count - 1}, got {found[i]}")
-    return [int(number) for number in found]
+            if decoded[i] not in range(int(variable.count)):
+                raise ValueError(f"{name}[{i}]: expected an integer from 0 to {variable.count - 1}, got {decoded[i]}")
+    return [int(number) for number in decoded]
 
 
 def named(name: str, options: Any) -> dict[str, nn.Module]:
     """Return functions and modules as modules by name; equal names in a list are followed by the index."""
     if not isinstance(options, Mapping):
         names = [name_of(option) for option in options]
-        distinct = (each if names.count(each) == 1 else f"{each} {i}" for i, each in enumerate(names))
+        distinct = (name if names.count(name) == 1 else f"{name} {i}" for i, name in enumerate(names))
         options = dict(zip(distinct, options, strict=True))
     for option in options.values():
         if not callable(option) or isinstance(option, type):

@@ -61,11 +61,11 @@ class StoredSamples:
         return share if total is None else total
 
     def point(self, row: Tensor) -> Tensor:
-        each = torch.arange(len(row), device=row.device)
+        trials = torch.arange(len(row), device=row.device)
         if len(self._points) == 1:
-            return self._points[0][each, row]
-        found = [x[each, (row - i * self._size).clamp(0, x.shape[1] - 1)] for i, x in enumerate(self._points)]
-        return torch.stack(found)[row // self._size, each]
+            return self._points[0][trials, row]
+        rows = [x[trials, (row - i * self._size).clamp(0, x.shape[1] - 1)] for i, x in enumerate(self._points)]
+        return torch.stack(rows)[row // self._size, trials]
 
 
 class RedrawnSamples:

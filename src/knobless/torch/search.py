@@ -212,9 +212,9 @@ class ArchitectureSearch(nn.Module):
     def _rows(self, masks: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
         """Return both with the dimension of the trials in front, after checks."""
         lead = self._lead
-        for name, given in (("masks", masks), ("losses", losses)):
-            if not isinstance(given, Tensor):
-                raise TypeError(f"{name}: expected a tensor, got {given!r}")
+        for name, tensor in (("masks", masks), ("losses", losses)):
+            if not isinstance(tensor, Tensor):
+                raise TypeError(f"{name}: expected a tensor, got {tensor!r}")
         if masks.is_floating_point():
             raise TypeError(f"masks: expected integers, as returned by ask, got {masks.dtype}")
         if masks.shape[:-2] != lead or masks.shape[-1] != self.x.shape[-1] or masks.dim() != len(lead) + 2:
@@ -246,12 +246,12 @@ class ArchitectureSearch(nn.Module):
             Description of the space and the algorithm.
         """
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
         theirs = state_dict.get(f"{prefix}_extra_state")
         differs = None if theirs is None else difference(theirs, self.get_extra_state(), "search", "state_dict")
         if differs:
             raise ValueError(f"state_dict does not match this search: {differs}")
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 def tensor_algorithm(algorithm: Any, family: Family) -> IGO:
@@ -287,7 +287,7 @@ def learn(
     theta, s, gamma, lam_r = state
     w = weights(algorithm.preference, f, lam)  # lines 4-6
     inside = torch.arange(w.shape[1], device=w.device) < lam[:, None]
-    told = ((w != w[:, :1]) & inside).any(1)  # lines 7-9
+    informative = ((w != w[:, :1]) & inside).any(1)  # lines 7-9
     share = w / lam[:, None]
     gradient = average(share) - share.sum(1, keepdim=True) * theta  # line 10
     noise = (algorithm.family.dim * (share * share).sum(1)).sqrt()  # its length for uninformative values
@@ -296,16 +296,16 @@ def learn(
     if isinstance(algorithm.adaptation, SNR):
         beta = eps
         gain = beta * (2.0 - beta)
-        z = family.whiten(theta, gradient) * (gain.sqrt() / torch.where(told, noise, 1.0))[:, None]
+        z = family.whiten(theta, gradient) * (gain.sqrt() / torch.where(informative, noise, 1.0))[:, None]
         s_next = (1.0 - beta)[:, None] * s + z  # line 12, with θ as it was
         gamma_next = (1.0 - beta) ** 2 * gamma + gain  # line 13
         signal = gamma_next - (s_next * s_next).sum(1) / algorithm.adaptation.alpha
         grown = lam_r * torch.exp(beta * signal)  # line 14
         lam_next = grown.clamp(algorithm.adaptation.lam_min, algorithm.adaptation.lam_max)  # line 15
-        s = torch.where(told[:, None], s_next, s)
-        gamma = torch.where(told, gamma_next, gamma)
-        lam_r = torch.where(told, lam_next, lam_r)
-    return TensorState(torch.where(told[:, None], moved, theta), s, gamma, lam_r)
+        s = torch.where(informative[:, None], s_next, s)
+        gamma = torch.where(informative, gamma_next, gamma)
+        lam_r = torch.where(informative, lam_next, lam_r)
+    return TensorState(torch.where(informative[:, None], moved, theta), s, gamma, lam_r)
 
 
 def weights(preference: Preference, f: Tensor, lam: Tensor) -> Tensor:

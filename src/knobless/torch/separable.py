@@ -52,9 +52,9 @@ class Separable:
     weights: Tensor | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        for name, given in (("partial", self.partial), ("total", self.total)):
-            if given is not None and not callable(given):
-                raise TypeError(f"{name}: expected a function, got {given!r}")
+        for name, function in (("partial", self.partial), ("total", self.total)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name}: expected a function, got {function!r}")
         for width in self.tiles if isinstance(self.tiles, Sequence) else (self.tiles,):
             positive_int("tiles", width)
 
@@ -134,7 +134,7 @@ class Separable:
             One value per point.
         """
         tiles = self.columns(points.shape[1])
-        return self.values(sum((self.contribution(points[:, each], each) for each in tiles), start=torch.zeros(())))
+        return self.values(sum((self.contribution(points[:, tile], tile) for tile in tiles), start=torch.zeros(())))
 
 
 def weighted_sum(weights: Tensor, total: Callable[[Tensor], Tensor] | None = None) -> Separable:

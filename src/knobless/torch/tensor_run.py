@@ -271,7 +271,7 @@ def _optimize(
     algorithm = tensor_algorithm(pbil_lambda(space) if algorithm is None else algorithm, space.family)
     algorithm = algorithm.at_least(positive_int("batch", batch))
     rngs = [rng] if trials is None else np.random.default_rng(rng).spawn(positive_int("trials", trials))
-    keys = [Streams.of(each).main.key for each in rngs]
+    keys = [Streams.of(rng).main.key for rng in rngs]
     pairs = encoded_pairs(known, space, sign)
     code = None if x0 is None else space.encode(x0, "x0")
     where = usable_device(device)
@@ -387,27 +387,27 @@ class TensorRun:
     def _rows(self, reading: Reading, i: int) -> int:
         """Return the samples to draw in the i-th iteration after a reading: λ, or an upper bound of it."""
         if reads_at_once(self.device):
-            each = zip(self.status, reading.lam, reading.nfev, strict=True)
-            return int(max(min(lam, self.limits.budget - nfev) for status, lam, nfev in each if status is None))
+            by_trial = zip(self.status, reading.lam, reading.nfev, strict=True)
+            return int(max(min(lam, self.limits.budget - nfev) for status, lam, nfev in by_trial if status is None))
         adaptation = self.algorithm.adaptation
-        most = most_samples(adaptation)
+        largest = most_samples(adaptation)
         if not (isinstance(adaptation, SNR) and adaptation.spend is spend_samples):
-            return most
+            return largest
         bound = math.floor(max(reading.lam_r) * math.exp(i * adaptation.eps) * (1.0 + 1e-9) + 0.5)
         # Few different numbers, because kernels are recorded for each, but no more than a quarter too large. In a
         # weighted sum the rows beyond λ take no time.
-        least = ROW_MULTIPLE if isinstance(self.fun, Separable) and self.fun.weights is not None else 1
-        multiple = max(least, 2 ** max(bound.bit_length() - 3, 0))
-        return min(most, -(-bound // multiple) * multiple)
+        smallest = ROW_MULTIPLE if isinstance(self.fun, Separable) and self.fun.weights is not None else 1
+        multiple = max(smallest, 2 ** max(bound.bit_length() - 3, 0))
+        return min(largest, -(-bound // multiple) * multiple)
 
     def _read(self) -> Reading:
         """Read the counts from the device; complete the histories and the progress bar."""
         counts, state = self.engine.counts, self.engine.state
         read = (counts.status, counts.nit, counts.nfev, counts.failures, counts.best, self.engine.lam, state.lam_r)
-        status, nit, nfev, failures, best, lam, lam_r = torch.stack([each.double() for each in read]).tolist()
-        nit, nfev, failures, lam = ([int(x) for x in each] for each in (nit, nfev, failures, lam))
+        status, nit, nfev, failures, best, lam, lam_r = torch.stack([counts_of_trials.double() for counts_of_trials in read]).tolist()
+        nit, nfev, failures, lam = ([int(x) for x in numbers] for numbers in (nit, nfev, failures, lam))
         reading = Reading(nit, nfev, failures, lam, best, lam_r)
-        self.status = [was or STATUSES[int(now)] for was, now in zip(self.status, status, strict=True)]
+        self.status = [was or STATUSES[int(code)] for was, code in zip(self.status, status, strict=True)]
         rows, self.records = self.records, []
         for row in torch.stack(rows).tolist() if rows else []:
             for history, fields in zip(self.histories, row, strict=True):
@@ -426,8 +426,8 @@ class TensorRun:
 
     def _infos(self) -> list[Info]:
         """Return the present state of each trial."""
-        each = zip(self._record().tolist(), self.engine.state.theta.clone(), strict=True)
-        return [self._info(fields, theta) for fields, theta in each]
+        by_trial = zip(self._record().tolist(), self.engine.state.theta.clone(), strict=True)
+        return [self._info(fields, theta) for fields, theta in by_trial]
 
     def _stops(self, callback: RunCallback, listed: bool) -> bool:
         """Call the callback; return whether it has raised StopIteration."""
@@ -440,8 +440,8 @@ class TensorRun:
 
     def _end(self, status: Status, ended: list[bool]) -> None:
         """Set the status of trials that have not reached the target."""
-        each = zip(self.status, ended, strict=True)
-        self.status = [status if now and was is not Status.TARGET else was for was, now in each]
+        by_trial = zip(self.status, ended, strict=True)
+        self.status = [status if ends and was is not Status.TARGET else was for was, ends in by_trial]
 
     def _results(self, reading: Reading) -> list[Result]:
         """Return the result of each trial."""
@@ -455,32 +455,32 @@ class TensorRun:
         status = self.status[i] or Status.INTERRUPTED
         if history.last_iteration < reading.nit[i]:
             history.append(info)
-        found, failing, target = best < math.inf, 2 * failures > nfev, self.limits.target
+        has_point, failing, target = best < math.inf, 2 * failures > nfev, self.limits.target
         message = MESSAGES[status]
         if status is Status.FAILED:
             message += RETURNED_NAN
         elif failing:
             message += f" {failures} of {nfev} evaluations failed. The first failure: {RETURNED_NAN}"
-        elif not found:
+        elif not has_point:
             message += " No evaluation gave a finite value."
         if failing:
             warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=7)
         decode, dtype = self.space.decode, self.space.family.dtype
         direction = "minimize" if self.sign > 0 else "maximize"
         return Result(
-            x=decode(point.astype(dtype)) if found else None,
-            fun=self.sign * best if found else math.nan,
+            x=decode(point.astype(dtype)) if has_point else None,
+            fun=self.sign * best if has_point else math.nan,
             fun_std=None,
             deterministic=None,
-            violation=0.0 if found else math.nan,
-            observed_x=decode(point.astype(dtype)) if found else None,
-            observed_fun=self.sign * best if found else math.nan,
+            violation=0.0 if has_point else math.nan,
+            observed_x=decode(point.astype(dtype)) if has_point else None,
+            observed_fun=self.sign * best if has_point else math.nan,
             mode=decode(mode.astype(dtype)),
             mode_fun=None,
             nfev=nfev,
             constraint_checks=0,
             nit=reading.nit[i],
-            success=found and (math.isnan(target) or best <= target) and not failing and status != Status.INTERRUPTED,
+            success=has_point and (math.isnan(target) or best <= target) and not failing and status != Status.INTERRUPTED,
             status=status,
             message=message,
             failures=failures,

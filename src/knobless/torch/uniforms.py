@@ -7,7 +7,7 @@ from torch import Tensor
 
 from knobless.core.rng import FIRST, GOLDEN, SECOND
 
-_GOLDEN, _FIRST, _SECOND = (int(each) - 2**64 for each in (GOLDEN, FIRST, SECOND))  # as signed integers
+_GOLDEN, _FIRST, _SECOND = (int(word) - 2**64 for word in (GOLDEN, FIRST, SECOND))  # as signed integers
 
 
 def tensor_uniforms(key: Tensor, drawn: Tensor, k: int, words: int, start: int = 0, stop: int | None = None) -> Tensor:
