@@ -3,12 +3,14 @@
     import knobless as kl
     result = kl.minimize(fun, kl.Binary(100), budget=2000)
 
-The search depends on the space and on the objective. PBIL-λ, which adapts its number of samples to the signal-to-noise
-ratio, runs by default where values are noisy, and in an elitist form for numbers, subsets and conditional variables.
-Deterministic objectives of bits or choices alone are left to a Gaussian process and two genetic algorithms.
+The search depends on the space and on the objective. PBIL-λ, which adapts its number of samples to
+the signal-to-noise ratio, runs by default where values are noisy, and in an elitist form for
+numbers, subsets and conditional variables. Deterministic objectives of bits or choices alone are
+left to a Gaussian process and two genetic algorithms.
 
-`minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`. `knobless.algorithms` has the searches
-and the parts of which they are made, and `knobless.families` the distributions that these sample.
+`minimize`, `maximize` and `Optimizer` optimize over the variables of a `Space`.
+`knobless.algorithms` has the searches and the parts of which they are made, and `knobless.families`
+the distributions that these sample.
 
 A name is imported when it is first used, so that the import of the package takes no time.
 """
@@ -66,7 +68,18 @@ __all__ = [
     "search",
 ]
 
-_MODULES = ("algorithms", "families", "fast", "journal", "optuna", "plots", "problems", "report", "sklearn", "torch")
+_MODULES = (
+    "algorithms",
+    "families",
+    "fast",
+    "journal",
+    "optuna",
+    "plots",
+    "problems",
+    "report",
+    "sklearn",
+    "torch",
+)
 _HOMES = {
     "journal.evaluations": ("EvaluationRecord", "Evaluations"),
     "journal.records": ("Journal", "JournalError"),
@@ -87,17 +100,34 @@ _HOMES = {
 if not _TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> _Any:
-        """Import a name; raise an AttributeError for a missing one, with the name to use for one of another library."""
+        """Import a name.
+
+        Raise an AttributeError for a missing one, with the name to use for one of another library.
+        """
         if name in _MODULES:
             return _import_module(f"knobless.{name}")
         for module, names in _HOMES.items():
             if name in names:
-                value = globals()[name] = getattr(_import_module(f"knobless.{module}"), name)
+                value = globals()[name] = getattr(
+                    _import_module(f"knobless.{module}"), name
+                )
                 return value
-        homes = [home for home in ("algorithms", "families") if name in _import_module(f"knobless.{home}").__all__]
+        homes = [
+            home
+            for home in ("algorithms", "families")
+            if name in _import_module(f"knobless.{home}").__all__
+        ]
         hints = _import_module("knobless.run.arguments").PACKAGE_NAMES
-        hint = f": use kl.{homes[0]}.{name}" if homes else f": {hints[name]}" if name in hints else ""
-        raise AttributeError(f"module 'knobless' has no attribute {name!r}{hint}")
+        hint = (
+            f": use kl.{homes[0]}.{name}"
+            if homes
+            else f": {hints[name]}"
+            if name in hints
+            else ""
+        )
+        raise AttributeError(
+            f"module 'knobless' has no attribute {name!r}{hint}"
+        )
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__, *_MODULES})

@@ -9,9 +9,12 @@ from pathlib import Path
 
 
 def write_atomic(path: str | os.PathLike[str], text: str) -> None:
-    """Replace a file in one step: a reader, or a crash, finds the old contents or the new ones, never a part.
+    """Replace a file in one step.
 
-    The text goes to a temporary file with a unique name in the same folder, which is synced and then renamed.
+    A reader, or a crash, finds the old contents or the new ones, never a part.
+
+    The text goes to a temporary file with a unique name in the same folder, which is synced and
+    then renamed.
     """
     path = Path(path)
     if not path.parent.is_dir():

@@ -1,4 +1,4 @@
-"""The parts of the search: algorithms, the recipes that make them, and the values of which they are composed.
+"""The parts of a search: algorithms, recipes, and the values that compose them.
 
     import knobless as kl
     kl.minimize(fun, space, budget=1000, algorithm=kl.algorithms.cga(space))

@@ -4,7 +4,13 @@ The family of a space is `Space.family`. Algorithms take a family; recipes also 
 """
 
 from knobless.core.conditional import Condition, Conditional
-from knobless.core.families import Bernoulli, Categorical, ColumnFamily, Family, Product
+from knobless.core.families import (
+    Bernoulli,
+    Categorical,
+    ColumnFamily,
+    Family,
+    Product,
+)
 from knobless.core.gaussian import Axis, Gaussian
 from knobless.core.subset import ConditionalBernoulli
 

@@ -1,4 +1,4 @@
-"""Named algorithms as expressions over the values of `knobless.core`, and the recommended search."""
+"""Named algorithms as expressions over the values of the core, and the recommended search."""
 
 from __future__ import annotations
 
@@ -61,10 +61,14 @@ def pbil_epsilon(space: Any) -> IGO:
     return _parameterless(family_of(space), steps)
 
 
-def _parameterless(family: Family, spend: Callable[[float, int], tuple[int, float]]) -> IGO:
+def _parameterless(
+    family: Family, spend: Callable[[float, int], tuple[int, float]]
+) -> IGO:
     """Return PBIL with the settings of the paper, which depend on n alone."""
     n = family.dim
-    return IGO(family, Quartiles(), SNR(eps=n**-0.5, lam_max=max(n, 2), spend=spend))
+    return IGO(
+        family, Quartiles(), SNR(eps=n**-0.5, lam_max=max(n, 2), spend=spend)
+    )
 
 
 def cga(space: Any, eps: float | None = None) -> IGO:
@@ -82,7 +86,11 @@ def cga(space: Any, eps: float | None = None) -> IGO:
     IGO
     """
     family = family_of(space)
-    return IGO(family, Quartiles(), Fixed(lam=2, eps=1.0 / family.dim if eps is None else eps))
+    return IGO(
+        family,
+        Quartiles(),
+        Fixed(lam=2, eps=1.0 / family.dim if eps is None else eps),
+    )
 
 
 def umda(space: Any, lam: int, mu: int) -> IGO:
@@ -110,7 +118,7 @@ def umda(space: Any, lam: int, mu: int) -> IGO:
 
 
 def pbil(space: Any, lam: int, mu: int, eps: float) -> IGO:
-    """Population-based incremental learning: θ moves by ε towards the mean of the best μ of λ samples.
+    """Population-based incremental learning: θ moves by ε towards the mean of the best μ points.
 
     Parameters
     ----------
@@ -155,7 +163,7 @@ def pbil_elitist(space: Any) -> IGO:
 
 
 def p3(space: Any) -> P3:
-    """Parameter-less population pyramid, for deterministic objectives over bits, choices and subsets.
+    """Parameter-less population pyramid, for deterministic objectives without numbers.
 
     Parameters
     ----------
@@ -175,7 +183,7 @@ def p3(space: Any) -> P3:
 
 
 def linear_thompson(space: Any) -> Search:
-    """Thompson sampling with a linear model of all evaluations, for few evaluations of a noisy objective.
+    """Thompson sampling with a linear model, for few evaluations of a noisy objective.
 
     Parameters
     ----------
@@ -189,7 +197,8 @@ def linear_thompson(space: Any) -> Search:
 
     Notes
     -----
-    The cost of an evaluation grows with the square of the number of free parameters; use it up to some hundreds.
+    The cost of an evaluation grows with the square of the number of free parameters; use it up to
+    some hundreds.
 
     Examples
     --------
@@ -200,7 +209,9 @@ def linear_thompson(space: Any) -> Search:
     return Search((LinearThompson(family_of(space)),), deterministic=False)
 
 
-def search(space: Any, deterministic: bool = True, constrained: bool = False) -> Search:
+def search(
+    space: Any, deterministic: bool = True, constrained: bool = False
+) -> Search:
     """Return the search that is used if no algorithm is given.
 
     Parameters
@@ -215,18 +226,19 @@ def search(space: Any, deterministic: bool = True, constrained: bool = False) ->
     Returns
     -------
     Search
-        For deterministic objectives over bits and choices, P3, which learns dependencies between variables, and a
-        genetic algorithm, after Bayesian optimization over few bits or a climb that a model guides over few choices; a
-        quadratic objective of bits is determined, and its model minimized. With subsets, elitist PBIL-λ takes the place
-        of the genetic algorithm, and with numbers, which neither supports, it is the coordinate search and elitist
-        PBIL-λ. With conditional variables, the branches are searched in turns. With constraints, bits and choices are
-        searched by the genetic algorithm and numbers by elitist PBIL-λ. For noisy objectives it is linear Thompson
-        sampling, later in turns with PBIL-λ.
+        For deterministic objectives over bits and choices, P3, which learns dependencies between
+        variables, and a genetic algorithm, after Bayesian optimization over few bits or a climb
+        that a model guides over few choices; a quadratic objective of bits is determined, and its
+        model minimized. With subsets, elitist PBIL-λ takes the place of the genetic algorithm, and
+        with numbers, which neither supports, it is the coordinate search and elitist PBIL-λ. With
+        conditional variables, the branches are searched in turns. With constraints, bits and
+        choices are searched by the genetic algorithm and numbers by elitist PBIL-λ. For noisy
+        objectives it is linear Thompson sampling, later in turns with PBIL-λ.
 
     Notes
     -----
-    A run for which it is not stated whether the objective is deterministic begins with the search for deterministic
-    objectives, and changes to the other one if it finds noise.
+    A run for which it is not stated whether the objective is deterministic begins with the search
+    for deterministic objectives, and changes to the other one if it finds noise.
 
     Examples
     --------

@@ -24,7 +24,13 @@ app = typer.Typer(no_args_is_help=True)
 @app.callback()
 def _callback(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version and exit.",
+        ),
     ] = False,
 ) -> None:
     """Black-box optimization over discrete and mixed search spaces, without strategy parameters."""

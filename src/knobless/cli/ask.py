@@ -1,4 +1,4 @@
-"""`knobless ask` and `tell`: candidates and values in JSON, for clusters, laboratories and other languages.
+"""`knobless ask` and `knobless tell`: candidates and values in JSON, for other programs.
 
 Several processes may call them at once; their calls take turns. One line of JSON is one candidate.
 """
@@ -24,7 +24,8 @@ from .run import RECIPES
 from .terminal import Messages
 
 EXPECTED = (
-    '{"id": 3, "value": 1.5}, or with "violation": 0.5, {"id": 3, "failed": "message"} or {"id": 3, "cancelled": true}'
+    '{"id": 3, "value": 1.5}, or with "violation": 0.5, '
+    '{"id": 3, "failed": "message"} or {"id": 3, "cancelled": true}'
 )
 
 
@@ -51,10 +52,11 @@ def ask_command(
 ) -> None:
     """Print candidates to evaluate, one JSON object per line: {"id": 3, "x": {...}}.
 
-    The first call creates the journal and needs --space. The options after it are settings of the run; later calls
-    repeat all of them, or none.
+    The first call creates the journal and needs --space. The options after it are settings of the
+    run; later calls repeat all of them, or none.
 
-    Exit codes: 0 candidates printed; 1 no candidates left; 2 wrong usage or file, or the journal is in use.
+    Exit codes: 0 candidates printed; 1 no candidates left; 2 wrong usage or file, or the journal is
+    in use.
     """
     with reported_errors():
         start = None
@@ -63,20 +65,45 @@ def ask_command(
             recipe = None if algorithm is None else RECIPES[algorithm](domain)
             ways = objectives_of(objectives or (), maximize)
             fixed = fixed_values(fix or ())
-            start = Start(domain, direction_of(maximize, ways), recipe, None, seed, batch, deterministic, fixed, ways)
-        elif maximize or any(given is not None for given in (objectives, batch, deterministic, seed, algorithm, fix)):
+            start = Start(
+                domain,
+                direction_of(maximize, ways),
+                recipe,
+                None,
+                seed,
+                batch,
+                deterministic,
+                fixed,
+                ways,
+            )
+        elif maximize or any(
+            given is not None
+            for given in (
+                objectives,
+                batch,
+                deterministic,
+                seed,
+                algorithm,
+                fix,
+            )
+        ):
             raise ValueError(
-                "--space: expected with --batch, --maximize, --objective, --deterministic, --noisy, --seed, "
+                "--space: expected with --batch, --maximize, --objective, --deterministic, "
+                "--noisy, --seed, "
                 "--algorithm and --fix"
             )
         meta = {} if budget is None else {"budget": budget}
         with SharedRun(Journal(journal, meta, wait), start) as run:
             candidates = run.ask(n, again)
-            pending, nfev = run.n_pending, run.nfev
+            pending = run.n_pending
+            nfev = run.nfev
         for id, x in candidates:
             typer.echo(tables.as_json({"id": id, "x": x}))
         if not len(candidates):
-            Messages().write(f"No candidates left: {nfev} evaluations are recorded, {pending} candidates are pending.")
+            Messages().write(
+                f"No candidates left: {nfev} evaluations are recorded, {pending} candidates are "
+                "pending."
+            )
             raise typer.Exit(1)
 
 
@@ -87,9 +114,10 @@ def tell_command(
 ) -> None:
     """Record values of candidates, from JSON on the standard input, one object per line.
 
-    {"id": 3, "value": 1.5}, also with "violation": 0.5 for an infeasible point, or {"id": 3, "failed": "message"} for a
-    failed evaluation, or {"id": 3, "cancelled": true} for a candidate that will not be evaluated. The value of several
-    objectives is a list of numbers, or an object with their names. If a line is wrong, none is recorded.
+    {"id": 3, "value": 1.5}, also with "violation": 0.5 for an infeasible point, or {"id": 3,
+    "failed": "message"} for a failed evaluation, or {"id": 3, "cancelled": true} for a candidate
+    that will not be evaluated. The value of several objectives is a list of numbers, or an object
+    with their names. If a line is wrong, none is recorded.
 
     Exit codes: 0 recorded; 2 wrong usage, line or file, or the journal is in use.
     """
@@ -102,7 +130,10 @@ def tell_command(
                 continue
             id, value = _parsed(line, f"standard input, line {number}")
             if id in values or id in cancelled:
-                raise ValueError(f"standard input, line {number}: expected each candidate once, got the id {id} again")
+                raise ValueError(
+                    f"standard input, line {number}: expected each candidate once, got the id "
+                    f"{id} again"
+                )
             if value is None:
                 cancelled.append(id)
             else:
@@ -119,9 +150,10 @@ def _parsed(line: str, name: str) -> tuple[int, Any]:
                 match list(rest.items()):
                     case [("value", value)] if _is_value(value):
                         return id, _told(value)
-                    case [("value", value), ("violation", int() | float() as violation)] if (
-                        _is_value(value) and type(violation) is not bool
-                    ):
+                    case [
+                        ("value", value),
+                        ("violation", int() | float() as violation),
+                    ] if _is_value(value) and type(violation) is not bool:
                         return id, Constrained(_told(value), float(violation))
                     case [("failed", str(message))]:
                         return id, Failure(message)
@@ -133,9 +165,20 @@ def _parsed(line: str, name: str) -> tuple[int, Any]:
 
 
 def _is_value(value: Any) -> bool:
-    """Return whether this is a number, or the values of several objectives, of which null is how JSON writes NaN."""
-    numbers = [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else [value]
-    return all(number is None or type(number) in (int, float) for number in numbers)
+    """Return whether this is a number or a list of objective values.
+
+    null is NaN.
+    """
+    numbers = (
+        [*value.values()]
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else [value]
+    )
+    return all(
+        number is None or type(number) in (int, float) for number in numbers
+    )
 
 
 def _told(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """The error handler of all commands: a message on the standard error, and an exit code.
 
-1: an error in the user's code, or a package that is not installed; 2: a wrong command, option or file; 130: Ctrl-C.
-This module imports no optional dependency, so that it can report that one is missing.
+1: an error in the user's code, or a package that is not installed; 2: a wrong command, option or
+file; 130: Ctrl-C. This module imports no optional dependency, so that it can report that one is
+missing.
 """
 
 from __future__ import annotations
@@ -16,28 +17,44 @@ from traceback import format_exception
 from .objects import UserCodeError
 from .terminal import Messages, plain
 
-EXTRAS = {"matplotlib": "plots", "numba": "fast", "torch": "torch", "tqdm": "progress"}  # all others: cli
+# All others: cli
+EXTRAS = {
+    "matplotlib": "plots",
+    "numba": "fast",
+    "torch": "torch",
+    "tqdm": "progress",
+}
 
 
 @contextmanager
 def reported_errors(when_interrupted: str = "") -> Iterator[None]:
-    """Turn an expected error into a message and an exit code; `when_interrupted` follows "Interrupted."."""
+    """Turn an expected error into a message and an exit code.
+
+    `when_interrupted` follows "Interrupted.".
+    """
     try:
         yield
     except KeyboardInterrupt:
-        code, message = 130, f"Interrupted. {when_interrupted}".rstrip()
+        code = 130
+        message = f"Interrupted. {when_interrupted}".rstrip()
     except UserCodeError as error:
-        code, message = 1, f"{_user_traceback(error.__cause__)}{error}."
+        code = 1
+        message = f"{_user_traceback(error.__cause__)}{error}."
     except ModuleNotFoundError as error:
-        code, message = 1, missing_extra(error)
+        code = 1
+        message = missing_extra(error)
     except MemoryError:
         code, message = 2, "Error: not enough memory"
-    except RecursionError:  # user code is not run here, so the cause is data in a file
-        code, message = 2, "Error: the data are nested too deeply"
-    except BrokenPipeError:  # the reader of the output has ended, as `head` does: Typer exits without a message
+    # User code is not run here, so the cause is data in a file
+    except RecursionError:
+        code = 2
+        message = "Error: the data are nested too deeply"
+    # The reader of the output has ended, as `head` does: Typer exits without a message
+    except BrokenPipeError:
         raise
     except (ValueError, TypeError, OSError) as error:
-        code, message = 2, f"Error: {plain(_description(error))}"
+        code = 2
+        message = f"Error: {plain(_description(error))}"
     else:
         return
     Messages().write(message)
@@ -46,24 +63,40 @@ def reported_errors(when_interrupted: str = "") -> Iterator[None]:
 
 def _description(error: Exception) -> str:
     """Return the message of an error; that of the operating system begins with the file."""
-    named = isinstance(error, OSError) and error.filename is not None and error.strerror is not None
-    return f"{error.filename}: {error.strerror}" if named else str(error)  # type: ignore[attr-defined]
+    named = (
+        isinstance(error, OSError)
+        and error.filename is not None
+        and error.strerror is not None
+    )
+    if named:
+        return f"{error.filename}: {error.strerror}"  # type: ignore[attr-defined]
+    return str(error)
 
 
 def missing_extra(error: ModuleNotFoundError) -> str:
-    """Return the message that names the package to install; raise the error again if the module is our own."""
+    """Return the message that names the package to install.
+
+    Raise the error again if the module is our own.
+    """
     package = (error.name or "knobless").partition(".")[0]
     if package == "knobless":
         raise error
-    return f"Error: this command requires {package}: pip install 'knobless[{EXTRAS.get(package, 'cli')}]'"
+    extra = EXTRAS.get(package, "cli")
+    return f"Error: this command requires {package}: pip install 'knobless[{extra}]'"
 
 
 def _user_traceback(error: BaseException | None) -> str:
     """Format a traceback from the first line of the user's code on."""
     if error is None:
         return ""
-    ours = (str(Path(__file__).parents[1]), str(Path(os.__file__).parent / "importlib"), "<frozen importlib")
+    ours = (
+        str(Path(__file__).parents[1]),
+        str(Path(os.__file__).parent / "importlib"),
+        "<frozen importlib",
+    )
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(ours):
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(
+        ours
+    ):
         trace = trace.tb_next
     return "".join(format_exception(error.with_traceback(trace)))

@@ -1,7 +1,8 @@
-"""Objects by name, `package.module:attribute`, as given on the command line and recorded in a journal.
+"""Objects by name, `package.module:attribute`, on the command line and in a journal.
 
-Modules of the current folder come first, as with `python -m`. A `NamedFunction` is pickled by its name, so that worker
-processes can import what does not pickle. A name from an untrusted file is followed only if `is_local`.
+Modules of the current folder come first, as with `python -m`. A `NamedFunction` is pickled by its
+name, so that worker processes can import what does not pickle. A name from an untrusted file is
+followed only if `is_local`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ class UserCodeError(Exception):
 
 
 def import_object(name: str) -> Any:
-    """Import an object by name; raise ValueError if there is none, UserCodeError if its module fails."""
+    """Import an object by name.
+
+    Raise ValueError if there is none, UserCodeError if its module fails.
+    """
     module, attributes = _split(name)
     if _find(module) is None:
-        raise ValueError(f"{name}: no module {module} in the current folder, and none installed")
+        raise ValueError(
+            f"{name}: no module {module} in the current folder, and none installed"
+        )
     try:
         found = import_module(module)
     except (Exception, SystemExit) as error:
@@ -35,17 +41,24 @@ def import_object(name: str) -> Any:
 
 
 def is_local(name: str) -> bool:
-    """Return whether importing the module of this name runs only a file that lies in the current folder.
+    """Return whether importing the module of this name runs only a file that lies in the current
+    folder.
 
-    Modules of packages are not local: a subfolder may have been unpacked from an untrusted archive, and importing a
-    module of a package runs the package first. Nothing is imported for this, and `sys.path` stays as it is.
+    Modules of packages are not local: a subfolder may have been unpacked from an untrusted archive,
+    and importing a module of a package runs the package first. Nothing is imported for this, and
+    `sys.path` stays as it is.
     """
     module, _ = _split(name)
-    if "." in module or module in sys.stdlib_module_names:  # a file of a standard name is never imported
+    # a file of a standard name is never imported
+    if "." in module or module in sys.stdlib_module_names:
         return False
     here = Path.cwd()
     loaded = sys.modules.get(module)
-    spec = PathFinder.find_spec(module, [str(here)]) if loaded is None else getattr(loaded, "__spec__", None)
+    spec = (
+        PathFinder.find_spec(module, [str(here)])
+        if loaded is None
+        else getattr(loaded, "__spec__", None)
+    )
     if spec is None or not spec.has_location or spec.origin is None:
         return False
     return Path(spec.origin).parent.resolve() == here.resolve()
@@ -59,7 +72,8 @@ def _find(module: str) -> ModuleSpec | None:
     try:
         return find_spec(module)
     except ModuleNotFoundError as error:
-        if f"{module}.".startswith(f"{error.name}."):  # a package that contains it
+        # a package that contains it
+        if f"{module}.".startswith(f"{error.name}."):
             return None
         raise UserCodeError(f"{module} cannot be imported") from error
     except ValueError:  # `__main__` has none
@@ -72,10 +86,16 @@ def _split(name: str) -> tuple[str, list[str]]:
     """Split a name into its module and its attributes."""
     module, _, path = name.partition(":")
     attributes = path.split(".")
-    if not all(word.isidentifier() for word in (*module.split("."), *attributes)):
-        raise ValueError(f"expected a name such as package.module:function, got {name!r}")
+    if not all(
+        word.isidentifier() for word in (*module.split("."), *attributes)
+    ):
+        raise ValueError(
+            f"expected a name such as package.module:function, got {name!r}"
+        )
     if module.endswith(".py"):
-        raise ValueError(f"expected the name of a module, such as {module[:-3]}:{path}, got {name!r}")
+        raise ValueError(
+            f"expected the name of a module, such as {module[:-3]}:{path}, got {name!r}"
+        )
     return module, attributes
 
 
@@ -94,7 +114,11 @@ class NamedFunction:
     def is_local(self) -> bool:
         """Whether it is defined in a file of the current folder, and not merely imported there."""
         module = getattr(self.fun, "__module__", None)
-        return isinstance(module, str) and all(map(str.isidentifier, module.split("."))) and is_local(f"{module}:_")
+        return (
+            isinstance(module, str)
+            and all(map(str.isidentifier, module.split(".")))
+            and is_local(f"{module}:_")
+        )
 
     def __call__(self, x: Any) -> Any:
         return self.fun(x)

@@ -43,7 +43,9 @@ def evaluation_count(text: str) -> int:
     except ValueError:
         number = _whole(text)
     if number < 1:
-        raise typer.BadParameter(f"expected an integer of at least 1, such as 1000 or 1e3, got {text!r}")
+        raise typer.BadParameter(
+            f"expected an integer of at least 1, such as 1000 or 1e3, got {text!r}"
+        )
     return number
 
 
@@ -66,37 +68,67 @@ BudgetOption = Annotated[
         show_default="none; a --timeout is needed then",
     ),
 ]
-TargetOption = Annotated[float | None, typer.Option(help="Stop at the first value that is at least this good.")]
-TimeoutOption = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop after this many seconds.")]
-SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed of the random number generator.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress bar and no messages.")]
+TargetOption = Annotated[
+    float | None,
+    typer.Option(help="Stop at the first value that is at least this good."),
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Stop after this many seconds."),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(min=0, help="Seed of the random number generator.")
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one line of JSON.")
+]
+QuietOption = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Print no progress bar and no messages."
+    ),
+]
 
 # `run` and `resume`.
 ObjectiveArgument = Annotated[
-    str | None, typer.Argument(metavar="MODULE:FUNCTION", help="The objective function; its argument is a point.")
+    str | None,
+    typer.Argument(
+        metavar="MODULE:FUNCTION",
+        help="The objective function; its argument is a point.",
+    ),
 ]
 CommandOption = Annotated[
     str | None,
     typer.Option(
         metavar="TEMPLATE",
-        help="Evaluate by a program instead: './sim {x} --heat={heat}', with a placeholder for each variable. "
-        "The value is the last number printed, apart from a violation, printed as violation=NUMBER; "
+        help="Evaluate by a program instead: './sim {x} --heat={heat}', with a placeholder "
+        "for each variable. "
+        "The value is the last number printed, apart from a violation, printed as "
+        "violation=NUMBER; "
         "several objectives are printed as NAME=NUMBER.",
     ),
 ]
 SpaceOption = Annotated[
-    str, typer.Option(metavar="FILE", help="The search space: a TOML file, or module:name of a Python object.")
+    str,
+    typer.Option(
+        metavar="FILE",
+        help="The search space: a TOML file, or module:name of a Python object.",
+    ),
 ]
 JournalOption = Annotated[
     Path | None,
-    typer.Option("--journal", metavar="FILE", help="Record every evaluation in this file; resume if it exists."),
+    typer.Option(
+        "--journal",
+        metavar="FILE",
+        help="Record every evaluation in this file; resume if it exists.",
+    ),
 ]
 WorkersOption = Annotated[
     int,
     typer.Option(
         min=-1,
-        help="Number of worker processes, -1 for all CPUs; for a given --batch the result does not depend on it.",
+        help="Number of worker processes, -1 for all CPUs; for a given --batch the result does "
+        "not depend on it.",
     ),
 ]
 BatchOption = Annotated[
@@ -107,33 +139,48 @@ BatchOption = Annotated[
         show_default="the number of workers, or as recorded in the journal",
     ),
 ]
-MaximizeOption = Annotated[bool, typer.Option("--maximize", help="Maximize instead of minimize.")]
+MaximizeOption = Annotated[
+    bool, typer.Option("--maximize", help="Maximize instead of minimize.")
+]
 DeterministicOption = Annotated[
     bool | None,
     typer.Option(
         "--deterministic/--noisy",
-        help="Whether equal points have equal values; no evaluations are then spent on testing this.",
+        help="Whether equal points have equal values; no evaluations are then spent on testing "
+        "this.",
         show_default="tested during the run",
     ),
 ]
 StallOption = Annotated[
     int | None,
     typer.Option(
-        parser=evaluation_count, metavar="INTEGER", help="Stop after this many evaluations without improvement."
+        parser=evaluation_count,
+        metavar="INTEGER",
+        help="Stop after this many evaluations without improvement.",
     ),
 ]
 EvaluationTimeoutOption = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Count an evaluation as failed after this many seconds.")
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="Count an evaluation as failed after this many seconds.",
+    ),
 ]
 AlgorithmOption = Annotated[
-    AlgorithmName | None, typer.Option("--algorithm", help="Algorithm to use.", show_default="the recommended one")
+    AlgorithmName | None,
+    typer.Option(
+        "--algorithm",
+        help="Algorithm to use.",
+        show_default="the recommended one",
+    ),
 ]
 ConstraintOption = Annotated[
     list[str] | None,
     typer.Option(
         "--constraint",
         metavar="MODULE:FUNCTION",
-        help="A function of a point that returns a number, feasible if at most 0, or a bool; may be repeated.",
+        help="A function of a point that returns a number, feasible if at most 0, or a bool; may "
+        "be repeated.",
     ),
 ]
 ObjectivesOption = Annotated[
@@ -141,13 +188,18 @@ ObjectivesOption = Annotated[
     typer.Option(
         "--objective",
         metavar="NAME[=min|max]",
-        help="Name of one of several objectives, in the order of the values that the function returns; "
+        help="Name of one of several objectives, in the order of the values that the function "
+        "returns; "
         "minimized unless stated otherwise. May be repeated.",
     ),
 ]
 FixOption = Annotated[
     list[str] | None,
-    typer.Option("--fix", metavar="NAME=VALUE", help="Fix a variable to a value; may be repeated."),
+    typer.Option(
+        "--fix",
+        metavar="NAME=VALUE",
+        help="Fix a variable to a value; may be repeated.",
+    ),
 ]
 NewBudgetOption = Annotated[
     int | None,
@@ -161,23 +213,39 @@ NewBudgetOption = Annotated[
 ]
 NewWorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", min=-1, help="Number of worker processes, -1 for all CPUs.", show_default="as recorded"),
+    typer.Option(
+        "--workers",
+        min=-1,
+        help="Number of worker processes, -1 for all CPUs.",
+        show_default="as recorded",
+    ),
 ]
 TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Also call code from outside the current folder, or run a recorded command.")
+    bool,
+    typer.Option(
+        "--trust",
+        help="Also call code from outside the current folder, or run a recorded command.",
+    ),
 ]
 
 # `ask` and `tell`.
 SharedJournalArgument = Annotated[
-    Path, typer.Argument(metavar="JOURNAL", help="Journal of the run, which several processes may share.")
+    Path,
+    typer.Argument(
+        metavar="JOURNAL",
+        help="Journal of the run, which several processes may share.",
+    ),
 ]
-CandidatesOption = Annotated[int, typer.Option("--n", "-n", min=1, help="Number of candidates.")]
+CandidatesOption = Annotated[
+    int, typer.Option("--n", "-n", min=1, help="Number of candidates.")
+]
 AgainOption = Annotated[
     float | None,
     typer.Option(
         min=0,
         metavar="SECONDS",
-        help="First print candidates again that were printed at least this long ago and have no value; 0 for all.",
+        help="First print candidates again that were printed at least this long ago and have no "
+        "value; 0 for all.",
     ),
 ]
 FirstSpaceOption = Annotated[
@@ -200,44 +268,95 @@ AskBudgetOption = Annotated[
 AskBatchOption = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Number of evaluations that run at once.", show_default="as recorded in the journal, or 1"
+        min=1,
+        help="Number of evaluations that run at once.",
+        show_default="as recorded in the journal, or 1",
     ),
 ]
 WaitOption = Annotated[
     float,
-    typer.Option(min=0, metavar="SECONDS", help="Wait at most this long while other processes use the journal."),
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="Wait at most this long while other processes use the journal.",
+    ),
 ]
 SkipToldOption = Annotated[
-    bool, typer.Option("--skip-told", help="Ignore candidates that were told or cancelled before.")
+    bool,
+    typer.Option(
+        "--skip-told",
+        help="Ignore candidates that were told or cancelled before.",
+    ),
 ]
 
 # Journals and what is made of them.
-JournalArgument = Annotated[Path, typer.Argument(metavar="JOURNAL", help="Journal of a run.")]
+JournalArgument = Annotated[
+    Path, typer.Argument(metavar="JOURNAL", help="Journal of a run.")
+]
 CsvOption = Annotated[
     bool,
-    typer.Option("--csv", help="Print all evaluations as CSV, one per line, instead of the summary."),
+    typer.Option(
+        "--csv",
+        help="Print all evaluations as CSV, one per line, instead of the summary.",
+    ),
 ]
-JournalsArgument = Annotated[list[Path], typer.Argument(metavar="JOURNAL...", help="Journal of a run, or several.")]
+JournalsArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="JOURNAL...", help="Journal of a run, or several."),
+]
 FigureOption = Annotated[
     Path | None,
-    typer.Option("-o", "--out", help="File to write: .png, .svg or .pdf.", show_default="next to the journal, .png"),
+    typer.Option(
+        "-o",
+        "--out",
+        help="File to write: .png, .svg or .pdf.",
+        show_default="next to the journal, .png",
+    ),
 ]
 PageOption = Annotated[
-    Path | None, typer.Option("-o", "--out", help="File to write.", show_default="next to the journal, .html")
+    Path | None,
+    typer.Option(
+        "-o",
+        "--out",
+        help="File to write.",
+        show_default="next to the journal, .html",
+    ),
 ]
 HittingTargetOption = Annotated[
-    float | None, typer.Option("--target", help="Plot hitting times: the share of runs that reached this value.")
+    float | None,
+    typer.Option(
+        "--target",
+        help="Plot hitting times: the share of runs that reached this value.",
+    ),
 ]
 PlotKindOption = Annotated[
-    PlotKind | None, typer.Option("--kind", help="Draw one plot.", show_default="a figure with the main ones")
+    PlotKind | None,
+    typer.Option(
+        "--kind",
+        help="Draw one plot.",
+        show_default="a figure with the main ones",
+    ),
 ]
-PortOption = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free port.")]
+PortOption = Annotated[
+    int,
+    typer.Option(
+        min=0, max=65535, help="Port on this machine; 0 for any free port."
+    ),
+]
 
 # `solve`.
 InstanceArgument = Annotated[
-    str, typer.Argument(metavar="INSTANCE", help="Instance file, compressed or not; - for the standard input.")
+    str,
+    typer.Argument(
+        metavar="INSTANCE",
+        help="Instance file, compressed or not; - for the standard input.",
+    ),
 ]
 FormatOption = Annotated[
     Format | None,
-    typer.Option("--format", help="Format of the file.", show_default="from the file name or the contents"),
+    typer.Option(
+        "--format",
+        help="Format of the file.",
+        show_default="from the file name or the contents",
+    ),
 ]

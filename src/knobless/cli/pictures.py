@@ -27,10 +27,12 @@ def plot_command(
     target: options.HittingTargetOption = None,
     kind: options.PlotKindOption = None,
 ) -> None:
-    """Plot a run: values, λ_r, ε, signal-to-noise ratio, θ over time and at the end; or one plot with --kind.
+    """Plot a run: values, λ_r, ε, signal-to-noise ratio, θ over time and at the end.
 
-    Of several objectives, plot the front and its hypervolume. Of several runs, plot the best values so far in one
-    figure, or with --target the share of runs that reached it.
+    Or one plot with --kind.
+
+    Of several objectives, plot the front and its hypervolume. Of several runs, plot the best values
+    so far in one figure, or with --target the share of runs that reached it.
     """
     with reported_errors():
         from knobless import plots
@@ -39,12 +41,17 @@ def plot_command(
         _check_output(journals, out)
         if kind is not None and (target is not None or len(journals) > 1):
             raise ValueError(
-                f"--kind: expected none with {'--target' if target is not None else 'several journals'}, got {kind}"
+                "--kind: expected none with "
+                f"{'--target' if target is not None else 'several journals'}, got {kind}"
             )
         if target is not None:
             figure = plots.hitting_times(journals, target).get_figure(root=True)
         elif len(journals) == 1:
-            figure = plots.panel(journals[0]) if kind is None else _drawn(kind, journals[0])
+            figure = (
+                plots.panel(journals[0])
+                if kind is None
+                else _drawn(kind, journals[0])
+            )
         else:
             figure = plots.convergence(journals).get_figure(root=True)
         if figure is not None:
@@ -52,8 +59,12 @@ def plot_command(
         typer.echo(f"Figure written to {out}")
 
 
-def report_command(journal: options.JournalArgument, out: options.PageOption = None) -> None:
-    """Write a page with the figures, numbers, failures and evaluations of a run: one file for a browser."""
+def report_command(
+    journal: options.JournalArgument, out: options.PageOption = None
+) -> None:
+    """Write a page with the figures, numbers, failures and evaluations of a run: one file for a
+    browser.
+    """
     with reported_errors():
         from knobless.report import write
 
@@ -62,12 +73,20 @@ def report_command(journal: options.JournalArgument, out: options.PageOption = N
         typer.echo(f"Page written to {write(journal, out)}")
 
 
-def watch_command(journal: options.JournalArgument, port: options.PortOption = 0) -> None:
+def watch_command(
+    journal: options.JournalArgument, port: options.PortOption = 0
+) -> None:
     """Serve the page of a run on this machine and update it during the run, until Ctrl-C."""
     with reported_errors():
         from knobless.report import serve
 
-        serve(journal, port, lambda address: typer.echo(f"Serving {journal} at {address}; Ctrl-C to stop."))
+        serve(
+            journal,
+            port,
+            lambda address: typer.echo(
+                f"Serving {journal} at {address}; Ctrl-C to stop."
+            ),
+        )
 
 
 def _drawn(kind: options.PlotKind, journal: Path) -> Figure | None:
@@ -90,4 +109,6 @@ def _drawn(kind: options.PlotKind, journal: Path) -> Figure | None:
 def _check_output(journals: list[Path], out: Path) -> None:
     """Refuse to overwrite a journal."""
     if any(out.resolve() == journal.resolve() for journal in journals):
-        raise ValueError(f"{out}: expected a file to write, got the journal itself")
+        raise ValueError(
+            f"{out}: expected a file to write, got the journal itself"
+        )

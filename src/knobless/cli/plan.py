@@ -21,7 +21,7 @@ from .objects import NamedFunction, import_object
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The objective, the space and the stopping criteria, which `minimize` does not record in a journal."""
+    """The arguments of a run that `minimize` does not record in a journal."""
 
     objective: str | None  # module:function
     command: str | None  # of an external program, instead of the objective
@@ -40,18 +40,28 @@ class RunPlan:
     def __post_init__(self) -> None:
         for name in ("constraints", "fixed", "objectives"):
             given = getattr(self, name)
-            if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
-                raise TypeError(f"{name}: expected a list of text, got {given!r}")
+            if not isinstance(given, (list, tuple)) or not all(
+                isinstance(each, str) for each in given
+            ):
+                raise TypeError(
+                    f"{name}: expected a list of text, got {given!r}"
+                )
         for name in ("objective", "command", "space", "toml"):
             if not isinstance(getattr(self, name) or "", str):
-                raise TypeError(f"{name}: expected text, got {getattr(self, name)!r}")
+                raise TypeError(
+                    f"{name}: expected text, got {getattr(self, name)!r}"
+                )
         if (self.objective is None) == (self.command is None):
             given = "neither" if self.command is None else "both"
-            raise ValueError(f"objective: expected either MODULE:FUNCTION or --command, got {given}")
+            raise ValueError(
+                f"objective: expected either MODULE:FUNCTION or --command, got {given}"
+            )
         if self.budget is not None:
             positive_int("budget", self.budget)
         elif self.timeout is None:
-            raise ValueError("--budget: expected a number of evaluations, or a --timeout, got neither")
+            raise ValueError(
+                "--budget: expected a number of evaluations, or a --timeout, got neither"
+            )
         positive_int("workers", workers_of(self.workers))
         if self.stall is not None:
             positive_int("stall", self.stall)
@@ -66,11 +76,18 @@ class RunPlan:
         """Return the plan that `knobless run` recorded in a journal."""
         noted = record.meta.get("command")
         if noted is None:
-            reason = "the journal was not created by `knobless run`, so it records no command to resume"
-            raise JournalError(f"{record.path}: cannot resume: {reason}; call `minimize` again with this journal")
+            reason = (
+                "the journal was not created by `knobless run`, "
+                "so it records no command to resume"
+            )
+            raise JournalError(
+                f"{record.path}: cannot resume: {reason}; call `minimize` again with this journal"
+            )
         names = {each.name for each in fields(cls)}
         if not isinstance(noted, dict) or noted.keys() != names:
-            raise JournalError(f"{record.path}: command: expected {', '.join(sorted(names))}, got {noted!r:.100}")
+            raise JournalError(
+                f"{record.path}: command: expected {', '.join(sorted(names))}, got {noted!r:.100}"
+            )
         try:
             return cls(**noted)
         except (TypeError, ValueError) as error:
@@ -109,15 +126,25 @@ def fixed_values(given: Sequence[str]) -> dict[str, Any]:
     return dict(map(_assignment, given))
 
 
-def objectives_of(given: Sequence[str], maximize: bool) -> dict[str, str] | None:
-    """Return the directions of objectives, each given as NAME, NAME=min or NAME=max; None without any."""
+def objectives_of(
+    given: Sequence[str], maximize: bool
+) -> dict[str, str] | None:
+    """Return the directions of objectives, each given as NAME, NAME=min or NAME=max.
+
+    None without any.
+    """
     if not given:
         return None
     usual = "max" if maximize else "min"
-    pairs = [(name, direction if equals else usual) for name, equals, direction in (e.partition("=") for e in given)]
+    pairs = [
+        (name, direction if equals else usual)
+        for name, equals, direction in (e.partition("=") for e in given)
+    ]
     names = [name for name, _ in pairs]
     if len({*names}) < len(names):
-        raise ValueError(f"--objective: expected different names, got {', '.join(names)}")
+        raise ValueError(
+            f"--objective: expected different names, got {', '.join(names)}"
+        )
     try:
         Objectives.of(dict(pairs))
     except (TypeError, ValueError) as error:
@@ -159,7 +186,11 @@ def _space_of(space: str, toml: str | None) -> Space:
 
 def toml_text(space: str) -> str | None:
     """Read the TOML file of a space; None if `space` is module:name."""
-    if ":" in space and not space.endswith(".toml") and not Path(space).exists():
+    if (
+        ":" in space
+        and not space.endswith(".toml")
+        and not Path(space).exists()
+    ):
         return None
     try:
         return Path(space).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """`knobless run`, `show` and `resume`: a run, a summary of its journal, and its continuation.
 
-The options are those of `minimize`. `run` records a `RunPlan` in the journal, which `resume` reads. Results go to the
-standard output, everything else to the standard error.
+The options are those of `minimize`. `run` records a `RunPlan` in the journal, which `resume` reads.
+Results go to the standard output, everything else to the standard error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ from .options import AlgorithmName
 from .plan import RunPlan, direction_of, objectives_of, toml_text
 from .terminal import Messages, plain
 
-REPORTED = [each.name for each in fields(Result) if each.name not in ("history", "evaluations")]
+REPORTED = [
+    each.name
+    for each in fields(Result)
+    if each.name not in ("history", "evaluations")
+]
 RECIPES: dict[AlgorithmName, Callable[[Any], Algorithm]] = {
     AlgorithmName.PBIL_LAMBDA: pbil_lambda,
     AlgorithmName.PBIL_EPSILON: pbil_epsilon,
@@ -104,16 +108,27 @@ def run_command(
 ) -> None:
     """Minimize or maximize an objective function, or the output of a program, over a search space.
 
-    With a journal no evaluation is lost: repeat the command, or use `knobless resume`, to continue an interrupted run.
+    With a journal no evaluation is lost: repeat the command, or use `knobless resume`, to continue
+    an interrupted run.
 
-    Exit codes: 0 success; 1 no finite value, or an error in the objective; 2 wrong usage or file; 130 Ctrl-C.
+    Exit codes: 0 success; 1 no finite value, or an error in the objective; 2 wrong usage or file;
+    130 Ctrl-C.
     """
     with reported_errors(_how_to_resume(journal, command is not None)):
         toml = toml_text(space)
         stopping = budget, workers, target, timeout, stall, evaluation_timeout
         ways = objectives_of(objectives or (), maximize)
         named = [f"{name}={way}" for name, way in (ways or {}).items()]
-        plan = RunPlan(objective, command, space, toml, *stopping, constraint or [], fix or [], named)
+        plan = RunPlan(
+            objective,
+            command,
+            space,
+            toml,
+            *stopping,
+            constraint or [],
+            fix or [],
+            named,
+        )
         domain = plan.read_space()
         fun = plan.read_objective(domain)
         direction = direction_of(maximize, ways)
@@ -123,7 +138,9 @@ def run_command(
         messages = Messages(quiet)
         if before and journal is not None:
             _check_same_run(journal, plan, domain, facts)
-            messages.write(f"Resuming {plan.name} after {before} evaluations in {journal}.")
+            messages.write(
+                f"Resuming {plan.name} after {before} evaluations in {journal}."
+            )
         _optimize(plan, fun, domain, facts, journal, before, json, messages)
 
 
@@ -137,8 +154,8 @@ def resume_command(
 ) -> None:
     """Resume a run from its journal; the result is that of an uninterrupted run.
 
-    The objective that the journal names is called only if it is defined in a file of the current folder; a command is
-    run only with --trust, or if `run` is called with it again.
+    The objective that the journal names is called only if it is defined in a file of the current
+    folder; a command is run only with --trust, or if `run` is called with it again.
 
     Exit codes are those of `run`.
     """
@@ -147,22 +164,40 @@ def resume_command(
             plan = RunPlan.of(record)
             fun, domain = _import_checked(record, plan, trust)
             before = record.counts().evaluations
-            # By default a run tests whether the objective is noisy, but not if an algorithm is given.
+            # By default a run tests whether the objective is noisy, but not if an algorithm is
+            # given.
             algorithm = None
             if not record.identity.is_recommended:
-                algorithm = algorithm_of(record.identity.algorithm, record.space.family)
-            facts = Facts(record.direction, algorithm, record.batch, record.deterministic, None)
-        plan = replace(plan, budget=budget or plan.budget, workers=plan.workers if workers is None else workers)
+                algorithm = algorithm_of(
+                    record.identity.algorithm, record.space.family
+                )
+            facts = Facts(
+                record.direction,
+                algorithm,
+                record.batch,
+                record.deterministic,
+                None,
+            )
+        plan = replace(
+            plan,
+            budget=budget or plan.budget,
+            workers=plan.workers if workers is None else workers,
+        )
         messages = Messages(quiet)
         of = "" if plan.budget is None else f" of {plan.budget}"
-        messages.write(f"Resuming {plain(plan.name)} after {before}{of} evaluations.")
+        messages.write(
+            f"Resuming {plain(plan.name)} after {before}{of} evaluations."
+        )
         _optimize(plan, fun, domain, facts, journal, before, json, messages)
 
 
 def show_command(
-    journal: options.JournalArgument, json: options.JsonOption = False, csv: options.CsvOption = False
+    journal: options.JournalArgument,
+    json: options.JsonOption = False,
+    csv: options.CsvOption = False,
 ) -> None:
-    """Summarize a journal, also during the run: best point, state of the search, failures, durations.
+    """Summarize a journal, also during the run: best point, state of the search, failures,
+    durations.
 
     Nothing that the journal names is imported. Exit code 2 if the file is not a journal.
     """
@@ -173,9 +208,12 @@ def show_command(
             if csv:
                 tables.write_evaluations(record.evaluations, sys.stdout)
                 return
-            found, space = summary(record), record.space
+            found = summary(record)
+            space = record.space
         if json:
-            data = {"journal": str(journal)} | {each.name: getattr(found, each.name) for each in fields(found)}
+            data = {"journal": str(journal)} | {
+                each.name: getattr(found, each.name) for each in fields(found)
+            }
             typer.echo(tables.as_json(data))
         else:
             tables.print_summary(found, space)
@@ -197,15 +235,23 @@ def _optimize(
     if workers > least:
         advice = "begin a new run" if before else "leave out --batch"
         messages.write(
-            f"{workers} workers, but an iteration may have only {least} evaluations: {advice} to keep all workers busy."
+            f"{workers} workers, but an iteration may have only {least} evaluations: {advice} to "
+            "keep all workers busy."
         )
-    constraints, fixed = plan.read_constraints(), plan.read_fixed()
-    FixedVariables.of(space, fixed)  # what is wrong with it is reported as wrong usage
+    constraints = plan.read_constraints()
+    fixed = plan.read_fixed()
+    # What is wrong with it is reported as wrong usage
+    FixedVariables.of(space, fixed)
     in_processes = workers > 1 or plan.evaluation_timeout is not None
-    with messages.of_the_library(), _stdout_for_data() if json else nullcontext() as out:
+    with (
+        messages.of_the_library(),
+        _stdout_for_data() if json else nullcontext() as out,
+    ):
         try:
             result = (maximize if facts.direction == "maximize" else minimize)(
-                fun.fun if isinstance(fun, NamedFunction) and not in_processes else fun,
+                fun.fun
+                if isinstance(fun, NamedFunction) and not in_processes
+                else fun,
                 space,
                 budget=plan.budget,
                 algorithm=facts.algorithm,
@@ -220,17 +266,25 @@ def _optimize(
                 deterministic=facts.deterministic,
                 evaluation_timeout=plan.evaluation_timeout,
                 objectives=plan.read_objectives(),
-                journal=None if journal is None else Journal(journal, {"command": asdict(plan)}),
+                journal=None
+                if journal is None
+                else Journal(journal, {"command": asdict(plan)}),
                 progress=messages.progress,
             )
         except JournalError:
             raise
         except Failure as error:  # of a program
-            raise UserCodeError(f"{error}. The run ends because its first evaluation failed") from None
+            raise UserCodeError(
+                f"{error}. The run ends because its first evaluation failed"
+            ) from None
         except Exception as error:
-            raise UserCodeError(f"{plan.name}: the run ends with this error") from error
+            raise UserCodeError(
+                f"{plan.name}: the run ends with this error"
+            ) from error
         if before and journal is not None and before == count_recorded(journal):
-            messages.write(f"Nothing left to do: {before} evaluations are recorded.")
+            messages.write(
+                f"Nothing left to do: {before} evaluations are recorded."
+            )
         if out is not None:
             about = {
                 "objective": plan.name,
@@ -238,7 +292,12 @@ def _optimize(
                 "objectives": plan.read_objectives() or {},
                 "journal": journal and str(journal),
             }
-            out.write(tables.as_json(about | {each: getattr(result, each) for each in REPORTED}) + "\n")
+            out.write(
+                tables.as_json(
+                    about | {each: getattr(result, each) for each in REPORTED}
+                )
+                + "\n"
+            )
         else:
             tables.print_result(result, space)
     if result.status is Status.INTERRUPTED:
@@ -246,36 +305,67 @@ def _optimize(
     raise typer.Exit(1 if result.x is None else 0)
 
 
-def _import_checked(record: Record, plan: RunPlan, trust: bool) -> tuple[NamedFunction | Command, Space]:
+def _import_checked(
+    record: Record, plan: RunPlan, trust: bool
+) -> tuple[NamedFunction | Command, Space]:
     """Import what a journal names; unless trusted, only from the current folder, and no command."""
     if not trust:
         _check_trusted(record, plan)
     space = plan.read_space()
-    differs = difference(record.identity.space, space_data(space), "space")  # before memory is taken for it
+    # Before memory is taken for it
+    differs = difference(record.identity.space, space_data(space), "space")
     if differs:
-        raise JournalError(f"{record.path}: journal does not match this run: {differs}")
+        raise JournalError(
+            f"{record.path}: journal does not match this run: {differs}"
+        )
     if algorithm_of(record.identity.algorithm, space.family) is None:
-        raise JournalError(f"{record.path}: cannot resume: the algorithm has custom components, which are not recorded")
+        raise JournalError(
+            f"{record.path}: cannot resume: the algorithm has custom components, which are not "
+            "recorded"
+        )
     fun = plan.read_objective(space)
     for each in (fun, *plan.read_constraints()):
-        if not trust and not (isinstance(each, NamedFunction) and each.is_local):
+        if not trust and not (
+            isinstance(each, NamedFunction) and each.is_local
+        ):
             name = each.name if isinstance(each, NamedFunction) else plan.name
-            raise ValueError(_refused(record, f"names {name}, which is defined outside the current folder"))
+            raise ValueError(
+                _refused(
+                    record,
+                    f"names {name}, which is defined outside the current folder",
+                )
+            )
     return fun, space
 
 
 def _check_trusted(record: Record, plan: RunPlan) -> None:
     """Raise if the journal has a command, or names what is not in a file of the current folder."""
     if plan.command is not None:  # its arguments can do harm with any program
-        raise ValueError(_refused(record, f"has the command {plan.command}, which is not run without --trust"))
-    for name in (plan.objective, None if plan.toml is not None else plan.space, *plan.constraints):
+        raise ValueError(
+            _refused(
+                record,
+                f"has the command {plan.command}, which is not run without --trust",
+            )
+        )
+    for name in (
+        plan.objective,
+        None if plan.toml is not None else plan.space,
+        *plan.constraints,
+    ):
         if name is not None and not is_local(name):
-            raise ValueError(_refused(record, f"names {name}, which is not in a file of the current folder"))
+            raise ValueError(
+                _refused(
+                    record,
+                    f"names {name}, which is not in a file of the current folder",
+                )
+            )
 
 
 def _refused(record: Record, reason: str) -> str:
     remedy = f"To run it anyway: {_resume_command(record.path, trust=True)}"
-    return f"{record.path}: cannot resume: the journal {plain(reason)}. {remedy}"
+    return (
+        f"{record.path}: cannot resume: the journal {plain(reason)}. {remedy}"
+    )
 
 
 def count_recorded(journal: Path) -> int:
@@ -283,16 +373,24 @@ def count_recorded(journal: Path) -> int:
     try:
         with read(journal) as record:
             return record.counts().evaluations
-    except JournalError:  # if it cannot be written either, `minimize` reports why
+    # If it cannot be written either, `minimize` reports why
+    except JournalError:
         return 0
 
 
-def _check_same_run(journal: Path, plan: RunPlan, space: Space, facts: Facts) -> None:
+def _check_same_run(
+    journal: Path, plan: RunPlan, space: Space, facts: Facts
+) -> None:
     """Raise unless an existing journal is of this run, before the plan is recorded in it."""
     with read(journal) as record:
         noted = record.meta.get("command")
-        there = noted.get("objective") or noted.get("command") if isinstance(noted, dict) else plan.name
-        batch, constraints = facts.batch or record.batch, [each.fun for each in plan.read_constraints()]
+        there = (
+            noted.get("objective") or noted.get("command")
+            if isinstance(noted, dict)
+            else plan.name
+        )
+        batch = facts.batch or record.batch
+        constraints = [each.fun for each in plan.read_constraints()]
         here = Optimizer(
             space,
             facts.algorithm,
@@ -307,22 +405,33 @@ def _check_same_run(journal: Path, plan: RunPlan, space: Space, facts: Facts) ->
         identity = here.identity(facts.direction)
         if facts.rng is None:
             identity = identity._replace(rng=record.identity.rng)
-        differs = difference(there, plan.name, "objective") or record.identity.difference(identity)
+        differs = difference(
+            there, plan.name, "objective"
+        ) or record.identity.difference(identity)
         if differs:
-            raise JournalError(f"{journal}: journal does not match this run: {differs}")
+            raise JournalError(
+                f"{journal}: journal does not match this run: {differs}"
+            )
 
 
 def _how_to_resume(journal: Path | None, trust: bool) -> str:
-    return "" if journal is None else f"Recorded evaluations are kept; to resume: {_resume_command(journal, trust)}"
+    if journal is None:
+        return ""
+    return f"Recorded evaluations are kept; to resume: {_resume_command(journal, trust)}"
 
 
 def _resume_command(journal: Path, trust: bool) -> str:
-    return shlex.join(["knobless", "resume", str(journal), *(["--trust"] if trust else [])])
+    return shlex.join(
+        ["knobless", "resume", str(journal), *(["--trust"] if trust else [])]
+    )
 
 
 @contextmanager
 def _stdout_for_data() -> Iterator[IO[str]]:
-    """Yield the standard output; what the objective prints, here or in a worker, goes to the standard error."""
+    """Yield the standard output.
+
+    What the objective prints, here or in a worker, goes to the standard error.
+    """
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
         os.dup2(2, 1)

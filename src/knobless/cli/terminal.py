@@ -1,4 +1,6 @@
-"""Text for a terminal: messages on the standard error, the progress bar, and escaping of untrusted text."""
+"""Text for a terminal: messages on the standard error, the progress bar, and escaping of untrusted
+text.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,22 @@ SPELLED = str.maketrans({"λ": "lambda", "ε": "eps", "–": "-", "…": "..."})
 
 
 def plain(text: str) -> str:
-    """Escape characters that control a terminal, and replace those that its encoding lacks: text may be untrusted."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Escape characters that control a terminal, and replace those that its encoding lacks: text
+    may be untrusted.
+    """
+    shown = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode()
+        for c in text
+    )
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         shown.encode(encoding)
     except UnicodeEncodeError:
-        return shown.translate(SPELLED).encode(encoding, "backslashreplace").decode(encoding)
+        return (
+            shown.translate(SPELLED)
+            .encode(encoding, "backslashreplace")
+            .decode(encoding)
+        )
     return shown
 
 
@@ -50,9 +61,18 @@ class Messages:
 
     @contextmanager
     def of_the_library(self) -> Iterator[None]:
-        """Print what the library logs, unless the progress bar shows it, and except for single evaluations."""
-        log, handler, evaluations = logging.getLogger("knobless"), logging.Handler(), logging.getLogger(EVALUATIONS)
-        handler.emit = lambda record: None if self.progress else self.write(record.getMessage())  # type: ignore[method-assign]
+        """Print what the library logs, unless the progress bar shows it, and except for single
+        evaluations.
+        """
+        log = logging.getLogger("knobless")
+        evaluations = logging.getLogger(EVALUATIONS)
+
+        def emit(record: logging.LogRecord) -> None:
+            if not self.progress:
+                self.write(record.getMessage())
+
+        handler = logging.Handler()
+        handler.emit = emit  # type: ignore[method-assign]
         levels = log.level, evaluations.level
         log.setLevel(logging.INFO)
         evaluations.setLevel(logging.WARNING)

@@ -1,4 +1,4 @@
-"""The compiled engine: for an objective that numba can compile, the whole loop runs without the interpreter.
+"""The compiled engine: whole runs without the interpreter, for compiled objectives.
 
     import numpy as np
     import knobless as kl
@@ -10,10 +10,10 @@
 
     kl.minimize(changes, kl.Binary(1000), budget=1_000_000)
 
-`minimize` detects compiled objectives: those made by `objective`, and `knobless.problems`. `Run` advances a run
-iteration by iteration; `trials` runs many at once in threads, because compiled code releases the interpreter lock.
-The algorithms are the core's: the loop, P3, and the search by P3 and the genetic algorithm in turns. A seed
-gives the same run compiled or not.
+`minimize` detects compiled objectives: those made by `objective`, and `knobless.problems`. `Run`
+advances a run iteration by iteration; `trials` runs many at once in threads, because compiled code
+releases the interpreter lock. The algorithms are the core's: the loop, P3, and the search by P3 and
+the genetic algorithm in turns. A seed gives the same run compiled or not.
 """
 
 from __future__ import annotations
@@ -43,18 +43,30 @@ with extra("fast"):
     from .run import Run
     from .shared import BITS, OBJECTIVE, READ_ONLY_BITS, EngineFunction
 
-__all__ = ["Objective", "Run", "compiled", "objective", "of_kernel", "plan_of", "trials"]
+__all__ = [
+    "Objective",
+    "Run",
+    "compiled",
+    "objective",
+    "of_kernel",
+    "plan_of",
+    "trials",
+]
 
 _NO_INTS = np.empty(0, dtype=np.int64)
 _NO_REALS = np.empty(0)
 
 
 class Address(types.WrapperAddressProtocol):
-    """The address of a compiled function, looked up once: that takes numba longer than a short run."""
+    """The address of a compiled function, which is looked up once.
+
+    The lookup takes numba longer than a short run.
+    """
 
     def __init__(self, function: Any) -> None:
         self._function = function  # kept alive with its code
-        self._address: int = _get_wrapper_address(function, OBJECTIVE)  # type: ignore[no-untyped-call]
+        address = _get_wrapper_address(function, OBJECTIVE)  # type: ignore[no-untyped-call]
+        self._address: int = address
 
     def __wrapper_address__(self) -> int:
         return self._address
@@ -71,7 +83,8 @@ class Objective:
     Parameters
     ----------
     code : compiled function
-        Function of a point, `ints` and `reals`, compiled by numba, or a kernel, which is compiled when it is used.
+        Function of a point, `ints` and `reals`, compiled by numba, or a kernel, which is compiled
+        when it is used.
     ints : array of int64, optional
         Integer data of the function; none by default.
     reals : array of float64, optional
@@ -81,18 +94,25 @@ class Objective:
     """
 
     def __init__(
-        self, code: Any, ints: NDArray[np.int64] = _NO_INTS, reals: Array = _NO_REALS, n: int | None = None
+        self,
+        code: Any,
+        ints: NDArray[np.int64] = _NO_INTS,
+        reals: Array = _NO_REALS,
+        n: int | None = None,
     ) -> None:
         self.code = code
         # As the engine is typed: writeable and contiguous.
         self.ints = np.require(ints, np.int64, ["C", "W"])
         self.reals = np.require(reals, np.float64, ["C", "W"])
-        self.n = n  # number of bits if the data require one; compiled code has no such check
+        # Number of bits if the data require one; compiled code has no such check
+        self.n = n
 
     @cached_property
     def function(self) -> Any:
         """The compiled function."""
-        return self.code.compiled if isinstance(self.code, EngineFunction) else self.code
+        if isinstance(self.code, EngineFunction):
+            return self.code.compiled
+        return self.code
 
     @cached_property
     def address(self) -> Address:
@@ -118,7 +138,9 @@ class Objective:
     def __call__(self, x: NDArray[np.int8]) -> Any:
         x = np.ascontiguousarray(x, dtype=np.int8)
         self.check(x.shape[-1])
-        return self._one(x) if x.ndim == 1 else np.array([self._one(row) for row in x])
+        if x.ndim == 1:
+            return self._one(x)
+        return np.array([self._one(row) for row in x])
 
     def __knobless_compiled__(self) -> Objective:
         return self
@@ -136,8 +158,8 @@ def objective(function: Callable[..., float]) -> Objective:
     Parameters
     ----------
     function : callable
-        Takes a point, an int8 array of zeros and ones, and returns the objective value, which is minimized. Arrays and
-        numbers that it refers to are fixed when it is compiled.
+        Takes a point, an int8 array of zeros and ones, and returns the objective value, which is
+        minimized. Arrays and numbers that it refers to are fixed when it is compiled.
 
     Returns
     -------
@@ -151,9 +173,10 @@ def objective(function: Callable[..., float]) -> Objective:
 
     Notes
     -----
-    An evaluation that raises gives NaN, a failed evaluation. A function that writes into its argument gets a copy. The
-    machine code is cached on disk if the function has a file and refers to nothing but NumPy and `math`: numba's cache
-    does not notice when other functions or data have changed.
+    An evaluation that raises gives NaN, a failed evaluation. A function that writes into its
+    argument gets a copy. The machine code is cached on disk if the function has a file and refers
+    to nothing but NumPy and `math`: numba's cache does not notice when other functions or data have
+    changed.
 
     Examples
     --------
@@ -169,31 +192,47 @@ def objective(function: Callable[..., float]) -> Objective:
         raise TypeError(f"objective: expected a function, got {function!r}")
     signature = inspect.signature(function)
     parameters = signature.parameters.values()
-    if len(parameters) != 1 or any(parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in parameters):
-        raise TypeError(f"objective: expected a function of one argument, the bits, got {function.__name__}{signature}")
+    if len(parameters) != 1 or any(
+        parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        for parameter in parameters
+    ):
+        raise TypeError(
+            "objective: expected a function of one argument, the bits, got "
+            f"{function.__name__}{signature}"
+        )
     keep = _is_self_contained(function)
     try:
-        inner, copies = _compiled(function, types.float64(READ_ONLY_BITS), keep), False
+        inner = _compiled(function, types.float64(READ_ONLY_BITS), keep)
+        copies = False
     except TypeError:  # perhaps because it writes into its argument
-        inner, copies = _compiled(function, types.float64(BITS), keep), True
+        inner = _compiled(function, types.float64(BITS), keep)
+        copies = True
 
     def outer(x, ints, reals):  # type: ignore[no-untyped-def]
         try:
             return inner(x.copy() if copies else x)
-        except Exception:  # called by address, an error would be printed and the value be 0
+        # Called by address, an error would be printed and the value be 0
+        except Exception:
             return np.nan
 
-    outer.__name__, outer.__doc__ = function.__name__, function.__doc__
+    outer.__name__ = function.__name__
+    outer.__doc__ = function.__doc__
     return Objective(_compiled(outer, OBJECTIVE, keep=False))
 
 
 def _is_self_contained(function: Callable[..., float]) -> bool:
-    """Return whether all that the function is compiled from is in its own code, in NumPy or in `math`."""
-    if not inspect.isfunction(function) or any(inspect.iscode(constant) for constant in function.__code__.co_consts):
+    """Return whether a function refers to itself, NumPy and `math` alone."""
+    if not inspect.isfunction(function) or any(
+        inspect.iscode(constant) for constant in function.__code__.co_consts
+    ):
         return False
     used = inspect.getclosurevars(function)
     for value in (*used.globals.values(), *used.nonlocals.values()):
-        if not (inspect.ismodule(value) or inspect.isroutine(value) or inspect.isclass(value)):
+        if not (
+            inspect.ismodule(value)
+            or inspect.isroutine(value)
+            or inspect.isclass(value)
+        ):
             return False
         name = value.__name__ if inspect.ismodule(value) else value.__module__
         if str(name).partition(".")[0] not in ("numpy", "math"):
@@ -201,14 +240,19 @@ def _is_self_contained(function: Callable[..., float]) -> bool:
     return True
 
 
-def _compiled(function: Callable[..., float], signature: Any, keep: bool) -> Any:
+def _compiled(
+    function: Callable[..., float], signature: Any, keep: bool
+) -> Any:
     try:
         try:
             return njit(signature, cache=keep, nogil=True)(function)
-        except RuntimeError:  # no file to cache it beside, as in an interactive session
+        # No file to cache it beside, as in an interactive session
+        except RuntimeError:
             return njit(signature, nogil=True)(function)
     except NumbaError as error:
-        raise TypeError(f"objective: numba cannot compile {function.__name__}: {error}") from error
+        raise TypeError(
+            f"objective: numba cannot compile {function.__name__}: {error}"
+        ) from error
 
 
 @cache
@@ -222,7 +266,8 @@ def compiled(fun: Any) -> Objective | None:
     Parameters
     ----------
     fun : object
-        An objective. If it is compiled it has a method `__knobless_compiled__`, which returns an `Objective` or None.
+        An objective. If it is compiled it has a method `__knobless_compiled__`, which returns an
+        `Objective` or None.
 
     Returns
     -------
@@ -232,7 +277,9 @@ def compiled(fun: Any) -> Objective | None:
     return None if marked is None else marked()
 
 
-def of_kernel(n: int, name: str, ints: NDArray[np.int64], reals: Array) -> Objective:
+def of_kernel(
+    n: int, name: str, ints: NDArray[np.int64], reals: Array
+) -> Objective:
     """Return a kernel with its data as an objective.
 
     Parameters
@@ -292,7 +339,9 @@ def trials(
     """
     made = compiled(fun)
     if made is None:
-        raise TypeError(f"fun: expected a compiled objective or a problem that has a kernel, got {fun!r}")
+        raise TypeError(
+            f"fun: expected a compiled objective or a problem that has a kernel, got {fun!r}"
+        )
 
     def one(seed: Any) -> Run:
         run = Run(made, algorithm, seed)

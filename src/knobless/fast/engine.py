@@ -1,12 +1,13 @@
-"""The loop on bits, compiled: Algorithm 1 again, in the order of `igo.py`, as plain loops for numba.
+"""The loop on bits, compiled: Algorithm 1 in the order of `igo.py`, as plain loops.
 
-One specification, two implementations: this one draws the core's samples and λ, and its θ differs by rounding alone.
-A `Plan` describes an `IGO` in numbers, because compiled code is typed.
+One specification, two implementations: this one draws the core's samples and λ, and its θ differs
+by rounding alone. A `Plan` describes an `IGO` in numbers, because compiled code is typed.
 
-Speed comes from four things. Random numbers are computed from a counter, so that drawing a point is a loop without
-dependencies, which the compiler turns into vector instructions. Loops that divide use NumPy's error model, which has
-no branch for a division by zero. Objectives are called through a function type with a fixed signature, so that this
-file is compiled once and found in the cache on disk for every objective. And nothing is allocated inside the loop.
+Speed comes from four things. Random numbers are computed from a counter, so that drawing a point is
+a loop without dependencies, which the compiler turns into vector instructions. Loops that divide
+use NumPy's error model, which has no branch for a division by zero. Objectives are called through a
+function type with a fixed signature, so that this file is compiled once and found in the cache on
+disk for every objective. And nothing is allocated inside the loop.
 """
 
 from __future__ import annotations
@@ -29,17 +30,26 @@ from knobless.core.types import Array, Words
 from . import shared
 from .shared import BITS, INTS, LONG_WORDS, OBJECTIVE, REALS, WORDS
 
-__all__ = ["OBJECTIVE", "CompiledLoop", "LoopState", "Plan", "plan_of", "run_loop"]
+__all__ = [
+    "OBJECTIVE",
+    "CompiledLoop",
+    "LoopState",
+    "Plan",
+    "plan_of",
+    "run_loop",
+]
 
 FEW = 32  # values whose ranks are counted rather than sorted
-WORDS_AT_ONCE = REALS_AT_ONCE = 1024  # random words, or parts of the gradient, that stay in the fastest cache
+# Random words, or parts of the gradient, that stay in the fastest cache
+WORDS_AT_ONCE = REALS_AT_ONCE = 1024
 _SAMPLES = 256  # for which there are buffers at first; they grow with λ
 
 # Rules of elitism.
 _NO_ELITISM, _LAST_BEST, _BEST_SO_FAR = range(3)
 
 # Indices into the arrays of a `LoopState`.
-GAMMA, LAM_R, ELITE = range(3)  # ELITE is the value of the elite, inf if there is none
+# ELITE is the value of the elite, inf if there is none
+GAMMA, LAM_R, ELITE = range(3)
 KEY, COUNT = range(2)
 
 
@@ -79,7 +89,11 @@ def plan_of(algorithm: IGO) -> Plan | None:
             pass
         case _:
             return None
-    rules = {NoElitism: _NO_ELITISM, LastBest: _LAST_BEST, BestSoFar: _BEST_SO_FAR}
+    rules = {
+        NoElitism: _NO_ELITISM,
+        LastBest: _LAST_BEST,
+        BestSoFar: _BEST_SO_FAR,
+    }
     if type(algorithm.elitism) not in rules:
         return None
     last = algorithm.family.margin, rules[type(algorithm.elitism)]
@@ -87,7 +101,16 @@ def plan_of(algorithm: IGO) -> Plan | None:
         case Fixed(lam=lam, eps=eps):
             return Plan(mu, False, True, eps, 1.0, lam, lam, *last)
         case SNR(spend=spend) as snr if spend in (samples, steps):
-            return Plan(mu, True, spend is samples, snr.eps, snr.alpha, snr.lam_min, snr.lam_max, *last)
+            return Plan(
+                mu,
+                True,
+                spend is samples,
+                snr.eps,
+                snr.alpha,
+                snr.lam_min,
+                snr.lam_max,
+                *last,
+            )
     return None
 
 
@@ -123,8 +146,12 @@ class CompiledLoop(shared.CompiledState):
                 Plan(*map(float, plan_of(algorithm) or ())),
                 theta.copy(),
                 s.copy(),
-                np.array([gamma, lam_r, elite.f[0] if len(elite.f) else math.inf]),
-                elite.x[0].copy() if len(elite.f) else np.zeros(n, dtype=np.int8),
+                np.array(
+                    [gamma, lam_r, elite.f[0] if len(elite.f) else math.inf]
+                ),
+                elite.x[0].copy()
+                if len(elite.f)
+                else np.zeros(n, dtype=np.int8),
                 np.array([stream.key, stream.count], dtype=np.uint64),
                 words,
                 words.view(np.uint32),
@@ -146,7 +173,11 @@ class CompiledLoop(shared.CompiledState):
 
     def grow(self, why: int) -> None:
         """Enlarge the buffers to the samples that are drawn next."""
-        rows = max(2 * len(self.arrays.values), round(self.arrays.scalars[LAM_R]), int(self.arrays.plan.lam_min))
+        rows = max(
+            2 * len(self.arrays.values),
+            round(self.arrays.scalars[LAM_R]),
+            int(self.arrays.plan.lam_min),
+        )
         self.arrays = LoopState(*self.arrays[:-3], *_buffers(rows))
 
     @property
@@ -167,31 +198,46 @@ class CompiledLoop(shared.CompiledState):
     @property
     def core(self) -> State:
         """The state as that of the core."""
-        theta, s, (gamma, lam_r, f), kept = *self.arrays[1:3], self.arrays.scalars.tolist(), self.arrays.kept
+        theta, s, (gamma, lam_r, f), kept = (
+            *self.arrays[1:3],
+            self.arrays.scalars.tolist(),
+            self.arrays.kept,
+        )
         m = int(f < math.inf)
-        return State(theta.copy(), Signal(s.copy(), gamma, lam_r), Elite(np.tile(kept, (m, 1)), np.full(m, f)))
+        return State(
+            theta.copy(),
+            Signal(s.copy(), gamma, lam_r),
+            Elite(np.tile(kept, (m, 1)), np.full(m, f)),
+        )
 
 
 def _buffers(rows: int) -> tuple[Array, Array, NDArray[np.int64]]:
-    return np.empty(rows + 1), np.empty(rows + 1), np.empty(rows + 1, dtype=np.int64)
+    return (
+        np.empty(rows + 1),
+        np.empty(rows + 1),
+        np.empty(rows + 1, dtype=np.int64),
+    )
 
 
 @njit(error_model="numpy")
 def _thresholds(t, theta):
     # Through signed 32 bits, the one conversion that vector instructions have everywhere.
     for i in range(t.size):
-        t[i] = np.uint32(np.int32(np.floor(theta[i] * 4294967296.0) - 2147483648.0)) ^ np.uint32(0x80000000)
+        t[i] = np.uint32(
+            np.int32(np.floor(theta[i] * 4294967296.0) - 2147483648.0)
+        ) ^ np.uint32(0x80000000)
 
 
 @njit(error_model="numpy")
 def _draw(x, first, lam, t, stream, words, u):
-    """Draw the rows of x from `first` on, as many as the buffer has words for; return the number after the last.
+    """Draw rows of x from `first` on, as many as the buffer has words for; return the next row.
 
     As `Stream.uniforms` and `Bernoulli.draw` do: two bits from each word, the lower half first.
     """
     n = x.shape[1]
     words_per_row = (n + 1) >> 1
-    z = stream[KEY] + stream[COUNT] * GOLDEN  # of word number c: key + c · GOLDEN
+    # Of word number c: key + c · GOLDEN
+    z = stream[KEY] + stream[COUNT] * GOLDEN
     last = min(lam, first + max(words.size // words_per_row, 1))
     drawn = (last - first) * words_per_row
     stream[COUNT] += np.uint64(drawn)
@@ -201,7 +247,8 @@ def _draw(x, first, lam, t, stream, words, u):
     for j in range(drawn):
         z += GOLDEN
         words[j] = shared.mixed(z)
-    at = np.uint64(0)  # unsigned, because a negative index would need a check for each bit
+    # Unsigned, because a negative index would need a check for each bit
+    at = np.uint64(0)
     for k in range(first, last):
         for i in range(n):
             x[np.uint64(k), i] = np.int8(u[at + np.uint64(i)] < t[i])
@@ -224,7 +271,10 @@ def _draw_long(x, t, z, words, u):
 
 @njit(error_model="numpy")
 def _cumulated(rank, lam, mu):
-    """Return the sum of the weights of the ranks before this one, in units of λ/μ; μ = 0 stands for quartiles."""
+    """Return the sum of the weights of the ranks before this one, in units of λ/μ.
+
+    Μ = 0 stands for quartiles.
+    """
     if mu:
         return min(rank, mu)
     quarter = -(-lam // 4)
@@ -235,7 +285,8 @@ def _cumulated(rank, lam, mu):
 def _prefer(w, order, f, lam, mu):
     """Compute lines 4 to 6, as `by_rank`; return whether any two weights differ.
 
-    The ranks of a few values are counted, each against all: that has no branches to mispredict. Many are sorted.
+    The ranks of a few values are counted, each against all: that has no branches to mispredict.
+    Many are sorted.
     """
     unit = lam / (mu if mu else -(-lam // 4))
     if lam <= FEW:
@@ -245,7 +296,14 @@ def _prefer(w, order, f, lam, mu):
             for j in range(lam):
                 first += f[j] < f[k]
                 n_equal += f[j] == f[k]
-            w[k] = unit * (_cumulated(first + n_equal, lam, mu) - _cumulated(first, lam, mu)) / n_equal
+            w[k] = (
+                unit
+                * (
+                    _cumulated(first + n_equal, lam, mu)
+                    - _cumulated(first, lam, mu)
+                )
+                / n_equal
+            )
     else:
         order[:lam] = np.argsort(f[:lam])
         first = 0
@@ -253,7 +311,11 @@ def _prefer(w, order, f, lam, mu):
             last = first + 1
             while last < lam and f[order[last]] == f[order[first]]:
                 last += 1
-            share = unit * (_cumulated(last, lam, mu) - _cumulated(first, lam, mu)) / (last - first)
+            share = (
+                unit
+                * (_cumulated(last, lam, mu) - _cumulated(first, lam, mu))
+                / (last - first)
+            )
             for k in range(first, last):
                 w[order[k]] = share
             first = last
@@ -265,21 +327,32 @@ def _prefer(w, order, f, lam, mu):
 
 @njit(error_model="numpy")
 def _add_rows(gradient, x, at, w, lam, ranked):
-    """Line 10, with the rows of x from `at` on, part by part of the gradient, which stays in the fastest cache."""
+    """Add the weighted rows of x from `at` on to the gradient (line 10).
+
+    The gradient is computed in parts that stay in the fastest cache.
+    """
     n = gradient.size
     gradient[:] = 0.0
     for begin in range(0, n, REALS_AT_ONCE):
-        part, size = np.uint64(begin), min(REALS_AT_ONCE, n - begin)
+        part = np.uint64(begin)
+        size = min(REALS_AT_ONCE, n - begin)
         for k in range(lam):
             weight = w[k] / ranked
             if weight != 0.0:
                 for i in range(size):
-                    gradient[part + np.uint64(i)] += weight * x[np.uint64(at + k), part + np.uint64(i)]
+                    gradient[part + np.uint64(i)] += (
+                        weight * x[np.uint64(at + k), part + np.uint64(i)]
+                    )
 
 
 @njit(error_model="numpy")
-def _learn(theta, s, gradient, total, kept, elite_weight, eps, beta, scale, margin):
-    """Compute lines 12 and 11: s with the current θ, then θ; the elite moves θ by its `own` share, but not s."""
+def _learn(
+    theta, s, gradient, total, kept, elite_weight, eps, beta, scale, margin
+):
+    """Compute lines 12 and 11: s with the current θ, then θ.
+
+    The elite moves θ by its `own` share, but not s.
+    """
     top = 1.0 - margin
     for i in range(theta.size):
         p = theta[i]
@@ -329,15 +402,31 @@ def _tell(theta, s, scalars, kept, x, at, f, w, order, gradient, lam, plan):
         squares += weight * weight
     if not on_samples:
         eps *= lam_min / scalars[LAM_R]
-    if not adaptive or not squares:  # if only the elite has a weight, there is no signal
+    # If only the elite has a weight, there is no signal
+    if not adaptive or not squares:
         _move(theta, gradient, total, kept, elite_weight, eps, margin)
         return
     beta = eps
     gain = beta * (2.0 - beta)
     noise = math.sqrt(theta.size * squares)
-    _learn(theta, s, gradient, total, kept, elite_weight, eps, beta, math.sqrt(gain) / noise, margin)  # lines 11, 12
+    # Lines 11, 12
+    _learn(
+        theta,
+        s,
+        gradient,
+        total,
+        kept,
+        elite_weight,
+        eps,
+        beta,
+        math.sqrt(gain) / noise,
+        margin,
+    )
     scalars[GAMMA] = (1.0 - beta) ** 2 * scalars[GAMMA] + gain  # line 13
-    lam_r = scalars[LAM_R] * math.exp(beta * (scalars[GAMMA] - _squared(s) / alpha))  # line 14
+    # Line 14
+    lam_r = scalars[LAM_R] * math.exp(
+        beta * (scalars[GAMMA] - _squared(s) / alpha)
+    )
     scalars[LAM_R] = min(max(lam_r, lam_min), lam_max)
 
 
@@ -354,7 +443,14 @@ def _keep_elite(scalars, kept, x, at, f, lam, rule):
 
 _LOOP = types.NamedTuple(
     (
-        *(types.NamedUniTuple(types.float64, 9, Plan), REALS, REALS, REALS, BITS, LONG_WORDS),
+        *(
+            types.NamedUniTuple(types.float64, 9, Plan),
+            REALS,
+            REALS,
+            REALS,
+            BITS,
+            LONG_WORDS,
+        ),
         *(LONG_WORDS, WORDS, WORDS, REALS, REALS, REALS, INTS),
     ),
     LoopState,
@@ -365,32 +461,67 @@ _LOOP = types.NamedTuple(
 def run_loop(f, ints, data, block, cache, loop, limits):
     """Run iterations until a limit is reached; return why the loop has returned."""
     counts, x, f_every, evaluated, keys, best, best_x = block
-    plan, theta, s, scalars, kept, stream, words, u, t, gradient, values, w, order = loop
+    (
+        plan,
+        theta,
+        s,
+        scalars,
+        kept,
+        stream,
+        words,
+        u,
+        t,
+        gradient,
+        values,
+        w,
+        order,
+    ) = loop
     table, codes = cache
-    sign, target, drawn, lowest = limits.sign, limits.target, counts[shared.LAM], best[0]
+    sign = limits.sign
+    target = limits.target
+    drawn = counts[shared.LAM]
+    lowest = best[0]
     while True:
         if not counts[shared.LAM]:
-            lam = round(scalars[LAM_R]) if plan.on_samples else int(plan.lam_min)  # line 15
+            # Line 15
+            lam = (
+                round(scalars[LAM_R]) if plan.on_samples else int(plan.lam_min)
+            )
             if lam >= values.size:
                 return shared.GROW_BUFFERS
-            why = shared.begin_iteration(counts, f_every.size, table.size, lam, True, limits)
+            why = shared.begin_iteration(
+                counts, f_every.size, table.size, lam, True, limits
+            )
             if why != shared.GOING:
                 return why
             _thresholds(t, theta)
             drawn = 0
-        first, lam = counts[shared.DONE_ROWS], counts[shared.LAM]
+        first = counts[shared.DONE_ROWS]
+        lam = counts[shared.LAM]
         at = first if counts[shared.KEEPS_POINTS] else 0
         while drawn < lam:  # line 3
             drawn = _draw(x, at + drawn, at + lam, t, stream, words, u) - at
         if table.size:
             shared.set_keys(counts, x, keys, codes)
-            if not shared.evaluate_iteration(f, ints, data, counts, x, f_every, evaluated, keys, table, limits):
+            if not shared.evaluate_iteration(
+                f,
+                ints,
+                data,
+                counts,
+                x,
+                f_every,
+                evaluated,
+                keys,
+                table,
+                limits,
+            ):
                 return shared.LIMIT
             for k in range(lam):
                 value = f_every[first + k]
                 values[k] = value if value == value else math.inf
         else:
-            k, left = counts[shared.VALUED], counts[shared.LEFT]
+            k = counts[shared.VALUED]
+            left = counts[shared.LEFT]
             while k < lam and left > 0:
                 row = x[np.uint64(at + k)]
                 value = sign * f(row, ints, data)
@@ -403,6 +534,19 @@ def run_loop(f, ints, data, block, cache, loop, limits):
                 k += 1
             if not shared.end_iteration(counts, k, left, k):
                 return shared.LIMIT
-        _tell(theta, s, scalars, kept, x, at, values, w, order, gradient, lam, plan)
+        _tell(
+            theta,
+            s,
+            scalars,
+            kept,
+            x,
+            at,
+            values,
+            w,
+            order,
+            gradient,
+            lam,
+            plan,
+        )
         if plan.elitism:
             _keep_elite(scalars, kept, x, at, values, lam, plan.elitism)

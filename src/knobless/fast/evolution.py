@@ -1,7 +1,7 @@
-"""The genetic algorithm on bits, compiled: `evolution.py` of the core again, as plain loops for numba.
+"""The genetic algorithm on bits, compiled: `core/evolution.py` as plain loops.
 
-One specification, two implementations: from the same stream, this one draws the same points in the same order. The
-population is an order of places; a point that is selected is copied to a free one.
+One specification, two implementations: from the same stream, this one draws the same points in the
+same order. The population is an order of places; a point that is selected is copied to a free one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from knobless.core.elitism import Elite
-from knobless.core.evolution import MOST_IDLE, MOST_PER_VARIABLE, Evolution, EvolutionState, last_change
+from knobless.core.evolution import (
+    MOST_IDLE,
+    MOST_PER_VARIABLE,
+    Evolution,
+    EvolutionState,
+    last_change,
+)
 from knobless.core.families import threshold
 from knobless.core.rng import GOLDEN, LongWords, Stream
 from knobless.core.types import Array, Words
@@ -26,8 +32,9 @@ from .shared import BITS, CACHE, INTS, LONG_WORDS, REALS, WORDS
 _UNIT = 2.0**-32  # of a random number
 _HALF = np.uint32(2**31)
 
-# Indices into the counts of a `PopulationState`: size of the population, points in it, iterations since it changed,
-# whether the next points are random, points that θ is the mean of, and whether the flags in the cache are set.
+# Indices into the counts of a `PopulationState`: size of the population, points in it, iterations
+# since it changed, whether the next points are random, points that θ is the mean of, and whether
+# the flags in the cache are set.
 POPULATION_SIZE, SELECTED_POINTS, IDLE, FRESH, AVERAGED, FLAGGED = range(6)
 
 
@@ -58,9 +65,16 @@ class CompiledPopulation(shared.CompiledState):
 
     arrays: PopulationState
 
-    def __init__(self, algorithm: Evolution, state: EvolutionState, stream: Stream) -> None:
-        family, n, m, places = algorithm.family, algorithm.family.variables, len(state.f), 2 * state.size
-        x, f, words = np.empty((places, n), dtype=np.int8), np.empty(places), np.empty(n + 2, dtype=np.uint64)
+    def __init__(
+        self, algorithm: Evolution, state: EvolutionState, stream: Stream
+    ) -> None:
+        family = algorithm.family
+        n = algorithm.family.variables
+        m = len(state.f)
+        places = 2 * state.size
+        x = np.empty((places, n), dtype=np.int8)
+        f = np.empty(places)
+        words = np.empty(n + 2, dtype=np.uint64)
         x[:m], f[:m] = state.x, state.f
         super().__init__(
             PopulationState(
@@ -96,11 +110,18 @@ class CompiledPopulation(shared.CompiledState):
     def grow(self, why: int) -> None:
         """Enlarge the places to twice the size of the population."""
         p = self.arrays
-        old, places = len(p.f), 2 * self.size
-        x, f = np.empty((places, p.x.shape[1]), dtype=np.int8), np.empty(places)
+        old = len(p.f)
+        places = 2 * self.size
+        x = np.empty((places, p.x.shape[1]), dtype=np.int8)
+        f = np.empty(places)
         keys = np.empty(places, dtype=np.uint64)
         x[:old], f[:old], keys[:old] = p.x, p.f, p.keys
-        self.arrays = p._replace(x=x, f=f, keys=keys, order=np.concatenate([p.order, np.arange(old, places)]))
+        self.arrays = p._replace(
+            x=x,
+            f=f,
+            keys=keys,
+            order=np.concatenate([p.order, np.arange(old, places)]),
+        )
 
     def follow(self, best: Elite | None) -> None:
         """Inject a point of another member after each iteration, until one is better."""
@@ -110,7 +131,10 @@ class CompiledPopulation(shared.CompiledState):
 
     def inject(self, best: Elite) -> None:
         """Add a point of another member, unless it was added after the last iteration."""
-        if best.f[0] != self.arrays.rival_f[0] or (best.x != self.arrays.rival).any():
+        if (
+            best.f[0] != self.arrays.rival_f[0]
+            or (best.x != self.arrays.rival).any()
+        ):
             self.follow(best)
             inject_rival(self.arrays, self.cache)
 
@@ -122,9 +146,14 @@ class CompiledPopulation(shared.CompiledState):
     @property
     def theta(self) -> Array:
         """θ as that of the core."""
-        p, initial = self.arrays, self._family.initial()
+        p = self.arrays
+        initial = self._family.initial()
         averaged = int(p.counts[AVERAGED])
-        return self._family.move(initial, (p.ones / averaged + p.best) / 2.0 - initial) if averaged else p.theta
+        if averaged:
+            return self._family.move(
+                initial, (p.ones / averaged + p.best) / 2.0 - initial
+            )
+        return p.theta
 
     @property
     def count(self) -> int:
@@ -148,28 +177,39 @@ def _fill(words, size, stream):
 @njit(error_model="numpy")
 def _draw(child, counts, stream, first, words, u, x, order):
     """Draw a child, or a random point, as `Evolution.ask`."""
-    n, m = child.size, counts[SELECTED_POINTS]
+    n = child.size
+    m = counts[SELECTED_POINTS]
     if counts[FRESH] or not m:
         _fill(words, (n + 1) >> 1, stream)
         for i in range(n):
             child[i] = np.int8(u[i] < first[i])
         return
     _fill(words, n + 2, stream)
-    first_parent = x[order[min(int(m * (u[0] * _UNIT)), int(m * (u[1] * _UNIT)))]]
-    second_parent = x[order[min(int(m * (u[2] * _UNIT)), int(m * (u[3] * _UNIT)))]]
+    first_parent = x[
+        order[min(int(m * (u[0] * _UNIT)), int(m * (u[1] * _UNIT)))]
+    ]
+    second_parent = x[
+        order[min(int(m * (u[2] * _UNIT)), int(m * (u[3] * _UNIT)))]
+    ]
     last = _last_change(n)
-    crossing, changes = u[4 : 4 + n], u[4 + n : 4 + 2 * n]
+    crossing = u[4 : 4 + n]
+    changes = u[4 + n : 4 + 2 * n]
     for i in range(n):
-        child[i] = (second_parent[i] if crossing[i] < _HALF else first_parent[i]) ^ np.int8(changes[i] <= last)
+        child[i] = (
+            second_parent[i] if crossing[i] < _HALF else first_parent[i]
+        ) ^ np.int8(changes[i] <= last)
 
 
 @njit(error_model="numpy")
 def _merge(points, values, point_keys, counts, x, f, keys, order, table):
     """Select the best of the population and of other points, as `Evolution._merged`, but for θ.
 
-    Return whether the population has changed. Of equal points the first one is selected: it sets their flag.
+    Return whether the population has changed. Of equal points the first one is selected: it sets
+    their flag.
     """
-    m, size, new = counts[SELECTED_POINTS], counts[POPULATION_SIZE], 0
+    m = counts[SELECTED_POINTS]
+    size = counts[POPULATION_SIZE]
+    new = 0
     worst = f[order[m - 1]] if m == size else math.inf
     for k in range(values.size):
         value = values[k]
@@ -180,7 +220,10 @@ def _merge(points, values, point_keys, counts, x, f, keys, order, table):
             table[entry].seen |= shared.SELECTED
             place = order[m + new]
             shared.copy_point(x, place, points[k])
-            f[place], keys[place] = value if value == value else math.inf, point_keys[k]
+            f[place], keys[place] = (
+                value if value == value else math.inf,
+                point_keys[k],
+            )
             new += 1
     if not new:
         return False
@@ -200,7 +243,10 @@ def _shorten(kept, m, counts, keys, order, table):
 
 @njit(error_model="numpy")
 def _tell(points, values, point_keys, counts, x, f, keys, order, table):
-    """Learn from the points of an iteration, as `Evolution.tell`, but for θ; return whether it has changed."""
+    """Learn from the points of an iteration, as `Evolution.tell`, but for θ.
+
+    Return whether it has changed.
+    """
     counts[FRESH] = 0
     if _merge(points, values, point_keys, counts, x, f, keys, order, table):
         counts[IDLE] = 0
@@ -208,7 +254,9 @@ def _tell(points, values, point_keys, counts, x, f, keys, order, table):
     counts[IDLE] += 1
     if counts[IDLE] == MOST_IDLE:
         size = counts[POPULATION_SIZE]
-        counts[POPULATION_SIZE] = min(2 * size, max(MOST_PER_VARIABLE * x.shape[1], size))
+        counts[POPULATION_SIZE] = min(
+            2 * size, max(MOST_PER_VARIABLE * x.shape[1], size)
+        )
         counts[IDLE] = 0
         counts[FRESH] = 1
         _shorten(1, counts[SELECTED_POINTS], counts, keys, order, table)
@@ -239,7 +287,15 @@ def _set_flags(counts, x, keys, order, table, codes):
 _POPULATION = types.NamedTuple(
     (
         *(INTS, LONG_WORDS, WORDS, REALS, INTS, BITS, LONG_WORDS, WORDS),
-        *(types.int8[:, ::1], REALS, LONG_WORDS, types.int8[:, ::1], REALS, LONG_WORDS, INTS),
+        *(
+            types.int8[:, ::1],
+            REALS,
+            LONG_WORDS,
+            types.int8[:, ::1],
+            REALS,
+            LONG_WORDS,
+            INTS,
+        ),
     ),
     PopulationState,
 )
@@ -249,7 +305,23 @@ _POPULATION = types.NamedTuple(
 def run_population(f, ints, data, block, cache, p, limits):
     """Run iterations until a limit is reached; return why the genetic algorithm has returned."""
     told, every, f_every, evaluated, keys_every, _, _ = block
-    counts, stream, first, _, ones, best, words, u, rival, rival_f, rival_key, x, values, keys, order = p
+    (
+        counts,
+        stream,
+        first,
+        _,
+        ones,
+        best,
+        words,
+        u,
+        rival,
+        rival_f,
+        rival_key,
+        x,
+        values,
+        keys,
+        order,
+    ) = p
     table, codes = cache
     if not counts[FLAGGED]:
         _set_flags(counts, x, keys, order, table, codes)
@@ -260,22 +332,48 @@ def run_population(f, ints, data, block, cache, p, limits):
             lam = counts[POPULATION_SIZE]
             if 2 * lam > order.size:
                 return shared.GROW_BUFFERS
-            why = shared.begin_iteration(told, f_every.size, table.size, lam, True, limits)
+            why = shared.begin_iteration(
+                told, f_every.size, table.size, lam, True, limits
+            )
             if why != shared.GOING:
                 return why
             for child in every[row : row + lam]:
                 _draw(child, counts, stream, first, words, u, x, order)
             shared.set_keys(told, every, keys_every, codes)
-        if not shared.evaluate_iteration(f, ints, data, told, every, f_every, evaluated, keys_every, table, limits):
+        if not shared.evaluate_iteration(
+            f,
+            ints,
+            data,
+            told,
+            every,
+            f_every,
+            evaluated,
+            keys_every,
+            table,
+            limits,
+        ):
             return shared.LIMIT
         end = told[shared.DONE_ROWS]
         for k in range(row, end):
             if f_every[k] < rival_f[0]:
                 rival_f[0] = math.inf
-        points, point_keys = every[row:end], keys_every[row:end]
-        changed = _tell(points, f_every[row:end], point_keys, counts, x, values, keys, order, table)
+        points = every[row:end]
+        point_keys = keys_every[row:end]
+        changed = _tell(
+            points,
+            f_every[row:end],
+            point_keys,
+            counts,
+            x,
+            values,
+            keys,
+            order,
+            table,
+        )
         if rival_f[0] < math.inf:
-            _merge(rival, rival_f, rival_key, counts, x, values, keys, order, table)
+            _merge(
+                rival, rival_f, rival_key, counts, x, values, keys, order, table
+            )
             changed = True
         if changed:
             _average(counts, ones, best, x, order)
@@ -284,7 +382,23 @@ def run_population(f, ints, data, block, cache, p, limits):
 @shared.engine_function(types.void(_POPULATION, CACHE))
 def inject_rival(p, cache):
     """Add the point of another member, as `Evolution.inject`."""
-    counts, _, _, _, ones, best, _, _, rival, rival_f, rival_key, x, f, keys, order = p
+    (
+        counts,
+        _,
+        _,
+        _,
+        ones,
+        best,
+        _,
+        _,
+        rival,
+        rival_f,
+        rival_key,
+        x,
+        f,
+        keys,
+        order,
+    ) = p
     table, codes = cache
     if not counts[FLAGGED]:
         _set_flags(counts, x, keys, order, table, codes)

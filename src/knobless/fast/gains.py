@@ -1,7 +1,9 @@
-"""Incremental evaluation: the change of a cost by each flip of a bit, updated from the terms that share the bit.
+"""Incremental evaluation: the change of a cost by each flip of a bit.
 
-A `Structure` is a cost as a sum of terms, in arrays. `reset` evaluates a point completely, `flip` updates the state in
-time proportional to the terms of the bit.
+After a flip, only the terms that share the bit are updated.
+
+A `Structure` is a cost as a sum of terms, in arrays. `reset` evaluates a point completely, `flip`
+updates the state in time proportional to the terms of the bit.
 """
 
 from __future__ import annotations
@@ -19,21 +21,24 @@ from .shared import BITS, INTS, REALS
 
 
 class Structure(NamedTuple):
-    """A cost over bits as a sum of terms: products of at most two bits, or weighted clauses that are not satisfied.
+    """A cost over bits as a sum of terms.
+
+    A term is a product of at most two bits, or a weighted clause that is not satisfied.
 
     Attributes
     ----------
     starts : array
         The first entry of each bit, and the number of entries.
     entries : array
-        For each product of a bit with another one, that other bit. For each clause that contains the bit, twice the
-        number of the clause, plus one if the bit is negated.
+        For each product of a bit with another one, that other bit. For each clause that contains
+        the bit, twice the number of the clause, plus one if the bit is negated.
     weights : array
         The weight of each entry, for products; of each clause otherwise.
     linear : array
         The weight of each bit, for products; empty otherwise.
     clause_starts, members : array
-        The first member of each clause, and the number of members; the bits of the clauses. Both empty for products.
+        The first member of each clause, and the number of members; the bits of the clauses. Both
+        empty for products.
     """
 
     starts: NDArray[np.int64]
@@ -44,28 +49,51 @@ class Structure(NamedTuple):
     members: NDArray[np.int64]
 
     @classmethod
-    def of_products(cls, linear: ArrayLike, i: ArrayLike, j: ArrayLike, weights: ArrayLike) -> Structure:
+    def of_products(
+        cls, linear: ArrayLike, i: ArrayLike, j: ArrayLike, weights: ArrayLike
+    ) -> Structure:
         """Return the structure of Σ_k linear_k x_k + Σ_t weights_t x_{i_t} x_{j_t}."""
-        linear, weights = np.asarray(linear, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+        linear = np.asarray(linear, dtype=np.float64)
+        weights = np.asarray(weights, dtype=np.float64)
         n = len(linear)
         rounded = exact(np.concatenate([linear, weights]))
-        rows, columns = np.concatenate([i, j]).astype(np.int64), np.concatenate([j, i]).astype(np.int64)
+        rows = np.concatenate([i, j]).astype(np.int64)
+        columns = np.concatenate([j, i]).astype(np.int64)
         order = np.lexsort((columns, rows))
         values = np.tile(rounded[n:], 2)[order]
         none = np.empty(0, dtype=np.int64)
-        return cls(_starts(rows, n), columns[order], values, rounded[:n].copy(), none, none)
+        return cls(
+            _starts(rows, n),
+            columns[order],
+            values,
+            rounded[:n].copy(),
+            none,
+            none,
+        )
 
     @classmethod
-    def of_clauses(cls, n: int, clauses: list[list[int]], weights: ArrayLike) -> Structure:
+    def of_clauses(
+        cls, n: int, clauses: list[list[int]], weights: ArrayLike
+    ) -> Structure:
         """Return the structure of the weight of the clauses that are not satisfied."""
-        literals = np.array([literal for clause in clauses for literal in clause], dtype=np.int64)
+        literals = np.array(
+            [literal for clause in clauses for literal in clause],
+            dtype=np.int64,
+        )
         lengths = np.array([len(clause) for clause in clauses], dtype=np.int64)
         members = np.abs(literals) - 1
         order = np.argsort(members, kind="stable")
-        entries = (2 * np.repeat(np.arange(len(clauses)), lengths) + (literals < 0))[order].astype(np.int64)
+        entries = (
+            2 * np.repeat(np.arange(len(clauses)), lengths) + (literals < 0)
+        )[order].astype(np.int64)
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         return cls(
-            _starts(members, n), entries, exact(np.asarray(weights, dtype=np.float64)), np.empty(0), starts, members
+            _starts(members, n),
+            entries,
+            exact(np.asarray(weights, dtype=np.float64)),
+            np.empty(0),
+            starts,
+            members,
         )
 
 
@@ -92,8 +120,13 @@ class GainState(NamedTuple):
     @classmethod
     def of(cls, structure: Structure) -> GainState:
         """Return a state for a structure; `reset` must follow."""
-        n, m = len(structure.starts) - 1, max(len(structure.clause_starts) - 1, 0)
-        return cls(np.zeros(n, dtype=np.int8), np.zeros(n), *np.zeros((2, m), dtype=np.int64))
+        n = len(structure.starts) - 1
+        m = max(len(structure.clause_starts) - 1, 0)
+        return cls(
+            np.zeros(n, dtype=np.int8),
+            np.zeros(n),
+            *np.zeros((2, m), dtype=np.int64),
+        )
 
 
 STRUCTURE = types.NamedTuple((INTS, INTS, REALS, REALS, INTS, INTS), Structure)
@@ -105,8 +138,8 @@ def exact(weights: Array) -> Array:
 
     Notes
     -----
-    Without rounding, the sum of the changes along a long path would differ from the cost of its end, and returning to a
-    point could look like an improvement.
+    Without rounding, the sum of the changes along a long path would differ from the cost of its
+    end, and returning to a point could look like an improvement.
     """
     total = float(np.abs(weights).sum())
     # Two bits less than a float has, for halves and changes of sign; at least the smallest float.
@@ -116,7 +149,9 @@ def exact(weights: Array) -> Array:
 
 def _starts(rows: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     """Return where the entries of each row begin if they are sorted by row, and their number."""
-    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
+    return np.concatenate(
+        [[0], np.cumsum(np.bincount(rows, minlength=n))]
+    ).astype(np.int64)
 
 
 @njit(error_model="numpy")
@@ -132,7 +167,8 @@ def reset(structure, state):
             for e in range(starts[i], starts[i + 1]):
                 if x[entries[e]]:
                     total += weights[e]
-                    half += 0.5 * weights[e]  # the other half is counted at the other bit
+                    # The other half is counted at the other bit
+                    half += 0.5 * weights[e]
             gains[i] = -total if x[i] else total
             cost += half * x[i]
         return cost

@@ -13,15 +13,20 @@ from types import FrameType
 def deferred_interrupt() -> Iterator[None]:
     """Handle an interrupt from the keyboard when the block ends, not within it.
 
-    A call of compiled code runs some Python code of numba, and an exception that is raised there is lost or becomes
-    another one.
+    A call of compiled code runs some Python code of numba, and an exception that is raised there is
+    lost or becomes another one.
     """
     handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+    if (
+        not callable(handler)
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
     received: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: received.append((number, frame)))
+    signal.signal(
+        signal.SIGINT, lambda number, frame: received.append((number, frame))
+    )
     try:
         yield
     finally:

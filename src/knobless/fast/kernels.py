@@ -1,12 +1,13 @@
-"""One evaluation of each problem as a plain loop that numba compiles: `kernel(x, ints, reals) -> float`.
+"""Problems as plain loops that numba compiles: `kernel(x, ints, reals) -> float`.
 
-x is one point, a C-contiguous int8 array of zeros and ones; `ints` and `reals` are the data that the problem's
-`flat()` gives along with the kernel's name in `KERNELS`. The functions here are not compiled: their users
-compile them. They need the extra `fast`, and only modules that compile them import this one.
+x is one point, a C-contiguous int8 array of zeros and ones; `ints` and `reals` are the data that
+the problem's `flat()` gives along with the kernel's name in `KERNELS`. The functions here are not
+compiled: their users compile them. They need the extra `fast`, and only modules that compile them
+import this one.
 
-What makes them fast, found by measuring: sums of bits run in 32 bits, which are vectorized (64 take twice as
-long), and an index that was read from data is made unsigned, because numba lets a signed one count from the
-end and checks its sign every time (five times as long for a formula).
+What makes them fast, found by measuring: sums of bits run in 32 bits, which are vectorized (64 take
+twice as long), and an index that was read from data is made unsigned, because numba lets a signed
+one count from the end and checks its sign every time (five times as long for a formula).
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ Kernel = Callable[[Bits, Ints, Array], float]
 def _population(word: Any) -> Any:
     """Return how many bits of a word are one, in the form that LLVM turns into one instruction."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word & np.uint64(0x3333333333333333)) + (
+        (word >> np.uint64(2)) & np.uint64(0x3333333333333333)
+    )
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return (word * np.uint64(0x0101010101010101)) >> np.uint64(56)
 
 
-register_jitable(_population)  # compiled along with the kernels that call it; in Python it stays what it is
+# Compiled along with the kernels that call it; in Python it stays what it is
+register_jitable(_population)
 
 
 def one_max(x: Bits, ints: Ints, reals: Array) -> float:
@@ -61,7 +65,10 @@ def leading_ones(x: Bits, ints: Ints, reals: Array) -> float:
 
 
 def linear(x: Bits, ints: Ints, reals: Array) -> float:
-    """`Linear`: ints are the weights in units of reals[0], which are added in vectors; or reals are the weights."""
+    """`Linear`: ints are the weights in units of reals[0], which are added in vectors.
+
+    Or reals are the weights.
+    """
     if ints.size > 0:
         total = 0
         for i in range(x.size):
@@ -74,7 +81,10 @@ def linear(x: Bits, ints: Ints, reals: Array) -> float:
 
 
 def bin_val(x: Bits, ints: Ints, reals: Array) -> float:
-    """`BinVal`: Horner's rule in digits of 32 bits, the first of which has the n mod 32 bits left over."""
+    """`BinVal`: Horner's rule in digits of 32 bits.
+
+    The first digit has the n mod 32 bits left over.
+    """
     n = x.size
     value = 0.0
     begin = 0
@@ -123,16 +133,20 @@ def ising_ring(x: Bits, ints: Ints, reals: Array) -> float:
 
 def ising_torus(x: Bits, ints: Ints, reals: Array) -> float:
     """`IsingTorus`: ints are the side."""
-    n, side = np.uint64(x.size), np.uint64(ints[0])
-    one, none = np.uint64(1), np.uint64(0)
+    n = np.uint64(x.size)
+    side = np.uint64(ints[0])
+    one = np.uint64(1)
+    none = np.uint64(0)
     unequal = np.int32(0)
     for i in range(n - side):  # down
         unequal = np.int32(unequal + (x[i] ^ x[i + side]))
     for i in range(side):
         unequal = np.int32(unequal + (x[i] ^ x[n - side + i]))
-    for i in range(n - one):  # right, the end of a row meeting the beginning of the next
+    # Right, the end of a row meeting the beginning of the next
+    for i in range(n - one):
         unequal = np.int32(unequal + (x[i] ^ x[i + one]))
-    for i in range(none, n, side):  # but it should meet the beginning of its own row
+    # But it should meet the beginning of its own row
+    for i in range(none, n, side):
         unequal = np.int32(unequal + (x[i] ^ x[i + side - one]))
         if i > none:
             unequal = np.int32(unequal - (x[i] ^ x[i - one]))
@@ -147,12 +161,16 @@ def labs(x: Bits, ints: Ints, reals: Array) -> float:
         words[i >> 6] |= np.uint64(x[i]) << np.uint64(i & 63)
     energy = 0
     for k in range(1, n):
-        skip, shift = k >> 6, np.uint64(k & 63)
+        skip = k >> 6
+        shift = np.uint64(k & 63)
         length = n - k
         differ = 0
         for w in range((length + 63) >> 6):
             # In two steps, because a shift by 64 is none.
-            low, high = words[w + skip] >> shift, (words[w + skip + 1] << (np.uint64(63) - shift)) << np.uint64(1)
+            low = words[w + skip] >> shift
+            high = (
+                words[w + skip + 1] << (np.uint64(63) - shift)
+            ) << np.uint64(1)
             different = words[w] ^ (low | high)
             left = length - 64 * w
             if left < 64:
@@ -164,8 +182,12 @@ def labs(x: Bits, ints: Ints, reals: Array) -> float:
 
 
 def nk(x: Bits, ints: Ints, reals: Array) -> float:
-    """`NK`: ints are k, reals the tables, row by row. The window of k + 1 bits moves along the ring."""
-    n, k = x.size, ints[0]
+    """`NK`: ints are k, reals the tables, row by row.
+
+    The window of k + 1 bits moves along the ring.
+    """
+    n = x.size
+    k = ints[0]
     states = 2 << k
     window = 0
     for i in range(k):
@@ -183,34 +205,50 @@ def nk(x: Bits, ints: Ints, reals: Array) -> float:
 def max_sat(x: Bits, ints: Ints, reals: Array) -> float:
     """`MaxSat`: ints are groups (length, negated, how many, variables), reals the weights, or none.
 
-    Clauses of three literals, and shorter ones that repeat a literal, are evaluated without a branch, which would be
-    mispredicted at every other literal; longer ones up to the first literal that is true.
+    Clauses of three literals, and shorter ones that repeat a literal, are evaluated without a
+    branch, which would be mispredicted at every other literal; longer ones up to the first literal
+    that is true.
     """
     weighted = reals.size > 0
     cost = 0.0
     broken = 0
     clause = np.uint64(0)
     at = np.uint64(0)
-    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
+    one = np.uint64(1)
+    two = np.uint64(2)
+    three = np.uint64(3)
     while at < ints.size:
-        length, negated, count = ints[at], ints[at + one], ints[at + two]
+        length = ints[at]
+        negated = ints[at + one]
+        count = ints[at + two]
         at += three
-        p, q, r = np.int8(negated < 3), np.int8(negated < 2), np.int8(negated < 1)  # 1: not negated
+        # 1: not negated
+        p, q, r = (
+            np.int8(negated < 3),
+            np.int8(negated < 2),
+            np.int8(negated < 1),
+        )
         if length == 3 and weighted:
             for _ in range(count):
-                i, j, k = np.uint64(ints[at]), np.uint64(ints[at + one]), np.uint64(ints[at + two])
+                i = np.uint64(ints[at])
+                j = np.uint64(ints[at + one])
+                k = np.uint64(ints[at + two])
                 cost += reals[clause] * ((x[i] ^ p) & (x[j] ^ q) & (x[k] ^ r))
                 at += three
                 clause += one
         elif length == 3:
             for _ in range(count):
-                i, j, k = np.uint64(ints[at]), np.uint64(ints[at + one]), np.uint64(ints[at + two])
+                i = np.uint64(ints[at])
+                j = np.uint64(ints[at + one])
+                k = np.uint64(ints[at + two])
                 broken += (x[i] ^ p) & (x[j] ^ q) & (x[k] ^ r)
                 at += three
         else:
             for _ in range(count):
                 met = 0
-                while met < length and x[np.uint64(ints[at + np.uint64(met)])] == (met >= length - negated):
+                while met < length and x[
+                    np.uint64(ints[at + np.uint64(met)])
+                ] == (met >= length - negated):
                     met += 1
                 if met == length:
                     cost += reals[clause] if weighted else 1.0
@@ -220,10 +258,11 @@ def max_sat(x: Bits, ints: Ints, reals: Array) -> float:
 
 
 def max_sat_128(x: Bits, ints: Ints, reals: Array) -> float:
-    """`MaxSat` of at most 128 variables, without weights: the point is two words, and so is a clause.
+    """`MaxSat` of at most 128 variables, without weights: a point is two words, and so is a clause.
 
-    ints are, for m clauses, m words that mark the variables below 64, m for the others, and as many that mark the
-    negated ones alone. A clause is broken if of its variables the negated ones are one and no others.
+    ints are, for m clauses, m words that mark the variables below 64, m for the others, and as many
+    that mark the negated ones alone. A clause is broken if of its variables the negated ones are
+    one and no others.
     """
     m = ints.size // 4
     low = high = np.int64(0)
@@ -233,15 +272,22 @@ def max_sat_128(x: Bits, ints: Ints, reals: Array) -> float:
         high |= np.int64(x[i]) << (i - 64)
     broken = 0
     for c in range(m):
-        broken += (((low & ints[c]) ^ ints[2 * m + c]) | ((high & ints[m + c]) ^ ints[3 * m + c])) == 0
+        broken += (
+            ((low & ints[c]) ^ ints[2 * m + c])
+            | ((high & ints[m + c]) ^ ints[3 * m + c])
+        ) == 0
     return float(broken)
 
 
 def max_cut(x: Bits, ints: Ints, reals: Array) -> float:
-    """`MaxCut`: minus the weights of the edges that are cut; ints are the edges' ends, two by two."""
+    """`MaxCut`: minus the weights of the edges that are cut.
+
+    Ints are the edges' ends, two by two.
+    """
     cut = 0.0
     for e in range(reals.size):
-        i, j = np.uint64(ints[2 * e]), np.uint64(ints[2 * e + 1])
+        i = np.uint64(ints[2 * e])
+        j = np.uint64(ints[2 * e + 1])
         cut += reals[e] * (x[i] ^ x[j])
     return -cut
 
@@ -249,14 +295,18 @@ def max_cut(x: Bits, ints: Ints, reals: Array) -> float:
 def quadratic(x: Bits, ints: Ints, reals: Array) -> float:
     """`Qubo` of integers: Σ q x_i x_j over i ≤ j, in compressed rows.
 
-    ints are where the n rows begin, and the end, then the columns; reals are the diagonal, then the values.
+    ints are where the n rows begin, and the end, then the columns; reals are the diagonal, then the
+    values.
     """
     n = x.size
-    columns, values = ints[n + 1 :], reals[n:]
+    columns = ints[n + 1 :]
+    values = reals[n:]
     cost = 0.0
     for i in range(n):
-        begin, end = ints[i], ints[i + 1]
-        if x[i] == 0 and end - begin > 8:  # a short row costs less than a branch that is mispredicted
+        begin = ints[i]
+        end = ints[i + 1]
+        # a short row costs less than a branch that is mispredicted
+        if x[i] == 0 and end - begin > 8:
             continue
         a, b = reals[i], 0.0  # two sums, which need not wait for one another
         if (end - begin) % 2:
@@ -271,9 +321,10 @@ def quadratic(x: Bits, ints: Ints, reals: Array) -> float:
 
 
 def quadratic_in_order(x: Bits, ints: Ints, reals: Array) -> float:
-    """`Qubo` of reals, with the data of `quadratic`: added in the order of `Qubo.costs`, so that both round alike."""
+    """`Qubo` of reals, added in the order of `Qubo.costs`, so that both round alike."""
     n = x.size
-    columns, values = ints[n + 1 :], reals[n:]
+    columns = ints[n + 1 :]
+    values = reals[n:]
     cost = 0.0
     for i in range(n):
         if x[i] == 0:
@@ -288,6 +339,16 @@ KERNELS: dict[str, Kernel] = {
     kernel.__name__: kernel
     for kernel in (
         *(one_max, leading_ones, linear, bin_val, jump, traps),
-        *(ising_ring, ising_torus, labs, nk, max_sat, max_sat_128, max_cut, quadratic, quadratic_in_order),
+        *(
+            ising_ring,
+            ising_torus,
+            labs,
+            nk,
+            max_sat,
+            max_sat_128,
+            max_cut,
+            quadratic,
+            quadratic_in_order,
+        ),
     )
 }

@@ -1,11 +1,13 @@
 """P3 on bits, compiled: `p3.py` and `linkage.py` again, with one climber, as plain loops for numba.
 
-One specification, two implementations: with the same key, this one asks for the same points in the same order. What is
-a coroutine there is a `PHASE` here: `proceed` computes the next point to evaluate, `take_value` takes its value.
+One specification, two implementations: with the same key, this one asks for the same points in the
+same order. What is a coroutine there is a `PHASE` here: `proceed` computes the next point to
+evaluate, `take_value` takes its value.
 
-A level is stored by columns, one bit per member, in blocks of 64 members: a word of a block holds one variable of all
-of them. So pairs are counted, and members that differ found, 64 at a time. A tree is an order of the variables in which
-each group is contiguous; for neighboring variables it is the order in which they are declared.
+A level is stored by columns, one bit per member, in blocks of 64 members: a word of a block holds
+one variable of all of them. So pairs are counted, and members that differ found, 64 at a time. A
+tree is an order of the variables in which each group is contiguous; for neighboring variables it is
+the order in which they are declared.
 """
 
 from __future__ import annotations
@@ -27,16 +29,32 @@ from . import shared
 from .kernels import _population
 from .shared import BITS, INTS, LONG_WORDS, REALS, WORDS
 
-MOST_ANSWERS = 2**16  # points in one compiled call that were asked for before, so that Ctrl-C is handled in time
+# Points in one compiled call that were asked for before, so that Ctrl-C is handled in time
+MOST_ANSWERS = 2**16
 
-# Phases of an individual: it begins, has begun, climbs, combines the better values of its bits, has climbed, enters a
-# level, crosses there.
+# Phases of an individual: it begins, has begun, climbs, combines the better values of its bits, has
+# climbed, enters a level, crosses there.
 BEGIN, BEGUN, CLIMB, COMBINE, CLIMBED, ENTER, CROSS = range(7)
 
 # Indices into the arrays of a `PyramidState`.
-PHASE, WORD_COUNT, NEXT, STEPS, UP, MOVED, CHANGED, LEVEL, LEVELS, BLOCKS, MEMBERS = range(11)
-PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS, TREE, TREE_SIZE = range(11, 18)
-F, BEFORE, PATIENCE = range(3)  # the patience is N ln N, of which P3 takes `ROUNDS`, and a tabu search one
+(
+    PHASE,
+    WORD_COUNT,
+    NEXT,
+    STEPS,
+    UP,
+    MOVED,
+    CHANGED,
+    LEVEL,
+    LEVELS,
+    BLOCKS,
+    MEMBERS,
+) = range(11)
+PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS, TREE, TREE_SIZE = range(
+    11, 18
+)
+# The patience is N ln N, of which P3 takes `ROUNDS`, and a tabu search one
+F, BEFORE, PATIENCE = range(3)
 STREAM, POINT = range(2)
 HEAD, TAIL, SIZE, GROUPS = range(4)
 NEIGHBORS = 0  # row of `leaves` and `spans`; the tree of level i has row i + 1
@@ -48,15 +66,23 @@ class PyramidState(NamedTuple):
     counts: NDArray[np.int64]
     reals: Array
     keys: NDArray[np.uint64]  # of the stream, and of x in the cache
-    first: Words  # thresholds of the random point that an individual begins with
-    x0: NDArray[np.int8]  # initial point of the first individual; empty if there is none
+    # Thresholds of the random point that an individual begins with
+    first: Words
+    # Initial point of the first individual; empty if there is none
+    x0: NDArray[np.int8]
     x: NDArray[np.int8]
-    changed: NDArray[np.int64]  # bits of x that were flipped in the local search
-    order: NDArray[np.int64]  # order in which bits are flipped, or groups taken over
+    # Bits of x that were flipped in the local search
+    changed: NDArray[np.int64]
+    # Order in which bits are flipped, or groups taken over
+    order: NDArray[np.int64]
     ones: NDArray[np.int64]  # of each bit among all members
-    effects: Array  # sums of the differences in value between one and zero, of each bit in the local search
-    terms: Array  # `entropy_terms` for the next tree: computed by NumPy, because other logarithms may round otherwise
-    levels: NDArray[np.int64]  # one row per level: first and last block, members, groups; −1 if there is no tree
+    # Sums of the differences in value between one and zero, of each bit in the local search
+    effects: Array
+    # `entropy_terms` for the next tree: computed by NumPy, because other logarithms may round
+    # otherwise
+    terms: Array
+    # One row per level: first and last block, members, groups; −1 if there is no tree
+    levels: NDArray[np.int64]
     leaves: NDArray[np.int64]  # orders of the variables, one row per tree
     spans: NDArray[np.int64]  # begins and ends of the groups in these
     columns: NDArray[np.uint64]  # one row per block
@@ -91,16 +117,30 @@ def empty_pyramid(algorithm: P3, key: int, x0: Points | None) -> PyramidState:
     )
 
 
-def grown_pyramid(pyramid: PyramidState, why: int = shared.GROW_BUFFERS) -> PyramidState:
-    """Return the pyramid with room for more levels and blocks, or with the table for the tree that it builds next."""
+def grown_pyramid(
+    pyramid: PyramidState, why: int = shared.GROW_BUFFERS
+) -> PyramidState:
+    """Return the pyramid with more room.
+
+    It gets room for more levels and blocks, or the table for its next tree.
+    """
     if why == shared.GROW_TERMS:
-        return pyramid._replace(terms=entropy_terms(int(pyramid.levels[pyramid.counts[LEVEL], SIZE])))
+        return pyramid._replace(
+            terms=entropy_terms(
+                int(pyramid.levels[pyramid.counts[LEVEL], SIZE])
+            )
+        )
     growing = ("levels", "leaves", "spans", "columns", "chain", "masks")
-    return pyramid._replace(**{name: _longer(getattr(pyramid, name)) for name in growing})
+    return pyramid._replace(
+        **{name: _longer(getattr(pyramid, name)) for name in growing}
+    )
 
 
 class CompiledPyramid(shared.CompiledState):
-    """The state of `P3` in arrays, with an empty pyramid: it is built again from the values that P3 was told."""
+    """The state of `P3` in arrays.
+
+    It begins with an empty pyramid and is rebuilt from the values that P3 was told.
+    """
 
     arrays: PyramidState
 
@@ -112,7 +152,11 @@ class CompiledPyramid(shared.CompiledState):
     @staticmethod
     def supports(algorithm: P3, deterministic: bool) -> bool:
         """Return whether the engine can run the algorithm."""
-        return deterministic and algorithm.climbers == 1 and type(algorithm.family) is Bernoulli
+        return (
+            deterministic
+            and algorithm.climbers == 1
+            and type(algorithm.family) is Bernoulli
+        )
 
     @staticmethod
     def functions() -> list[shared.EngineFunction]:
@@ -126,8 +170,11 @@ class CompiledPyramid(shared.CompiledState):
     @property
     def theta(self) -> Array:
         """The mean of the members, as that of the core."""
-        first, members = self._family.initial(), int(self.arrays.counts[MEMBERS])
-        return self._family.move(first, (first + self.arrays.ones) / (1 + members) - first)
+        first = self._family.initial()
+        members = int(self.arrays.counts[MEMBERS])
+        return self._family.move(
+            first, (first + self.arrays.ones) / (1 + members) - first
+        )
 
     @property
     def can_yield(self) -> bool:  # type: ignore[override]
@@ -155,7 +202,11 @@ def below(p, n):
     """Return an integer from 0 to n − 1, from the next word of the stream, as `Stream.below`."""
     p.counts[WORD_COUNT] += 1
     return np.int64(
-        ((shared.word(p.keys[STREAM], p.counts[WORD_COUNT]) >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)
+        (
+            (shared.word(p.keys[STREAM], p.counts[WORD_COUNT]) >> np.uint64(32))
+            * np.uint64(n)
+        )
+        >> np.uint64(32)
     )
 
 
@@ -213,7 +264,8 @@ def _join(p, level, table):
 @njit(error_model="numpy")
 def _distances(p, level, order):
     """`Pairs.distances`, for variables in this order."""
-    m, n = p.levels[level, SIZE], p.x.size
+    m = p.levels[level, SIZE]
+    n = p.x.size
     h = p.terms
     blocks = (m + 63) // 64
     columns = np.empty((blocks, n), dtype=np.uint64)
@@ -239,11 +291,17 @@ def _distances(p, level, order):
                 n_both[j] += np.int64(_population(mine & columns[b, j]))
         distance[i, i] = math.inf
         for j in range(i + 1, n):
-            h11, h10, h01 = h[n_both[j]], h[n_ones[i] - n_both[j]], h[n_ones[j] - n_both[j]]
+            h11 = h[n_both[j]]
+            h10 = h[n_ones[i] - n_both[j]]
+            h01 = h[n_ones[j] - n_both[j]]
             h00 = h[m - n_ones[i] - n_ones[j] + n_both[j]]
             # Each sum in the order of the core, which is another for the other side.
-            distance[i, j] = _distance(alone[i] + alone[j], (h00 + h10) + (h01 + h11))
-            distance[j, i] = _distance(alone[i] + alone[j], (h00 + h01) + (h10 + h11))
+            distance[i, j] = _distance(
+                alone[i] + alone[j], (h00 + h10) + (h01 + h11)
+            )
+            distance[j, i] = _distance(
+                alone[i] + alone[j], (h00 + h01) + (h10 + h11)
+            )
     return distance
 
 
@@ -264,27 +322,36 @@ def _nearest(row):
 
 @njit(error_model="numpy")
 def linkage_tree(p, level):
-    """`Pairs.tree`, with the joins of `linkage.joined`; groups are numbered as there, the single ones first."""
+    """`Pairs.tree`, with the joins of `linkage.joined`.
+
+    Groups are numbered as there, the single ones first.
+    """
     n = p.x.size
-    leaves, spans = p.leaves[level + 1], p.spans[level + 1]
-    order = np.argsort(_words(p, n))  # ties, which are unlikely for 64 bits, would be in another order in NumPy
+    leaves = p.leaves[level + 1]
+    spans = p.spans[level + 1]
+    # Ties, which are unlikely for 64 bits, would be in another order in NumPy
+    order = np.argsort(_words(p, n))
     if 2 * n > MAX_OPTIONS:
         for i in range(n):
             leaves[i], spans[i, 0], spans[i, 1] = order[i], i, i + 1
         p.levels[level, GROUPS] = n
         return
     distance = _distances(p, level, order)
-    left, right = np.empty(n - 1, dtype=np.int64), np.empty(n - 1, dtype=np.int64)
-    length, useful = np.ones(2 * n - 1, dtype=np.int64), np.ones(2 * n - 1, dtype=np.bool_)
+    left = np.empty(n - 1, dtype=np.int64)
+    right = np.empty(n - 1, dtype=np.int64)
+    length = np.ones(2 * n - 1, dtype=np.int64)
+    useful = np.ones(2 * n - 1, dtype=np.bool_)
     place = np.arange(n)
-    nearest, shortest = np.empty(n, dtype=np.int64), np.empty(n)
+    nearest = np.empty(n, dtype=np.int64)
+    shortest = np.empty(n)
     for i in range(n):
         nearest[i] = _nearest(distance[i])
         shortest[i] = distance[i, nearest[i]]
     for join in range(n - 1):
         i = _nearest(shortest)
         j = nearest[i]
-        a, b = place[i], place[j]
+        a = place[i]
+        b = place[j]
         if shortest[i] <= 0.0:
             useful[a] = useful[b] = False
         left[join], right[join] = a, b
@@ -292,7 +359,10 @@ def linkage_tree(p, level):
         place[i] = n + join
         row = distance[i]
         for k in range(n):
-            row[k] = np.rint((length[a] * row[k] + length[b] * distance[j, k]) / (length[a] + length[b]))
+            row[k] = np.rint(
+                (length[a] * row[k] + length[b] * distance[j, k])
+                / (length[a] + length[b])
+            )
         row[i] = math.inf  # row j is merged; its distances are inf
         shortest[j] = math.inf
         for k in range(n):
@@ -300,8 +370,12 @@ def linkage_tree(p, level):
                 continue
             distance[k, j] = math.inf
             distance[k, i] = row[k]
-            # Also if i was the nearest, or j: others as near come later. Few rows are searched again.
-            if k != i and (row[k] < shortest[k] or (row[k] == shortest[k] and i <= nearest[k])):
+            # Also if i was the nearest, or j: others as near come later. Few rows are searched
+            # again.
+            if k != i and (
+                row[k] < shortest[k]
+                or (row[k] == shortest[k] and i <= nearest[k])
+            ):
                 nearest[k] = i
                 shortest[k] = row[k]
             elif k == i or nearest[k] == i or nearest[k] == j:
@@ -325,12 +399,16 @@ def linkage_tree(p, level):
 @njit(error_model="numpy")
 def _segments(p):
     """`linkage.segments`; return the number of groups."""
-    n, spans = p.x.size, p.spans[NEIGHBORS]
+    n = p.x.size
+    spans = p.spans[NEIGHBORS]
     groups, size = 0, 2
     while 2 * size <= n:
         for begin in range(-below(p, size), n - 1, size):
             if begin > 1 - size:
-                spans[groups, 0], spans[groups, 1] = max(begin, 0), min(begin + size, n)
+                spans[groups, 0], spans[groups, 1] = (
+                    max(begin, 0),
+                    min(begin + size, n),
+                )
                 groups += 1
         size *= 2
     return groups
@@ -339,7 +417,8 @@ def _segments(p):
 @njit(error_model="numpy")
 def _smallest_first(p):
     """Set the order in which groups are taken over: by size, random among groups of equal size."""
-    groups, spans = p.counts[TREE_SIZE], p.spans[p.counts[TREE]]
+    groups = p.counts[TREE_SIZE]
+    spans = p.spans[p.counts[TREE]]
     shuffled = np.argsort(_words(p, groups))
     place = np.zeros(p.x.size + 2, dtype=np.int64)
     for g in range(groups):
@@ -355,13 +434,20 @@ def _smallest_first(p):
 @njit(error_model="numpy")
 def _take_over(p, level, group, codes):
     """Take a group over from a random member that differs there; return whether there is one."""
-    tree, x = p.counts[TREE], p.x
+    tree = p.counts[TREE]
+    x = p.x
     leaves = p.leaves[tree]
     begin, end = p.spans[tree, group]
-    left, block, n_different = p.levels[level, SIZE], p.levels[level, HEAD], 0
+    left = p.levels[level, SIZE]
+    block = p.levels[level, HEAD]
+    n_different = 0
     all_members = ~np.uint64(0)
     while left > 0:
-        members = all_members if left >= 64 else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
+        members = (
+            all_members
+            if left >= 64
+            else (np.uint64(1) << np.uint64(left)) - np.uint64(1)
+        )
         column = p.columns[block]
         differ = np.uint64(0)
         for k in range(begin, end):
@@ -383,7 +469,8 @@ def _take_over(p, level, group, codes):
     differ = p.masks[block]
     for _ in range(chosen):
         differ &= differ - np.uint64(1)
-    column, lowest = p.columns[block], differ & (np.uint64(0) - differ)
+    column = p.columns[block]
+    lowest = differ & (np.uint64(0) - differ)
     changed = 0
     for k in range(begin, end):
         i = leaves[k]
@@ -397,7 +484,10 @@ def _take_over(p, level, group, codes):
 
 @njit(error_model="numpy")
 def _combine(p, codes):
-    """Set each bit to the value that was better in the local search; return whether x has changed."""
+    """Set each bit to the value that was better in the local search.
+
+    Return whether x has changed.
+    """
     changed = 0
     for i in range(p.x.size):
         if p.effects[i] > 0.0 if p.x[i] else p.effects[i] < 0.0:
@@ -411,7 +501,8 @@ def _combine(p, codes):
 @njit(error_model="numpy")
 def proceed(p, codes, table):
     """Compute the next point to evaluate, x; at most one member joins on the way."""
-    counts, n = p.counts, p.x.size
+    counts = p.counts
+    n = p.x.size
     while True:
         if counts[PHASE] == CLIMB:
             if counts[NEXT] == n:
@@ -448,10 +539,16 @@ def proceed(p, codes, table):
                 counts[TREE], counts[TREE_SIZE] = NEIGHBORS, _segments(p)
             else:
                 if p.levels[level, GROUPS] < 0:
-                    if 2 * n <= MAX_OPTIONS and p.terms.size != p.levels[level, SIZE] + 1:
+                    if (
+                        2 * n <= MAX_OPTIONS
+                        and p.terms.size != p.levels[level, SIZE] + 1
+                    ):
                         return shared.GROW_TERMS
                     linkage_tree(p, level)
-                counts[TREE], counts[TREE_SIZE] = level + 1, p.levels[level, GROUPS]
+                counts[TREE], counts[TREE_SIZE] = (
+                    level + 1,
+                    p.levels[level, GROUPS],
+                )
             _smallest_first(p)
             p.reals[BEFORE] = p.reals[F]
             counts[NEXT] = 0
@@ -470,7 +567,8 @@ def proceed(p, codes, table):
 @njit(error_model="numpy")
 def take_value(p, value, codes):
     """Take the value of x: a change that is no worse is kept."""
-    counts, reals = p.counts, p.reals
+    counts = p.counts
+    reals = p.reals
     if value != value:
         value = math.inf
     if counts[PHASE] == BEGUN:
@@ -499,14 +597,35 @@ def take_value(p, value, codes):
         if counts[PHASE] == COMBINE:
             counts[PHASE] = CLIMB
             counts[PASS] = -1  # once after an order
-        elif counts[STEPS] - counts[UP] >= max(ROUNDS * reals[PATIENCE], counts[UP]):
+        elif counts[STEPS] - counts[UP] >= max(
+            ROUNDS * reals[PATIENCE], counts[UP]
+        ):
             counts[PHASE] = CLIMBED
 
 
 PYRAMID_STATE = types.NamedTuple(
     (
-        *(INTS, REALS, LONG_WORDS, WORDS, BITS, BITS, INTS, INTS, INTS, REALS, REALS),
-        *(types.int64[:, ::1], types.int64[:, ::1], types.int64[:, :, ::1], types.uint64[:, ::1], INTS, LONG_WORDS),
+        *(
+            INTS,
+            REALS,
+            LONG_WORDS,
+            WORDS,
+            BITS,
+            BITS,
+            INTS,
+            INTS,
+            INTS,
+            REALS,
+            REALS,
+        ),
+        *(
+            types.int64[:, ::1],
+            types.int64[:, ::1],
+            types.int64[:, :, ::1],
+            types.uint64[:, ::1],
+            INTS,
+            LONG_WORDS,
+        ),
     ),
     PyramidState,
 )
@@ -516,10 +635,13 @@ PYRAMID_STATE = types.NamedTuple(
 def run_pyramid(f, ints, data, block, cache, p, limits):
     """Run iterations of one point each until a limit is reached; return why P3 has returned.
 
-    A point that P3 has asked for before is told at once, up to `SKIPPED` times in a row. A point that only another
-    member has asked for is not evaluated again either, but counts as an iteration, as in `Optimizer`.
+    A point that P3 has asked for before is told at once, up to `SKIPPED` times in a row. A point
+    that only another member has asked for is not evaluated again either, but counts as an
+    iteration, as in `Optimizer`.
     """
-    counts, (told, x, values, evaluated, keys, _, _), (table, codes) = p.counts, block, cache
+    counts = p.counts
+    told, x, values, evaluated, keys, _, _ = block
+    table, codes = cache
     answers = 0
     while True:
         if not counts[PENDING_POINT]:
@@ -532,7 +654,10 @@ def run_pyramid(f, ints, data, block, cache, p, limits):
                 return why
             answers += 1
             place = shared.find(table, p.keys[POINT])
-            if table[place].seen & shared.ASKED and counts[ANSWERED] < SKIPPED - 1:
+            if (
+                table[place].seen & shared.ASKED
+                and counts[ANSWERED] < SKIPPED - 1
+            ):
                 counts[ANSWERED] += 1
                 take_value(p, table[place].value, codes)
                 continue
@@ -540,12 +665,16 @@ def run_pyramid(f, ints, data, block, cache, p, limits):
             counts[PENDING_POINT] = 1
         row = told[shared.DONE_ROWS]
         if not told[shared.LAM]:
-            why = shared.begin_iteration(told, values.size, table.size, 1, counts[CAN_YIELD], limits)
+            why = shared.begin_iteration(
+                told, values.size, table.size, 1, counts[CAN_YIELD], limits
+            )
             if why != shared.GOING:
                 return why
             shared.copy_point(x, row, p.x)
             keys[row] = p.keys[POINT]
-        if not shared.evaluate_iteration(f, ints, data, told, x, values, evaluated, keys, table, limits):
+        if not shared.evaluate_iteration(
+            f, ints, data, told, x, values, evaluated, keys, table, limits
+        ):
             return shared.LIMIT
         table[shared.find(table, p.keys[POINT])].seen |= shared.ASKED
         counts[PENDING_POINT] = counts[CAN_YIELD] = 0

@@ -1,11 +1,12 @@
-"""What compiled members share: blocks of evaluations, the cache of evaluated points, and compilation.
+"""What compiled members share: blocks of evaluations, the cache of points, compilation.
 
-A compiled member is the state of an algorithm in arrays and a function that runs its iterations: `engine.py` is the
-loop of `igo.py`, `pyramid.py` is P3 and `evolution.py` the genetic algorithm. It only advances: it writes points and
-values to a block and returns. Everything that follows from them is decided in Python between two calls (`run.py`), by
-the code of interpreted runs: the best point, turns, studies, tests for noise and the end of a run. `Limits` say how far
-a member may advance without a decision.
-All state is in arrays, and arrays that belong together are a named tuple, because compiled code is typed.
+A compiled member is the state of an algorithm in arrays and a function that runs its iterations:
+`engine.py` is the loop of `igo.py`, `pyramid.py` is P3 and `evolution.py` the genetic algorithm. It
+only advances: it writes points and values to a block and returns. Everything that follows from them
+is decided in Python between two calls (`run.py`), by the code of interpreted runs: the best point,
+turns, studies, tests for noise and the end of a run. `Limits` say how far a member may advance
+without a decision. All state is in arrays, and arrays that belong together are a named tuple,
+because compiled code is typed.
 """
 
 from __future__ import annotations
@@ -33,24 +34,34 @@ INTS = types.int64[::1]
 REALS = types.float64[::1]
 WORDS = types.uint32[::1]
 LONG_WORDS = types.uint64[::1]
-OBJECTIVE = types.float64(BITS, INTS, REALS)  # of a point and of the data that belong to it
+# Of a point and of the data that belong to it
+OBJECTIVE = types.float64(BITS, INTS, REALS)
 
-# Why a member returned: a limit is reached, an array is too small, or an interrupt from the keyboard must be handled.
-GOING, LIMIT, GROW_BLOCK, GROW_BUFFERS, GROW_CACHE, GROW_TERMS, INTERRUPTION = range(7)
+# Why a member returned: a limit is reached, an array is too small, or an interrupt from the
+# keyboard must be handled.
+GOING, LIMIT, GROW_BLOCK, GROW_BUFFERS, GROW_CACHE, GROW_TERMS, INTERRUPTION = (
+    range(7)
+)
 
-# Indices into the counts of a `SampleBlock`: rows of complete iterations; samples of the one under way, 0 if there
-# is none, those of them that have values, and those that were evaluated; evaluations left; iterations completed by this
-# call; samples in a row that were known; points in the cache; whether all points are kept.
-DONE_ROWS, LAM, VALUED, NEW, LEFT, COMPLETED, STALE, KNOWN, KEEPS_POINTS = range(9)
-# Size of a block at first, at most; it grows with λ. That of points that are all kept fits into the fast caches.
-SAMPLE_ROWS, POINT_BYTES, MOST_POINT_BYTES = 2**14, 2**20, 2**23
+# Indices into the counts of a `SampleBlock`: rows of complete iterations; samples of the one under
+# way, 0 if there is none, those of them that have values, and those that were evaluated;
+# evaluations left; iterations completed by this call; samples in a row that were known; points in
+# the cache; whether all points are kept.
+DONE_ROWS, LAM, VALUED, NEW, LEFT, COMPLETED, STALE, KNOWN, KEEPS_POINTS = (
+    range(9)
+)
+# Size of a block at first, at most; it grows with λ. That of points that are all kept fits into the
+# fast caches.
+SAMPLE_ROWS = 2**14
+POINT_BYTES = 2**20
+MOST_POINT_BYTES = 2**23
 
 
 class SampleBlock(NamedTuple):
     """Candidates in order, one row each, until they are handed over between two iterations.
 
-    A run that needs only the best of its points has those of the last iteration, from the first row on: other memory
-    would take longer to write than it takes to draw the points.
+    A run that needs only the best of its points has those of the last iteration, from the first row
+    on: other memory would take longer to write than it takes to draw the points.
     """
 
     counts: NDArray[np.int64]
@@ -58,7 +69,8 @@ class SampleBlock(NamedTuple):
     f: Array  # to be minimized; NaN for a failed evaluation
     evaluated: NDArray[np.bool_]  # rather than known; only with a cache
     keys: NDArray[np.uint64]  # in the cache
-    best: Array  # the lowest value of the run, and its point; only without a cache
+    # The lowest value of the run, and its point; only without a cache
+    best: Array
     best_x: NDArray[np.int8]
 
 
@@ -66,7 +78,8 @@ class Limits(NamedTuple):
     """How far a member advances: in evaluations (`LEFT`), and where no further iteration begins."""
 
     sign: float  # of the values of the objective, −1 to maximize
-    target: float  # value after which there are no evaluations left; NaN for none
+    # Value after which there are no evaluations left; NaN for none
+    target: float
     iterations: float
     rows: float  # candidates
     turn: float  # candidates after which the member yields as soon as it can
@@ -74,17 +87,23 @@ class Limits(NamedTuple):
     forced: float  # iterations that begin even if there are no evaluations left
 
 
-ENTRY = np.dtype([("key", np.uint64), ("value", np.float64), ("seen", np.int64)])
-# Flags of a point: has a value; P3 has asked for it; is a member of the pyramid; is in the population.
+ENTRY = np.dtype(
+    [("key", np.uint64), ("value", np.float64), ("seen", np.int64)]
+)
+# Flags of a point: has a value; P3 has asked for it; is a member of the pyramid; is in the
+# population.
 HAS_VALUE, ASKED, MEMBER, SELECTED = 1, 2, 4, 8
 
 
 class CacheTable(NamedTuple):
-    """Values by points: a hash table with open addressing, at most half full. One of size zero stores nothing.
+    """Values by points: a hash table with open addressing, at most half full.
 
-    A point is identified by a key: the exclusive or of the codes of its ones. Up to 64 bits it is the point itself.
-    Beyond, codes are random words, and two points may have the same key: with m points evaluated, the probability that
-    any two have is m²/2⁶⁵, 3·10⁻⁸ for a million. One of them would then not be evaluated but take the other's value.
+    One of size zero stores nothing.
+
+    A point is identified by a key: the exclusive or of the codes of its ones. Up to 64 bits it is
+    the point itself. Beyond, codes are random words, and two points may have the same key: with m
+    points evaluated, the probability that any two have is m²/2⁶⁵, 3·10⁻⁸ for a million. One of them
+    would then not be evaluated but take the other's value.
     """
 
     table: NDArray[np.void]
@@ -98,7 +117,11 @@ def no_cache() -> CacheTable:
 
 def empty_cache(n: int) -> CacheTable:
     """Return an empty cache for n bits."""
-    codes = np.uint64(1) << np.arange(n, dtype=np.uint64) if n <= 64 else Stream(0).words(n).copy()
+    codes = (
+        np.uint64(1) << np.arange(n, dtype=np.uint64)
+        if n <= 64
+        else Stream(0).words(n).copy()
+    )
     return CacheTable(np.zeros(1024, dtype=ENTRY), codes)
 
 
@@ -111,19 +134,32 @@ def grown_cache(cache: CacheTable) -> CacheTable:
 
 def empty_block(n: int, keeps_all: bool) -> SampleBlock:
     """Return an empty block for points of n bits."""
-    rows = max(min((POINT_BYTES if keeps_all else MOST_POINT_BYTES) // n, SAMPLE_ROWS), 1)
+    rows = max(
+        min((POINT_BYTES if keeps_all else MOST_POINT_BYTES) // n, SAMPLE_ROWS),
+        1,
+    )
     counts = np.array([0, 0, 0, 0, 0, 0, 0, 0, keeps_all], dtype=np.int64)
-    return SampleBlock(counts, *_rows(rows, n), np.array([math.inf]), np.zeros(n, dtype=np.int8))
+    return SampleBlock(
+        counts,
+        *_rows(rows, n),
+        np.array([math.inf]),
+        np.zeros(n, dtype=np.int8),
+    )
 
 
 def grown_block(block: SampleBlock) -> SampleBlock:
     """Return an empty block with twice as many rows."""
     rows, n = block.x.shape
-    return SampleBlock(block.counts, *_rows(2 * rows, n), block.best, block.best_x)
+    return SampleBlock(
+        block.counts, *_rows(2 * rows, n), block.best, block.best_x
+    )
 
 
-def _rows(rows: int, n: int) -> tuple[NDArray[np.int8], Array, NDArray[np.bool_], NDArray[np.uint64]]:
-    evaluated, keys = np.empty(rows, dtype=np.bool_), np.empty(rows, dtype=np.uint64)
+def _rows(
+    rows: int, n: int
+) -> tuple[NDArray[np.int8], Array, NDArray[np.bool_], NDArray[np.uint64]]:
+    evaluated = np.empty(rows, dtype=np.bool_)
+    keys = np.empty(rows, dtype=np.uint64)
     return np.empty((rows, n), dtype=np.int8), np.empty(rows), evaluated, keys
 
 
@@ -137,7 +173,8 @@ class CompiledState:
     cache : CacheTable
         The cache of the run.
     told : int
-        Iterations that the state of the core has seen and this one has not: their points are in the cache.
+        Iterations that the state of the core has seen and this one has not: their points are in the
+        cache.
     can_yield : bool
         Whether the turn may pass to another member.
     """
@@ -156,12 +193,18 @@ class CompiledState:
 
     @property
     def core(self) -> Any:
-        """The state as that of the core; by default this one, of which the core uses the attributes alone."""
+        """The state as that of the core.
+
+        By default this one, of which the core uses the attributes alone.
+        """
         return self
 
     @property
     def count(self) -> int | None:
-        """The counter of the random numbers of the run; None if the member has random numbers of its own."""
+        """The counter of the random numbers of the run.
+
+        None if the member has random numbers of its own.
+        """
         return None
 
     def grow(self, why: int) -> None:
@@ -173,7 +216,16 @@ class CompiledState:
 
 
 SAMPLE_BLOCK = types.NamedTuple(
-    (INTS, types.int8[:, ::1], REALS, types.boolean[::1], LONG_WORDS, REALS, BITS), SampleBlock
+    (
+        INTS,
+        types.int8[:, ::1],
+        REALS,
+        types.boolean[::1],
+        LONG_WORDS,
+        REALS,
+        BITS,
+    ),
+    SampleBlock,
 )
 LIMITS = types.NamedUniTuple(types.float64, 7, Limits)
 TABLE = from_dtype(ENTRY)[::1]
@@ -181,7 +233,7 @@ CACHE = types.NamedTuple((TABLE, LONG_WORDS), CacheTable)
 
 
 def sources() -> list[Path]:
-    """Return the files that the engine is compiled from: its own, and those that it takes constants from."""
+    """Return the files that the engine is compiled from, constants included."""
     return sorted(Path(__file__).parent.glob("*.py")) + [
         Path(str(module.__file__)) for module in (rng, linkage, p3, evolution)
     ]
@@ -190,22 +242,29 @@ def sources() -> list[Path]:
 @cache
 def source_hash() -> str:
     """Return a hash of all that the engine is compiled from."""
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sources())).hexdigest()[:16]
+    return hashlib.sha256(
+        b"".join(path.read_bytes() for path in sources())
+    ).hexdigest()[:16]
 
 
 _COMPILING = Lock()
 
 
 class EngineFunction:
-    """A function of the engine that is compiled at its first call, or loaded if no source of the engine has changed.
+    """A function of the engine that is compiled or loaded at its first call.
 
-    numba looks at the file of the function itself alone. Its cache files have the function's qualified name.
+    It is loaded if no source of the engine has changed since it was compiled.
+
+    numba looks at the file of the function itself alone. Its cache files have the function's
+    qualified name.
     """
 
     def __init__(self, signature: Any, function: Callable[..., Any]) -> None:
         function.__qualname__ = f"{function.__name__}-{source_hash()}"
         self._signature = signature
-        self._dispatcher: Any = njit(cache=True, nogil=True, error_model="numpy")(function)
+        self._dispatcher: Any = njit(
+            cache=True, nogil=True, error_model="numpy"
+        )(function)
 
     @cached_property
     def compiled(self) -> Any:
@@ -221,20 +280,39 @@ class EngineFunction:
         """Whether the machine code is in memory or in the cache on disk."""
         if self._dispatcher.signatures:
             return True
-        return self._dispatcher._cache.load_overload(self._signature, self._dispatcher.targetctx) is not None
+        return (
+            self._dispatcher._cache.load_overload(
+                self._signature, self._dispatcher.targetctx
+            )
+            is not None
+        )
 
     def __call__(self, *args: Any) -> Any:
         return self.compiled(*args)
 
 
-def engine_function(signature: Any) -> Callable[[Callable[..., Any]], EngineFunction]:
+def engine_function(
+    signature: Any,
+) -> Callable[[Callable[..., Any]], EngineFunction]:
     """Return a decorator that makes an `EngineFunction`."""
     return partial(EngineFunction, signature)
 
 
-def member_function(state: Any) -> Callable[[Callable[..., Any]], EngineFunction]:
+def member_function(
+    state: Any,
+) -> Callable[[Callable[..., Any]], EngineFunction]:
     """Return a decorator of the function that advances a state of this type."""
-    return engine_function(types.int64(types.FunctionType(OBJECTIVE), INTS, REALS, SAMPLE_BLOCK, CACHE, state, LIMITS))
+    return engine_function(
+        types.int64(
+            types.FunctionType(OBJECTIVE),
+            INTS,
+            REALS,
+            SAMPLE_BLOCK,
+            CACHE,
+            state,
+            LIMITS,
+        )
+    )
 
 
 @njit(error_model="numpy")
@@ -288,7 +366,8 @@ def recall(cache, x):
     return entry.value if entry.seen else math.inf
 
 
-# These take arrays rather than named tuples: numba counts references whenever an array is taken out of a tuple.
+# These take arrays rather than named tuples: numba counts references whenever an array is taken out
+# of a tuple.
 
 
 @njit(error_model="numpy")
@@ -309,11 +388,21 @@ def store(cache, x, value, counts):
 
 @njit(error_model="numpy")
 def begin_iteration(counts, rows, places, lam, can_yield, limits):
-    """Begin an iteration of λ samples, in a block of so many rows, unless a limit is reached; return why not."""
-    done, left = counts[DONE_ROWS], counts[LEFT]
-    if (left <= 0 and counts[COMPLETED] >= limits.forced) or counts[COMPLETED] >= limits.iterations:
+    """Begin an iteration of λ samples, in a block of so many rows, unless a limit is reached.
+
+    Return why not.
+    """
+    done = counts[DONE_ROWS]
+    left = counts[LEFT]
+    if (left <= 0 and counts[COMPLETED] >= limits.forced) or counts[
+        COMPLETED
+    ] >= limits.iterations:
         return LIMIT
-    if done >= limits.rows or counts[STALE] >= limits.stale or (can_yield and done >= limits.turn):
+    if (
+        done >= limits.rows
+        or counts[STALE] >= limits.stale
+        or (can_yield and done >= limits.turn)
+    ):
         return LIMIT
     if done + lam > rows:
         return LIMIT if done else GROW_BLOCK
@@ -339,12 +428,16 @@ def set_keys(counts, x, keys, codes):
 
 
 @njit(error_model="numpy")
-def evaluate_iteration(f, ints, data, counts, x, values, evaluated, keys, table, limits):
-    """Evaluate the samples of the iteration that are not in the cache; return whether it is complete.
+def evaluate_iteration(
+    f, ints, data, counts, x, values, evaluated, keys, table, limits
+):
+    """Evaluate the samples of the iteration; return whether it is complete.
 
     If there are no evaluations left, samples in the cache have values up to the first that is not.
     """
-    k, left, new = counts[VALUED], counts[LEFT], counts[NEW]
+    k = counts[VALUED]
+    left = counts[LEFT]
+    new = counts[NEW]
     while k < counts[LAM]:
         row = counts[DONE_ROWS] + k
         place = find(table, keys[row])
@@ -363,7 +456,10 @@ def evaluate_iteration(f, ints, data, counts, x, values, evaluated, keys, table,
 
 @njit(error_model="numpy")
 def end_iteration(counts, k, left, new):
-    """Count the samples of the iteration that have values, and the new ones; return whether it is complete."""
+    """Count the samples of the iteration that have values, and the new ones.
+
+    Return whether it is complete.
+    """
     counts[VALUED], counts[LEFT], counts[NEW] = k, left, new
     if k < counts[LAM]:
         return False
@@ -374,10 +470,19 @@ def end_iteration(counts, k, left, new):
     return True
 
 
-@engine_function(types.void(types.FunctionType(OBJECTIVE), INTS, REALS, SAMPLE_BLOCK, CACHE, LIMITS))
+@engine_function(
+    types.void(
+        types.FunctionType(OBJECTIVE), INTS, REALS, SAMPLE_BLOCK, CACHE, LIMITS
+    )
+)
 def evaluate_samples(f, ints, data, block, cache, limits):
-    """Evaluate samples that Python has written to the block."""
+    """Evaluate the samples of the iteration that are not in the cache.
+
+    Return whether the iteration is complete.
+    """
     counts, x, values, evaluated, keys, _, _ = block
     table, codes = cache
     set_keys(counts, x, keys, codes)
-    evaluate_iteration(f, ints, data, counts, x, values, evaluated, keys, table, limits)
+    evaluate_iteration(
+        f, ints, data, counts, x, values, evaluated, keys, table, limits
+    )

@@ -1,17 +1,18 @@
-"""P3 for costs whose terms are known: points are evaluated by flips (`gains.py`), the local search is a tabu search.
+"""P3 for costs with known terms: evaluation by flips, and a tabu search.
 
-An individual is improved by tabu search instead of the local search of `p3.py`, then joins the pyramid and is crossed
-with its levels as there (`pyramid.py`). The tabu search flips the bit with the best gain among those that have not been
-flipped lately, or that lead to a better point than any of this individual; it ends by the rule of `p3.py`: after as
-many steps as led to the last improvement, at least n ln n. A bit that was flipped is not flipped back for 3 steps, plus
-a random number of up to n/10 others, as in breakout local search for Max-Cut.
+An individual is improved by tabu search instead of the local search of `p3.py`, then joins the
+pyramid and is crossed with its levels as there (`pyramid.py`). The tabu search flips the bit with
+the best gain among those that have not been flipped lately, or that lead to a better point than any
+of this individual; it ends by the rule of `p3.py`: after as many steps as led to the last
+improvement, at least n ln n. A bit that was flipped is not flipped back for 3 steps, plus a random
+number of up to n/10 others, as in breakout local search for Max-Cut.
 
 Every step of the tabu search and every crossing is one evaluation, whatever the number of flips.
 
 References
 ----------
-Benlic, U. and Hao, J.-K. (2013). Breakout local search for the max-cut problem. Engineering Applications of Artificial
-Intelligence 26(3).
+Benlic, U. and Hao, J.-K. (2013). Breakout local search for the max-cut problem. Engineering
+Applications of Artificial Intelligence 26(3).
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ from .pyramid import (
 )
 from .shared import BITS, CACHE, INTS, REALS
 
-GAINS_AT_ONCE = 2**24  # gains compared in one compiled call, so that Ctrl-C is handled in time
-TENURE, TENURE_SHARE = 3, 10  # steps for which a flipped bit is tabu, and the share of n that is added at random
+# Gains compared in one compiled call, so that Ctrl-C is handled in time
+GAINS_AT_ONCE = 2**24
+# Steps for which a flipped bit is tabu, and the share of n that is added at random
+TENURE, TENURE_SHARE = 3, 10
 
 # Indices into the counts and reals of a `TabuState`.
 EVALUATIONS, FULL, FLIPS = range(3)
@@ -67,10 +70,13 @@ LOWEST_COST, VALUE = range(2)
 class TabuState(NamedTuple):
     """What the tabu search adds to the pyramid and the gains."""
 
-    counts: NDArray[np.int64]  # evaluations, those of them that were not incremental, and flips
-    reals: Array  # the lowest cost of the run, and the cost of the point of the gains
+    # Evaluations, those of them that were not incremental, and flips
+    counts: NDArray[np.int64]
+    # The lowest cost of the run, and the cost of the point of the gains
+    reals: Array
     best_x: NDArray[np.int8]
-    free_at: NDArray[np.int64]  # number of the step from which a bit may be flipped again
+    # Number of the step from which a bit may be flipped again
+    free_at: NDArray[np.int64]
     ties: NDArray[np.int64]  # bits with the same gain
 
 
@@ -90,14 +96,27 @@ class StructuredRun:
         The point at which the first individual begins.
     """
 
-    def __init__(self, structure: Structure, seed: int, x0: NDArray[np.int8] | None = None) -> None:
+    def __init__(
+        self,
+        structure: Structure,
+        seed: int,
+        x0: NDArray[np.int8] | None = None,
+    ) -> None:
         n = len(structure.starts) - 1
         self.structure = structure
         self._gains = GainState.of(structure)
-        self._pyramid = empty_pyramid(P3(Bernoulli(n)), Stream.of(seed).word(), x0)
+        self._pyramid = empty_pyramid(
+            P3(Bernoulli(n)), Stream.of(seed).word(), x0
+        )
         self._members = shared.empty_cache(n)
-        counts, reals = np.zeros(3, dtype=np.int64), np.array([math.inf, math.inf])
-        self._tabu = TabuState(counts, reals, np.zeros(n, dtype=np.int8), *np.zeros((2, n), dtype=np.int64))
+        counts = np.zeros(3, dtype=np.int64)
+        reals = np.array([math.inf, math.inf])
+        self._tabu = TabuState(
+            counts,
+            reals,
+            np.zeros(n, dtype=np.int8),
+            *np.zeros((2, n), dtype=np.int64),
+        )
 
     @property
     def nfev(self) -> int:
@@ -124,12 +143,20 @@ class StructuredRun:
         """The point with that cost."""
         return self._tabu.best_x
 
-    def go(self, budget: float = math.inf, target: float = math.nan) -> Status | None:
+    def go(
+        self, budget: float = math.inf, target: float = math.nan
+    ) -> Status | None:
         """Continue the run for a fraction of a second."""
         pause = self.nfev + max(1, GAINS_AT_ONCE // len(self.best_x))
         with deferred_interrupt():
             why = structured_runner()(
-                self.structure, self._gains, self._pyramid, self._members, self._tabu, min(budget, pause), target
+                self.structure,
+                self._gains,
+                self._pyramid,
+                self._members,
+                self._tabu,
+                min(budget, pause),
+                target,
             )
         if why == shared.GROW_CACHE:
             self._members = shared.grown_cache(self._members)
@@ -155,8 +182,9 @@ def _begin(structure, state, p, tabu):
 
 @njit(error_model="numpy")
 def _choose(gains, free_at, ties, step, below_best, p):
-    """Return the bit with the least gain among those that are not tabu, or whose gain is below `below_best`."""
-    lowest, count = math.inf, 0
+    """Return the bit with the least gain that is not tabu, or has a gain below `below_best`."""
+    lowest = math.inf
+    count = 0
     for i in range(gains.size):
         gain = gains[i]
         if gain <= lowest and (free_at[i] <= step or gain < below_best):
@@ -170,18 +198,29 @@ def _choose(gains, free_at, ties, step, below_best, p):
 @njit(error_model="numpy")
 def _climb(structure, state, p, tabu, budget, target):
     """Tabu search, with its best point in the pyramid; return whether it has ended."""
-    counts, gains, n = p.counts, state.gains, p.x.size
-    free_at, ties = tabu.free_at, tabu.ties
-    value, best = tabu.reals[VALUE], p.reals[F]
-    step, up = counts[STEPS], counts[UP]
+    counts = p.counts
+    gains = state.gains
+    n = p.x.size
+    free_at = tabu.free_at
+    ties = tabu.ties
+    value = tabu.reals[VALUE]
+    best = p.reals[F]
+    step = counts[STEPS]
+    up = counts[UP]
     left = step + budget - tabu.counts[EVALUATIONS]
     begun = step
     # A target of NaN, for none, is never reached.
-    while step < left and not best <= target and step - up < max(p.reals[PATIENCE], up):
+    while (
+        step < left
+        and not best <= target
+        and step - up < max(p.reals[PATIENCE], up)
+    ):
         i = _choose(gains, free_at, ties, step, best - value, p)
         value += flip(structure, state, i)
         step += 1
-        free_at[i] = step + min(TENURE + below(p, max(n // TENURE_SHARE, 1)), n - 1)
+        free_at[i] = step + min(
+            TENURE + below(p, max(n // TENURE_SHARE, 1)), n - 1
+        )
         if value < best:
             best, up = value, step
             p.x[:] = state.x
@@ -206,7 +245,8 @@ def _end(structure, state, p, tabu, codes):
 @njit(error_model="numpy")
 def _cross(structure, state, p, tabu, codes):
     """Evaluate a crossing by flips; they are undone if it is worse."""
-    value, changed = p.reals[F], p.counts[CHANGED]
+    value = p.reals[F]
+    changed = p.counts[CHANGED]
     for k in range(changed):
         value += flip(structure, state, p.changed[k])
     tabu.counts[EVALUATIONS] += 1
@@ -219,13 +259,21 @@ def _cross(structure, state, p, tabu, codes):
 
 
 def _run(structure, state, p, members, tabu, budget, target):
-    """Run until a number of evaluations or the target is reached, or an array is too small; return which."""
-    counts, (table, codes) = p.counts, members
+    """Run until a number of evaluations or the target is reached, or an array is too small.
+
+    Return which.
+    """
+    counts = p.counts
+    table, codes = members
     while True:
         if p.reals[F] < tabu.reals[LOWEST_COST]:
             tabu.reals[LOWEST_COST] = p.reals[F]
             tabu.best_x[:] = p.x
-        if tabu.counts[EVALUATIONS] >= budget or tabu.reals[LOWEST_COST] <= target:  # with NaN for no target, never
+        # With NaN for no target, never
+        if (
+            tabu.counts[EVALUATIONS] >= budget
+            or tabu.reals[LOWEST_COST] <= target
+        ):
             return shared.LIMIT
         if counts[PHASE] == CLIMB:
             if _climb(structure, state, p, tabu, budget, target):
@@ -248,4 +296,9 @@ def _run(structure, state, p, members, tabu, budget, target):
 def structured_runner() -> shared.EngineFunction:
     """Return the compiled run."""
     number = types.float64
-    return shared.EngineFunction(types.int64(STRUCTURE, GAIN_STATE, PYRAMID_STATE, CACHE, _TABU, number, number), _run)
+    return shared.EngineFunction(
+        types.int64(
+            STRUCTURE, GAIN_STATE, PYRAMID_STATE, CACHE, _TABU, number, number
+        ),
+        _run,
+    )

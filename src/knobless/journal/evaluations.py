@@ -1,4 +1,4 @@
-"""The evaluations of a run as a sequence and as a table: rows of its journal, or of what a run without one has kept."""
+"""The evaluations of a run as a sequence and as a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,18 @@ from .events import ADDED, CANCELLED, CHECKED, RETURNED_NAN, Event, unpacked
 
 ROWS_AT_ONCE = 512  # rows decoded at once
 # Columns after the variables.
-FACTS = ("value", "violation", "status", "kind", "iteration", "worker", "start", "seconds", "message", "steps")
+FACTS = (
+    "value",
+    "violation",
+    "status",
+    "kind",
+    "iteration",
+    "worker",
+    "start",
+    "seconds",
+    "message",
+    "steps",
+)
 
 
 class EvaluationRecord(NamedTuple):
@@ -34,12 +45,12 @@ class EvaluationRecord(NamedTuple):
     violation : float
         How much the point violates the constraints; 0 if it is feasible, NaN if there is no value.
     status : str
-        "ok", "failed" (the evaluation raised an exception or returned NaN), "stopped" (early, without a value) or
-        "cancelled" (without a value).
+        "ok", "failed" (the evaluation raised an exception or returned NaN), "stopped" (early,
+        without a value) or "cancelled" (without a value).
     kind : str
-        "search"; "initial point" (`x0`); "noise test", a second evaluation of the best point; "confirmation" of a value
-        that reached the target; "finalist", a comparison of the points to recommend; "known" for a point that was
-        evaluated elsewhere.
+        "search"; "initial point" (`x0`); "noise test", a second evaluation of the best point;
+        "confirmation" of a value that reached the target; "finalist", a comparison of the points to
+        recommend; "known" for a point that was evaluated elsewhere.
     iteration : int
         The number of complete iterations before it.
     worker : str or None
@@ -105,9 +116,10 @@ class TableColumn(NamedTuple):
 class Evaluations(Sequence[EvaluationRecord]):
     """The evaluations of a run, in the order of their candidates.
 
-    The order does not depend on the number of workers. Points are decoded when they are accessed. With a journal, the
-    evaluations are read from that file when they are accessed, so it must still exist. Without one, at most the last
-    262,144 are kept, and fewer if their points need more than 64 MiB; compiled iterations keep none.
+    The order does not depend on the number of workers. Points are decoded when they are accessed.
+    With a journal, the evaluations are read from that file when they are accessed, so it must still
+    exist. Without one, at most the last 262,144 are kept, and fewer if their points need more than
+    64 MiB; compiled iterations keep none.
 
     Parameters
     ----------
@@ -125,7 +137,7 @@ class Evaluations(Sequence[EvaluationRecord]):
     Examples
     --------
     >>> import knobless as kl
-    >>> result = kl.minimize(lambda x: float(x.sum()), kl.Binary(4), budget=20, rng=0, deterministic=True)
+    >>> result = kl.minimize(sum, kl.Binary(4), budget=20, rng=0, deterministic=True)
     >>> len(result.evaluations), result.evaluations[0].status
     (16, 'ok')
     """
@@ -143,7 +155,8 @@ class Evaluations(Sequence[EvaluationRecord]):
         self.direction = direction
         self.dropped = dropped
         self._rows = rows
-        self._last: tuple[int, list[EvaluationRecord]] = (0, [])  # decoded last, from this index on
+        # Decoded last, from this index on
+        self._last: tuple[int, list[EvaluationRecord]] = (0, [])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -152,19 +165,24 @@ class Evaluations(Sequence[EvaluationRecord]):
     def __getitem__(self, index: int) -> EvaluationRecord: ...
     @overload
     def __getitem__(self, index: slice) -> list[EvaluationRecord]: ...
-    def __getitem__(self, index: int | slice) -> EvaluationRecord | list[EvaluationRecord]:
+    def __getitem__(
+        self, index: int | slice
+    ) -> EvaluationRecord | list[EvaluationRecord]:
         if isinstance(index, slice):
             chosen = range(len(self))[index]
             if not chosen:
                 return []
-            low, high = min(chosen[0], chosen[-1]), max(chosen[0], chosen[-1])
+            low = min(chosen[0], chosen[-1])
+            high = max(chosen[0], chosen[-1])
             stored = list(self._records(low, high + 1))
             return [stored[i - low] for i in chosen]
         at = range(len(self))[index]
         first, records = self._last
         if not first <= at < first + len(records):
             first = at - at % ROWS_AT_ONCE
-            records = list(self._records(first, min(first + ROWS_AT_ONCE, len(self))))
+            records = list(
+                self._records(first, min(first + ROWS_AT_ONCE, len(self)))
+            )
             self._last = first, records
         return records[at - first]
 
@@ -179,11 +197,17 @@ class Evaluations(Sequence[EvaluationRecord]):
             points = self.space.decode_each(unpacked(events, self.space.family))
             for x, event in zip(points, events, strict=True):
                 record = EvaluationRecord(x, *_facts(event))
-                yield record._replace(value=self._values_of(record.value)) if self.objectives else record
+                yield (
+                    record._replace(value=self._values_of(record.value))
+                    if self.objectives
+                    else record
+                )
 
     def _values_of(self, value: float | None) -> tuple[float, ...]:
         """Return the values of several objectives, NaN if there are none."""
-        return value.values if isinstance(value, Several) else (math.nan,) * len(self.objectives)
+        if isinstance(value, Several):
+            return value.values
+        return (math.nan,) * len(self.objectives)
 
     def arrays(self) -> tuple[Points, Array]:
         """Return the points as codes, and their values.
@@ -196,12 +220,24 @@ class Evaluations(Sequence[EvaluationRecord]):
             Their values, with the user's sign; of several objectives those of the first one.
         """
         chunks = self._rows.chunks(0, len(self))
-        events = [event for events in chunks for event in events if event.value is not None]
-        values = [event.value.values[0] if isinstance(event.value, Several) else event.value for event in events]
-        return unpacked(events, self.space.family), np.array(values, dtype=float)
+        events = [
+            event
+            for events in chunks
+            for event in events
+            if event.value is not None
+        ]
+        values = [
+            event.value.values[0]
+            if isinstance(event.value, Several)
+            else event.value
+            for event in events
+        ]
+        return unpacked(events, self.space.family), np.array(
+            values, dtype=float
+        )
 
     def outcomes(self) -> tuple[Points, Array, NDArray[np.bool_]]:
-        """Return the points and values of the evaluations with several objectives, cancelled ones left out.
+        """Return points and values of several objectives, without cancelled candidates.
 
         Returns
         -------
@@ -213,7 +249,12 @@ class Evaluations(Sequence[EvaluationRecord]):
             Which of them were infeasible.
         """
         chunks = self._rows.chunks(0, len(self))
-        events = [event for events in chunks for event in events if event.fate != CANCELLED]
+        events = [
+            event
+            for events in chunks
+            for event in events
+            if event.fate != CANCELLED
+        ]
         values = [self._values_of(event.value) for event in events]
         infeasible = [bool(event.violation) for event in events]
         shape = len(events), len(self.objectives)
@@ -229,24 +270,44 @@ class Evaluations(Sequence[EvaluationRecord]):
         Returns
         -------
         iterator of list of TableColumn
-            The columns of some rows, at least one part: one column per variable, or per entry of an array of them, then
-            the fields of an `EvaluationRecord` other than `x`. A variable called like one of these becomes ``x.value``.
+            The columns of some rows, at least one part: one column per variable, or per entry of an
+            array of them, then the fields of an `EvaluationRecord` other than `x`. A variable
+            called like one of these becomes ``x.value``.
         """
         for events in self._rows.chunks(0, len(self)) if len(self) else [()]:
             yield self._table(events)
 
     def _table(self, events: Sequence[Event]) -> list[TableColumn]:
         codes = unpacked(events, self.space.family)
-        facts = dict(zip(FACTS, zip(*map(_facts, events), strict=True) if events else [()] * len(FACTS), strict=True))
+        facts = dict(
+            zip(
+                FACTS,
+                zip(*map(_facts, events), strict=True)
+                if events
+                else [()] * len(FACTS),
+                strict=True,
+            )
+        )
         if self.objectives:
             rows = map(self._values_of, facts.pop("value"))
-            values = zip(*rows, strict=True) if events else [()] * len(self.objectives)
-            names = (f"f.{name}" if name in facts else name for name in self.objectives)
+            values = (
+                zip(*rows, strict=True)
+                if events
+                else [()] * len(self.objectives)
+            )
+            names = (
+                f"f.{name}" if name in facts else name
+                for name in self.objectives
+            )
             facts = dict(zip(names, values, strict=True)) | facts
         table = _columns(self.space, codes, [*facts])
         for name, column_values in facts.items():
-            present = np.array([value is not None for value in column_values], dtype=bool)
-            table.append(TableColumn(name, object_array(column_values), present))
+            present = np.array(
+                [value is not None for value in column_values], dtype=bool
+            )
+            table.append(
+                TableColumn(name, object_array(column_values), present)
+            )
         return table
 
     def to_pandas(self) -> Any:
@@ -255,11 +316,12 @@ class Evaluations(Sequence[EvaluationRecord]):
         Returns
         -------
         pandas.DataFrame
-            One row per evaluation. One column per variable, called as in ``space.columns()``, and one per entry of an
-            array of variables, such as ``layers[0]``; inactive variables are missing. Then `value`, or a column per
-            objective called by its name if there are several, `violation`, `status`, `kind`, `iteration`, `worker`,
-            `start` (a time in UTC), `seconds`, `message` and `steps`. A variable that is called like one of these is
-            called ``x.value``, an objective ``f.status``.
+            One row per evaluation. One column per variable, called as in ``space.columns()``, and
+            one per entry of an array of variables, such as ``layers[0]``; inactive variables are
+            missing. Then `value`, or a column per objective called by its name if there are
+            several, `violation`, `status`, `kind`, `iteration`, `worker`, `start` (a time in UTC),
+            `seconds`, `message` and `steps`. A variable that is called like one of these is called
+            ``x.value``, an objective ``f.status``.
 
         Raises
         ------
@@ -269,7 +331,9 @@ class Evaluations(Sequence[EvaluationRecord]):
         with extra("pandas"):
             import pandas
         parts = list(self.tables())
-        columns = [_joined([part[i] for part in parts]) for i in range(len(parts[0]))]
+        columns = [
+            _joined([part[i] for part in parts]) for i in range(len(parts[0]))
+        ]
         series = [_series(pandas, column) for column in columns]
         frame = pandas.concat(series, axis=1)
         frame.columns = [column.name for column in columns]
@@ -306,38 +370,60 @@ def kind_of(event: Event) -> str:
     return "search"
 
 
-def variables_frame(pandas: Any, space: Space, codes: Points, taken: Sequence[str]) -> Any:
-    """Return a data frame of points, with one column per variable; those called like other columns begin with ``x.``"""
+def variables_frame(
+    pandas: Any, space: Space, codes: Points, taken: Sequence[str]
+) -> Any:
+    """Return a data frame of points, with one column per variable.
+
+    Those called like other columns begin with ``x.``
+    """
     columns = _columns(space, codes, taken)
-    frame = pandas.concat([_series(pandas, column) for column in columns], axis=1)
+    frame = pandas.concat(
+        [_series(pandas, column) for column in columns], axis=1
+    )
     frame.columns = [column.name for column in columns]
     return frame
 
 
-def _columns(space: Space, codes: Points, taken: Sequence[str]) -> list[TableColumn]:
+def _columns(
+    space: Space, codes: Points, taken: Sequence[str]
+) -> list[TableColumn]:
     """Return the columns of all variables."""
     active = space.active(codes)
     return [
         table_column
         for i, column in enumerate(space.columns())
-        for table_column in _variable_columns(column, codes[:, column.where], active[:, i], taken)
+        for table_column in _variable_columns(
+            column, codes[:, column.where], active[:, i], taken
+        )
     ]
 
 
 def _variable_columns(
-    column: Column, codes: Points, active: NDArray[np.bool_], taken: Sequence[str]
+    column: Column,
+    codes: Points,
+    active: NDArray[np.bool_],
+    taken: Sequence[str],
 ) -> Iterator[TableColumn]:
     """Yield the columns of a variable: one, or one per entry of an array."""
-    variable, name = column.variable, shown_name(column.name)
+    variable = column.variable
+    name = shown_name(column.name)
     name = f"x.{name}" if name in taken else name
     values = variable.cells(codes)
-    names = [name] if variable.n is None else [f"{name}[{entry}]" for entry in variable.entries]
+    names = (
+        [name]
+        if variable.n is None
+        else [f"{name}[{entry}]" for entry in variable.entries]
+    )
     for i, label in enumerate(names):
         yield TableColumn(label, values[:, i], active)
 
 
 def _joined(parts: list[TableColumn]) -> TableColumn:
-    values, present = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "present"))
+    values, present = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("values", "present")
+    )
     return TableColumn(parts[0].name, values, present)
 
 
@@ -347,14 +433,25 @@ def _series(pandas: Any, column: TableColumn) -> Any:
     if name == "start":
         seconds = pandas.to_numeric(pandas.Series(values), errors="coerce")
         return pandas.to_datetime(seconds, unit="s", utc=True, errors="coerce")
-    if name in ("value", "violation", "seconds") or {*map(type, values)} == {float}:
-        return pandas.Series(np.array([math.nan if value is None else value for value in values], dtype=float))
+    if name in ("value", "violation", "seconds") or {*map(type, values)} == {
+        float
+    }:
+        return pandas.Series(
+            np.array(
+                [math.nan if value is None else value for value in values],
+                dtype=float,
+            )
+        )
     if name == "iteration":
         return pandas.Series(values.astype(np.int64))
     if present.all():
         return pandas.Series(values)
     if values.dtype.kind == "i":
-        return pandas.Series(values).astype(f"Int{8 * values.dtype.itemsize}").mask(~present)
+        return (
+            pandas.Series(values)
+            .astype(f"Int{8 * values.dtype.itemsize}")
+            .mask(~present)
+        )
     if values.dtype.kind == "f":
         return pandas.Series(np.where(present, values, math.nan))
     return pandas.Series(np.where(present, values, pandas.NA), dtype=object)

@@ -19,10 +19,12 @@ from knobless.core.several import Several
 from knobless.core.types import Points
 from knobless.core.violation import ranked
 
-# What a row records: an evaluation, a cancellation, a point evaluated elsewhere, an evaluation that the search does not
-# learn from, because it only confirms that the target is reached or compares the points to recommend.
+# What a row records: an evaluation, a cancellation, a point evaluated elsewhere, an evaluation that
+# the search does not learn from, because it only confirms that the target is reached or compares
+# the points to recommend.
 TOLD, CANCELLED, ADDED, CHECKED = 1, 2, 3, 4
-RETURNED_NAN = "the objective returned NaN"  # the message of a failed evaluation that did not raise
+# The message of a failed evaluation that did not raise
+RETURNED_NAN = "the objective returned NaN"
 
 
 class JournalError(ValueError):
@@ -43,7 +45,8 @@ class Journal:
     meta : mapping, optional
         Notes that are stored in the journal; anything that JSON can represent.
     wait : float, optional
-        Seconds to wait while another process writes to the journal, before a `JournalError` is raised.
+        Seconds to wait while another process writes to the journal, before a `JournalError` is
+        raised.
 
     Raises
     ------
@@ -54,7 +57,8 @@ class Journal:
 
     Examples
     --------
-    >>> kl.minimize(fun, space, budget=1000, journal=kl.Journal("run.sqlite", {"data": "2024-05"}))  # doctest: +SKIP
+    >>> journal = kl.Journal("run.sqlite", {"data": "2024-05"})  # doctest: +SKIP
+    >>> kl.minimize(fun, space, budget=1000, journal=journal)  # doctest: +SKIP
     """
 
     path: str | os.PathLike[str]
@@ -62,14 +66,21 @@ class Journal:
     wait: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, (str, os.PathLike)) or not Path(self.path).name:
+        if (
+            not isinstance(self.path, (str, os.PathLike))
+            or not Path(self.path).name
+        ):
             raise TypeError(f"journal: expected a path, got {self.path!r}")
         try:
             json.dumps(dict(self.meta))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"meta: expected a dict that JSON can represent, got {self.meta!r}: {error}") from None
+            raise TypeError(
+                f"meta: expected a dict that JSON can represent, got {self.meta!r}: {error}"
+            ) from None
         if real("wait", self.wait) < 0:
-            raise ValueError(f"wait: expected a number of at least 0, got {self.wait!r}")
+            raise ValueError(
+                f"wait: expected a number of at least 0, got {self.wait!r}"
+            )
 
     @classmethod
     def of(cls, journal: Any) -> Journal:
@@ -94,25 +105,28 @@ class Event(NamedTuple):
     Attributes
     ----------
     drawn : int
-        Candidates drawn before this row was written, so that a replay draws the same ones before it.
+        Candidates drawn before this row was written, so that a replay draws the same ones before
+        it.
     fate : int
-        1 for an evaluation, 2 for a cancelled candidate, 3 for a point that was evaluated elsewhere, 4 for an
-        evaluation that the search does not learn from.
+        1 for an evaluation, 2 for a cancelled candidate, 3 for a point that was evaluated
+        elsewhere, 4 for an evaluation that the search does not learn from.
     id : int
-        The candidate; −1 for a point evaluated elsewhere; for an evaluation that the search does not learn from, its
-        number among those.
+        The candidate; −1 for a point evaluated elsewhere; for an evaluation that the search does
+        not learn from, its number among those.
     code : bytes
         The packed point; `Record.point` decodes it.
     value : float or None
-        The objective value with the user's sign, a `Several` for several objectives; None if the evaluation failed.
+        The objective value with the user's sign, a `Several` for several objectives; None if the
+        evaluation failed.
     failure : str or None
         The traceback, if the evaluation raised.
     iteration : int
         The number of complete iterations before it.
     position : int
-        The index of the candidate among the samples of its iteration. −1 for a point that was not sampled: an initial
-        point, a second evaluation that tests for noise or confirms that the target is reached, a point evaluated
-        elsewhere. For an evaluation that compares the points to recommend, the index of the point among these.
+        The index of the candidate among the samples of its iteration. −1 for a point that was not
+        sampled: an initial point, a second evaluation that tests for noise or confirms that the
+        target is reached, a point evaluated elsewhere. For an evaluation that compares the points
+        to recommend, the index of the point among these.
     started : float or None
         Time of the start in seconds since the epoch.
     ended : float or None
@@ -122,8 +136,8 @@ class Event(NamedTuple):
     violation : float or None
         How much the point violates the constraints, above 0; None for a feasible point.
     steps : bytes or None
-        The values of an objective that yields, with the user's sign, as float64 of little-endian byte order; of several
-        objectives those of a step are adjacent. Violations are not stored.
+        The values of an objective that yields, with the user's sign, as float64 of little-endian
+        byte order; of several objectives those of a step are adjacent. Violations are not stored.
     stopped : int
         1 for an evaluation that was stopped after these steps and has no value, else 0.
     """
@@ -154,19 +168,30 @@ class Event(NamedTuple):
         Returns
         -------
         float
-            The value times `sign`; an `Infeasible` if there is a violation, a `Curve` if there are steps.
+            The value times `sign`; an `Infeasible` if there is a violation, a `Curve` if there are
+            steps.
         """
         value = self.value
         if value is not None and not isinstance(value, Several):
             value *= sign
-        rank = math.nan if value is None else value if self.violation is None else ranked(value, self.violation)
+        rank = (
+            math.nan
+            if value is None
+            else value
+            if self.violation is None
+            else ranked(value, self.violation)
+        )
         if self.steps is None:
             return rank
         if isinstance(value, Several):
-            steps: list[float] = [Several(values, value.signs) for values in self.curve]
+            steps: list[float] = [
+                Several(values, value.signs) for values in self.curve
+            ]
         else:
             steps = (sign * np.array(self.curve)).tolist()
-        return Curve(steps if self.stopped else [*steps[:-1], rank], bool(self.stopped))
+        return Curve(
+            steps if self.stopped else [*steps[:-1], rank], bool(self.stopped)
+        )
 
     @classmethod
     def read(cls, row: Iterable[Any]) -> Self:
@@ -183,40 +208,60 @@ class Event(NamedTuple):
             The row.
         """
         event = cls._make(row)
-        return event._replace(value=Several.of(event.value)) if isinstance(event.value, str) else event
+        if isinstance(event.value, str):
+            return event._replace(value=Several.of(event.value))
+        return event
 
     @property
     def stored(self) -> tuple[Any, ...]:
         """The fields as they are stored in the file."""
-        return self._replace(value=self.value.text) if isinstance(self.value, Several) else self  # type: ignore[arg-type]
+        if isinstance(self.value, Several):
+            return self._replace(value=self.value.text)  # type: ignore[arg-type]
+        return self
 
     @property
     def failed(self) -> bool:
         """Whether this is an evaluation that raised or returned NaN."""
-        return self.fate in (TOLD, CHECKED) and self.value is None and not self.stopped
+        return (
+            self.fate in (TOLD, CHECKED)
+            and self.value is None
+            and not self.stopped
+        )
 
     @property
     def curve(self) -> list[Any]:
-        """The values of an objective that yields, with the user's sign; a ValueError if they cannot be read."""
+        """The values of an objective that yields, with the user's sign.
+
+        a ValueError if they cannot be read.
+        """
         if not self.steps:
             raise ValueError("expected the values of steps, got none")
         values = np.frombuffer(self.steps, dtype="<f8")
         if not isinstance(self.value, Several):
             return values.tolist()
-        return list(map(tuple, values.reshape(-1, len(self.value.values)).tolist()))
+        return list(
+            map(tuple, values.reshape(-1, len(self.value.values)).tolist())
+        )
 
 
 def steps_of(curve: Curve, sign: float) -> tuple[bytes, int]:
-    """Return the fields `steps` and `stopped` of an evaluation with steps, of a run with this sign."""
+    """Return the fields `steps` and `stopped` of an evaluation with steps."""
     values = curve.values
-    width = max(len(value.values) if isinstance(value, Several) else 1 for value in values)
-    rows = [value.values if isinstance(value, Several) else (sign * value,) * width for value in values]
+    width = max(
+        len(value.values) if isinstance(value, Several) else 1
+        for value in values
+    )
+    rows = [
+        value.values if isinstance(value, Several) else (sign * value,) * width
+        for value in values
+    ]
     return np.array(rows, dtype="<f8").tobytes(), int(curve.stopped)
 
 
 def unpacked(events: Sequence[Event], family: Family) -> Points:
     """Return the codes of events, one per row; raise ValueError unless each event has one point."""
-    if any(len(event.code) != family.width for event in events):  # one may be too long where another is too short
+    # One may be too long where another is too short
+    if any(len(event.code) != family.width for event in events):
         raise ValueError(f"expected {family.width} bytes for each point")
     return family.unpack(b"".join([event.code for event in events]))
 

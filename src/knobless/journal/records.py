@@ -19,9 +19,26 @@ from knobless.space.codec import space_of
 from knobless.space.space import Space
 
 from .evaluations import ROWS_AT_ONCE, Evaluations
-from .events import CANCELLED, CHECKED, TOLD, Counts, Event, Journal, JournalError, unpacked
+from .events import (
+    CANCELLED,
+    CHECKED,
+    TOLD,
+    Counts,
+    Event,
+    Journal,
+    JournalError,
+    unpacked,
+)
 from .identity import Identity
-from .sqlite import COLUMNS, connect, explained, inspect, is_new, read_header, select
+from .sqlite import (
+    COLUMNS,
+    connect,
+    explained,
+    inspect,
+    is_new,
+    read_header,
+    select,
+)
 
 __all__ = ["Counts", "Event", "Journal", "JournalError", "Record", "read"]
 
@@ -30,7 +47,9 @@ FAILED = f"fate IN ({TOLD}, {CHECKED}) AND value IS NULL AND NOT stopped"
 
 
 class Record:
-    """A journal opened for reading; iterate over it for its events, in the order in which they were recorded.
+    """A journal opened for reading.
+
+    Iterate over it for its events, in the order in which they were recorded.
 
     Parameters
     ----------
@@ -44,7 +63,8 @@ class Record:
     space : Space
         The search space. An option that JSON cannot represent is replaced by its name.
     algorithm : Algorithm or None
-        The algorithm; None if it has custom components, or if the run has constraints, which a journal does not store.
+        The algorithm; None if it has custom components, or if the run has constraints, which a
+        journal does not store.
     direction : str
         "minimize" or "maximize".
     sign : float
@@ -62,8 +82,8 @@ class Record:
     created : float or None
         Time at which the journal was created, in seconds since the epoch.
     drawn : int
-        Candidates drawn when `knobless ask` was last called, or when the run last found that sampling yields no new
-        points; 0 if neither happened.
+        Candidates drawn when `knobless ask` was last called, or when the run last found that
+        sampling yields no new points; 0 if neither happened.
 
     Raises
     ------
@@ -78,11 +98,15 @@ class Record:
         try:
             with explained(self.path):
                 if is_new(self._connection):
-                    raise JournalError(f"{self.path}: nothing has been recorded yet")
+                    raise JournalError(
+                        f"{self.path}: nothing has been recorded yet"
+                    )
                 inspect(self._connection, self.path)
                 header = read_header(self._connection)
                 if "identity" not in header:
-                    raise JournalError(f"{self.path}: nothing has been recorded yet")
+                    raise JournalError(
+                        f"{self.path}: nothing has been recorded yet"
+                    )
                 self._read(header)
         except BaseException:
             self.close()
@@ -93,13 +117,24 @@ class Record:
         self.meta: dict[str, Any] = header.get("meta", {})
         self.created: float | None = header.get("created")
         self.drawn: int = header.get("drawn", 0)
-        self.direction, self.sign, self.seed = identity.direction, identity.sign, identity.seed
-        self.batch, self.deterministic = identity.batch, identity.deterministic
+        self.direction = identity.direction
+        self.sign = identity.sign
+        self.seed = identity.seed
+        self.batch = identity.batch
+        self.deterministic = identity.deterministic
         self.space: Space = space_of(identity.space)
         algorithm = algorithm_of(identity.algorithm, self.space.family)
-        self.algorithm: Algorithm | None = None if identity.constraints else algorithm
+        self.algorithm: Algorithm | None = (
+            None if identity.constraints else algorithm
+        )
         x0 = identity.x0
-        points = [] if x0 is None else self.space.decode_each(self.space.family.unpack(bytes.fromhex(x0)))
+        points = (
+            []
+            if x0 is None
+            else self.space.decode_each(
+                self.space.family.unpack(bytes.fromhex(x0))
+            )
+        )
         self.x0 = points if len(points) > 1 else points[0] if points else None
 
     def __iter__(self) -> Iterator[Event]:
@@ -136,7 +171,7 @@ class Record:
         return select(self._connection, self.path, f"WHERE {FAILED}")
 
     def counts(self) -> Counts:
-        """Return the number of rows of each kind, and the times of the first start and the last end.
+        """Return the number of rows of each kind, the first start and the last end.
 
         Returns
         -------
@@ -154,11 +189,19 @@ class Record:
 
     @property
     def evaluations(self) -> Evaluations:
-        """All rows as evaluations in the order of their candidates, points evaluated elsewhere and cancelled included.
+        """All rows as evaluations, in the order of their candidates.
+
+        Cancelled candidates and points evaluated elsewhere are included.
 
         They are read again from the file when they are accessed, also after this record is closed.
         """
-        return Evaluations(self.space, self.direction, JournalRows(self.path), 0, self.identity.directions)
+        return Evaluations(
+            self.space,
+            self.direction,
+            JournalRows(self.path),
+            0,
+            self.identity.directions,
+        )
 
     def to_pandas(self) -> Any:
         """Convert all rows to a pandas data frame.
@@ -178,8 +221,8 @@ class Record:
     def numbers(self, part: JournalPart | None = None) -> NDArray[np.int64]:
         """Return the numbers of rows, in the order of their candidates.
 
-        Evaluations that the search does not learn from, and points evaluated elsewhere, follow the candidates that were
-        drawn before them.
+        Evaluations that the search does not learn from, and points evaluated elsewhere, follow the
+        candidates that were drawn before them.
 
         Parameters
         ----------
@@ -192,7 +235,9 @@ class Record:
             The numbers of the rows.
         """
         with explained(self.path):
-            rows = self._connection.execute("SELECT number, drawn, fate, id FROM events ORDER BY number").fetchall()
+            rows = self._connection.execute(
+                "SELECT number, drawn, fate, id FROM events ORDER BY number"
+            ).fetchall()
         index = np.array(rows, dtype=np.int64).reshape(-1, 4)
         if part is not None:
             index = index[part.contains(index)]
@@ -215,9 +260,17 @@ class Record:
         list of Event
             The rows in this order.
         """
-        query = f"SELECT number, {COLUMNS} FROM events WHERE number IN ({', '.join('?' * len(numbers))})"
+        marks = ", ".join("?" * len(numbers))
+        query = (
+            f"SELECT number, {COLUMNS} FROM events WHERE number IN ({marks})"
+        )
         with explained(self.path):
-            events = {number: Event.read(fields) for number, *fields in self._connection.execute(query, list(numbers))}
+            events = {
+                number: Event.read(fields)
+                for number, *fields in self._connection.execute(
+                    query, list(numbers)
+                )
+            }
             return [events[number] for number in numbers]
 
     def point(self, event: Event) -> Any:
@@ -263,10 +316,13 @@ class Record:
 
 
 class JournalPart(NamedTuple):
-    """The rows of a journal that one run has used: a journal may have more, of runs with other stopping rules.
+    """The rows of a journal that one run has used.
 
-    `last` is the last number of a row, `told` the highest id of a candidate; `checks` are evaluations that the search
-    does not learn from, by the number of candidates drawn before them, and their own numbers from first to before last.
+    A journal may have more, of runs with other stopping rules.
+
+    `last` is the last number of a row, `told` the highest id of a candidate; `checks` are
+    evaluations that the search does not learn from, by the number of candidates drawn before them,
+    and their own numbers from first to before last.
     """
 
     last: int
@@ -278,7 +334,9 @@ class JournalPart(NamedTuple):
         number, drawn, fate, id = index.T
         selected = (fate == TOLD) & (id <= self.told)
         for at, first, stop in self.checks:
-            selected |= (fate == CHECKED) & (drawn == at) & (first <= id) & (id < stop)
+            selected |= (
+                (fate == CHECKED) & (drawn == at) & (first <= id) & (id < stop)
+            )
         belongs: NDArray[np.bool_] = selected & (number <= self.last)
         return belongs
 
@@ -286,7 +344,9 @@ class JournalPart(NamedTuple):
 class JournalRows:
     """Evaluations of a journal in the order of their candidates, read when they are needed."""
 
-    def __init__(self, path: str | os.PathLike[str], part: JournalPart | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], part: JournalPart | None = None
+    ) -> None:
         self._path = Path(path).absolute()
         self._part = part
 
@@ -302,7 +362,11 @@ class JournalRows:
         """Yield the evaluations from `start` to before `stop`, a few at a time."""
         with Record(self._path) as record:
             for first in range(start, stop, ROWS_AT_ONCE):
-                yield record.rows(self._numbers[first : min(first + ROWS_AT_ONCE, stop)].tolist())
+                yield record.rows(
+                    self._numbers[
+                        first : min(first + ROWS_AT_ONCE, stop)
+                    ].tolist()
+                )
 
 
 def read(path: str | os.PathLike[str]) -> Record:

@@ -1,7 +1,8 @@
 """The SQLite file of a journal: its schema, its lock, connections to it, and the one that writes.
 
-An untrusted file is data, never code: a connection runs nothing that is stored in the file, the schema must be exactly
-the one below, and the types of all values are checked before any of them is used.
+An untrusted file is data, never code: a connection runs nothing that is stored in the file, the
+schema must be exactly the one below, and the types of all values are checked before any of them is
+used.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ from knobless.core.data import parsed
 
 from .events import TOLD, Event, Journal, JournalError
 
-APPLICATION = 0x6B6E6F62  # "knob", in the field where SQLite stores which application a file belongs to
+# "knob", in the field where SQLite stores which application a file belongs to
+APPLICATION = 0x6B6E6F62
 _VERSION = 6
-_LARGEST = 2**26  # bytes of one text or blob; enforced by SQLite before it takes memory
+# Bytes of one text or blob; enforced by SQLite before it takes memory
+_LARGEST = 2**26
 _SECOND = 1.0  # between two syncs, at most, while rows are written
-_LONG = 0.05  # seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
+# Seconds of an evaluation that is worth a sync of its own, which takes some milliseconds
+_LONG = 0.05
 _POLL = 0.01  # seconds between two attempts to take a lock
 COPY_OR_NEW = "Restore a copy of it, or use another file for a new run"
-PAGE = 1024  # bytes of a page, a quarter of the default: each commit writes at least one, and rows are short
+# Bytes of a page, a quarter of the default: each commit writes at least one, and rows are short
+PAGE = 1024
 LOG_SIZE = 2**22  # bytes of the write-ahead log before a checkpoint
 
 HEADER = "CREATE TABLE header (name TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID"
@@ -52,11 +57,14 @@ EVENTS = """CREATE TABLE events (
     stopped INTEGER NOT NULL
 )"""
 # Two writers, whatever let them in, cannot record a candidate twice, which no run could resume.
-CANDIDATES = "CREATE UNIQUE INDEX candidates ON events (id) WHERE fate IN (1, 2)"
+CANDIDATES = (
+    "CREATE UNIQUE INDEX candidates ON events (id) WHERE fate IN (1, 2)"
+)
 COLUMNS = ", ".join(Event._fields)
 INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 SELECT = f"SELECT {COLUMNS} FROM events"
-SOUND = """typeof(drawn) = 'integer' AND drawn >= 0 AND fate IN (1, 2, 3, 4) AND typeof(fate) = 'integer'
+SOUND = """typeof(drawn) = 'integer' AND drawn >= 0
+AND fate IN (1, 2, 3, 4) AND typeof(fate) = 'integer'
     AND typeof(id) = 'integer' AND typeof(iteration) = 'integer' AND typeof(position) = 'integer'
     AND typeof(code) = 'blob' AND typeof(failure) IN ('text', 'null')
     AND (typeof(value) IN ('real', 'null') OR typeof(value) = 'text' AND value GLOB '[[][[]*')
@@ -68,7 +76,8 @@ SOUND = """typeof(drawn) = 'integer' AND drawn >= 0 AND fate IN (1, 2, 3, 4) AND
 class Writer:
     """A journal opened for writing, by one process at a time.
 
-    `header` holds what was stored with `put` before the journal was opened; it is empty for a new one.
+    `header` holds what was stored with `put` before the journal was opened; it is empty for a new
+    one.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -77,16 +86,21 @@ class Writer:
         self._pid = os.getpid()
         with explained(self.path):
             try:
-                real = self.path.resolve()  # one lock per file, whatever path leads to it
+                # One lock per file, whatever path leads to it
+                real = self.path.resolve()
             except (OSError, RuntimeError) as error:
-                raise JournalError(f"{self.path}: cannot open: {error}") from error
+                raise JournalError(
+                    f"{self.path}: cannot open: {error}"
+                ) from error
             lock = Lock(real, journal.wait)
         try:
             self._connection = connect(real, writable=True)
         except BaseException:
             lock.release()
             raise
-        self._close = weakref.finalize(self, _close, self._connection, lock, self._pid)
+        self._close = weakref.finalize(
+            self, _close, self._connection, lock, self._pid
+        )
         self._lock, self._real = lock, str(real)
         self.header: dict[str, Any] = {}
         self._synced = self._appended = -math.inf
@@ -98,12 +112,17 @@ class Writer:
                     inspect(self._connection, self.path)
                     self._connection.execute("PRAGMA journal_mode = WAL")
                     self.header = read_header(self._connection)
-                # A commit then hands its row to the operating system; `append` syncs where that is worth it.
+                # A commit then hands its row to the operating system; `append` syncs where that is
+                # worth it.
                 self._connection.execute("PRAGMA synchronous = NORMAL")
-                self._connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_SIZE // PAGE}")
+                self._connection.execute(
+                    f"PRAGMA wal_autocheckpoint = {LOG_SIZE // PAGE}"
+                )
                 self._file = os.stat(real)
                 logs = (f"{real}-wal", f"{real}-shm")
-                self._logs = {path: os.stat(path) for path in logs if os.path.exists(path)}
+                self._logs = {
+                    path: os.stat(path) for path in logs if os.path.exists(path)
+                }
         except BaseException:
             self.close()
             raise
@@ -122,7 +141,10 @@ class Writer:
         """Store plain data in the header."""
         self._check_writable()
         with explained(self.path):
-            self._connection.execute("INSERT OR REPLACE INTO header VALUES (?, ?)", (name, json.dumps(data)))
+            self._connection.execute(
+                "INSERT OR REPLACE INTO header VALUES (?, ?)",
+                (name, json.dumps(data)),
+            )
         self.header[name] = data
 
     def note(self, meta: Mapping[str, Any]) -> None:
@@ -131,19 +153,26 @@ class Writer:
             self.put("meta", self.header.get("meta", {}) | dict(meta))
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log into the file, so that the header can be read without the log."""
+        """Move the write-ahead log into the file: the header is then read without the log."""
         with explained(self.path):
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def events(self, where: str = "") -> Iterator[Event]:
-        """Iterate over the rows, or those that a condition in SQL selects, in the order in which they were written."""
+        """Iterate over the rows in the order in which they were written.
+
+        A condition in SQL selects some of them.
+        """
         return select(self._connection, self.path, where)
 
     @property
     def last_row(self) -> int:
         """The number of the last row; 0 if there is none."""
         with explained(self.path):
-            return int(self._connection.execute("SELECT coalesce(max(number), 0) FROM events").fetchone()[0])
+            return int(
+                self._connection.execute(
+                    "SELECT coalesce(max(number), 0) FROM events"
+                ).fetchone()[0]
+            )
 
     def explained(self) -> AbstractContextManager[None]:
         """Turn errors caused by the contents of this file into a `JournalError`."""
@@ -154,11 +183,15 @@ class Writer:
         if not rows:
             return
         self._check_writable()
-        connection, begun_at = self._connection, time.monotonic()
+        connection = self._connection
+        begun_at = time.monotonic()
         started, ended = rows[-1][8:10]
-        spent = begun_at - self._appended  # of a serial evaluation, whatever happens to the system's clock meanwhile
+        # Of a serial evaluation, whatever happens to the system's clock meanwhile
+        spent = begun_at - self._appended
         if started is not None and ended is not None:
-            spent = max(spent, ended - started) if ended >= started else math.inf
+            spent = (
+                max(spent, ended - started) if ended >= started else math.inf
+            )
         wait = spent > _LONG or begun_at - self._synced > _SECOND
         try:
             if wait:  # for this commit, and with it all before
@@ -174,47 +207,68 @@ class Writer:
             self._appended = begun_at
         except (sqlite3.Error, OverflowError) as error:
             raise JournalError(
-                f"{self.path}: cannot record an evaluation: {error}. Rows recorded before are not affected"
+                f"{self.path}: cannot record an evaluation: {error}. Rows recorded before are not "
+                "affected"
             ) from error
 
     def clear(self) -> None:
         """Delete all evaluations, if every one of them failed."""
         self._check_writable()
         with explained(self.path), transaction(self._connection):
-            if self._connection.execute(f"SELECT max(value) FROM events WHERE fate = {TOLD}").fetchone()[0] is None:
-                self._connection.execute(f"DELETE FROM events WHERE fate = {TOLD}")
+            if (
+                self._connection.execute(
+                    f"SELECT max(value) FROM events WHERE fate = {TOLD}"
+                ).fetchone()[0]
+                is None
+            ):
+                self._connection.execute(
+                    f"DELETE FROM events WHERE fate = {TOLD}"
+                )
 
     def _check_writable(self) -> None:
-        """JournalError if the journal is closed, belongs to the parent process, or is no longer at its path."""
+        """Check that rows can be written.
+
+        JournalError if the journal is closed, belongs to the parent process, or is no longer at its
+        path.
+        """
         if not self._close.alive:
             raise JournalError(
-                f"{self.path}: cannot write: the journal was closed. To continue the run, open it again: "
+                f"{self.path}: cannot write: the journal was closed. To continue the run, open it "
+                "again: "
                 "Optimizer(..., journal=...)"
             )
         if os.getpid() != self._pid:
             raise JournalError(
-                f"{self.path}: cannot write: it is open in process {self._pid}, from which this one was forked"
+                f"{self.path}: cannot write: it is open in process {self._pid}, from which this "
+                "one was forked"
             )
         if not _is_at(self._file, self._real):
             copied = self._copied()
             self.close()
-            raise JournalError(f"{self.path}: cannot write: the file was deleted, renamed or replaced. {copied}")
+            raise JournalError(
+                f"{self.path}: cannot write: the file was deleted, renamed or replaced. {copied}"
+            )
         if not self._lock.is_in_place():
             self.close()
             raise JournalError(
-                f"{self.path}: cannot write: the lock file {self._lock.path} was deleted or replaced, so another run "
+                f"{self.path}: cannot write: the lock file {self._lock.path} was deleted or "
+                "replaced, so another run "
                 "may be writing to it. To continue the run, open it again"
             )
 
     def _copied(self) -> str:
-        """Copy all rows, which may have no name any more, to a new file; return a sentence that names it."""
+        """Copy all rows, which may have no name any more, to a new file.
+
+        Return a sentence that names it.
+        """
         target = f"{self._real}.saved"
         try:
             self._connection.execute("VACUUM INTO ?", (target,))
         except sqlite3.Error as error:
             return f"What was recorded could not be copied to {target}: {error}"
         with suppress(sqlite3.Error):
-            self._connection.close()  # which moves the log into the file, wherever that is now
+            # Which moves the log into the file, wherever that is now
+            self._connection.close()
         # SQLite would read what is left of the log as that of another file at the path.
         for path, opened in self._logs.items():
             if _is_at(opened, path):
@@ -227,10 +281,12 @@ class Writer:
 
 
 def _close(connection: sqlite3.Connection, lock: Lock, pid: int) -> None:
-    if pid != os.getpid():  # a forked process ends: the journal stays open in its parent
+    # a forked process ends: the journal stays open in its parent
+    if pid != os.getpid():
         return
     try:
-        with suppress(sqlite3.Error):  # the last checkpoint may fail on a full disk; nothing is lost
+        # The last checkpoint may fail on a full disk; nothing is lost
+        with suppress(sqlite3.Error):
             connection.close()
     finally:
         lock.release()
@@ -240,10 +296,13 @@ def _close(connection: sqlite3.Connection, lock: Lock, pid: int) -> None:
 
 
 class Lock:
-    """An exclusive lock on `<journal>.lock`, which the operating system releases when the process ends.
+    """An exclusive lock on `<journal>.lock`.
 
-    It is not on the journal itself, where SQLite has its own locks. It belongs to one open file: another is
-    refused within the same process too, and opening and closing the file elsewhere does not release it.
+    The operating system releases it when the process ends.
+
+    It is not on the journal itself, where SQLite has its own locks. It belongs to one open file:
+    another is refused within the same process too, and opening and closing the file elsewhere does
+    not release it.
     """
 
     _held: set[Lock] = set()  # noqa: RUF012
@@ -251,18 +310,25 @@ class Lock:
     def __init__(self, path: Path, wait: float = 0.0) -> None:
         self.path = f"{path}.lock"
         end = time.monotonic() + wait
-        if path.is_file() and path.stat().st_nlink > 1:  # each name would have a lock of its own
-            raise JournalError(f"{path}: cannot open for writing: expected a file with one name, got hard links to it")
+        # Each name would have a lock of its own
+        if path.is_file() and path.stat().st_nlink > 1:
+            raise JournalError(
+                f"{path}: cannot open for writing: expected a file with one name, got hard links "
+                "to it"
+            )
         while True:
             try:
                 self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:
-                raise JournalError(f"{path}: cannot open for writing: {error.strerror}: {self.path}") from error
+                raise JournalError(
+                    f"{path}: cannot open for writing: {error.strerror}: {self.path}"
+                ) from error
             if not _locked(self._file):
                 os.close(self._file)
                 if time.monotonic() >= end:
                     raise JournalError(
-                        f"{path}: cannot open for writing: another run is writing to it. Wait until it ends or close "
+                        f"{path}: cannot open for writing: another run is writing to it. Wait "
+                        "until it ends or close "
                         "its Optimizer, or use another file"
                     )
                 time.sleep(_POLL)
@@ -274,7 +340,10 @@ class Lock:
             os.close(self._file)
 
     def is_in_place(self) -> bool:
-        """Return whether the file that is locked is the one at the path; if not, another process may lock that one."""
+        """Return whether the file that is locked is the one at the path.
+
+        If not, another process may lock that one.
+        """
         return _is_at(self._opened, self.path)
 
     def release(self) -> None:
@@ -287,7 +356,10 @@ class Lock:
 
     @classmethod
     def drop_inherited(cls) -> None:
-        """Close the files of the parent in a forked process, which may outlive the parent and would keep the locks."""
+        """Close the files of the parent in a forked process.
+
+        The process may outlive the parent, and would keep its locks.
+        """
         for lock in cls._held:
             with suppress(OSError):
                 os.close(lock._file)
@@ -336,16 +408,28 @@ def connect(path: Path, writable: bool) -> sqlite3.Connection:
     """Open a connection that runs nothing that is stored in the file."""
     with explained(path):
         where = f"file:{quote(os.fsencode(path.absolute()))}?mode="
-        if not path.is_file() and (path.exists() or not writable):  # opening a named pipe would wait for its writer
+        # Opening a named pipe would wait for its writer
+        if not path.is_file() and (path.exists() or not writable):
             expected = "expected a file" if path.exists() else "no such file"
             raise JournalError(f"{path}: cannot open: {expected}")
-        # A reader may write no rows, but as the last to close the file it removes the log, as a writer does. Where it
-        # may not write to the folder, a journal that is not in use can still be read.
+        # A reader may write no rows, but as the last to close the file it removes the log, as a
+        # writer does. Where it may not write to the folder, a journal that is not in use can still
+        # be read.
         for options in ("rwc",) if writable else ("rw", "ro&immutable=1"):
-            connection = sqlite3.connect(where + options, uri=True, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                where + options,
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+            )
             try:
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST)
-                for pragma in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0", "query_only = ON"):
+                for pragma in (
+                    "trusted_schema = OFF",
+                    "cell_size_check = ON",
+                    "mmap_size = 0",
+                    "query_only = ON",
+                ):
                     if not (writable and pragma.startswith("query")):
                         connection.execute(f"PRAGMA {pragma}")
                 connection.execute("PRAGMA user_version").fetchone()
@@ -369,11 +453,23 @@ def explained(path: Path) -> Iterator[None]:
     except JournalError:
         raise
     except (sqlite3.Error, OSError, MemoryError) as error:
-        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
+        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(
+            error, sqlite3.OperationalError
+        )
         remedy = f". {COPY_OR_NEW}" if damaged else ""
-        raise JournalError(f"{path}: {str(error) or type(error).__name__}{remedy}") from error
-    except (ValueError, TypeError, OverflowError, AttributeError, LookupError) as error:
-        raise JournalError(f"{path}: not a valid journal: {error}. {COPY_OR_NEW}") from error
+        raise JournalError(
+            f"{path}: {str(error) or type(error).__name__}{remedy}"
+        ) from error
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        AttributeError,
+        LookupError,
+    ) as error:
+        raise JournalError(
+            f"{path}: not a valid journal: {error}. {COPY_OR_NEW}"
+        ) from error
 
 
 @contextmanager
@@ -390,35 +486,56 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def is_new(connection: sqlite3.Connection) -> bool:
-    """Return whether nothing is stored in it: an empty file, or one whose creation was interrupted."""
-    empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
-    return bool(empty and connection.execute("PRAGMA application_id").fetchone()[0] == 0)
+    """Return whether nothing is stored in a file, as after an interrupted creation."""
+    empty = (
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        == 0
+    )
+    return bool(
+        empty and connection.execute("PRAGMA application_id").fetchone()[0] == 0
+    )
 
 
 def inspect(connection: sqlite3.Connection, path: Path) -> None:
-    """JournalError or ValueError unless this is a journal with valid types in every row, and nothing else."""
+    """Check that a file is a journal with valid types in every row, and nothing else.
+
+    JournalError or ValueError if it is not.
+    """
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise ValueError("it is a database of another application")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != _VERSION:
         raise JournalError(
-            f"{path}: cannot resume: expected journal format {_VERSION}, got format {version}. Use the version of "
+            f"{path}: cannot resume: expected journal format {_VERSION}, got format {version}. "
+            "Use the version of "
             "knobless that wrote it, or another file for a new run"
         )
     # Exactly these tables: a view, a trigger or a generated column could run code of its own.
-    if {sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema LIMIT 9")} != {HEADER, EVENTS, CANDIDATES}:
+    if {
+        sql
+        for (sql,) in connection.execute(
+            "SELECT sql FROM sqlite_schema LIMIT 9"
+        )
+    } != {HEADER, EVENTS, CANDIDATES}:
         raise ValueError("it has other tables")
     (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if answer != "ok":
         raise ValueError(f"it is damaged: {answer}")
-    (bad,) = connection.execute(f"SELECT min(number) FROM events WHERE NOT ({SOUND})").fetchone()
+    (bad,) = connection.execute(
+        f"SELECT min(number) FROM events WHERE NOT ({SOUND})"
+    ).fetchone()
     if bad is not None:
         raise ValueError(f"row {bad} has values of other types")
 
 
 def read_header(connection: sqlite3.Connection) -> dict[str, Any]:
     """Return the header as plain data, its types checked."""
-    header = {name: parsed(text) for name, text in connection.execute("SELECT name, json FROM header LIMIT 9")}
+    header = {
+        name: parsed(text)
+        for name, text in connection.execute(
+            "SELECT name, json FROM header LIMIT 9"
+        )
+    }
     for name, kind in (
         ("identity", dict),
         ("meta", dict),
@@ -428,11 +545,17 @@ def read_header(connection: sqlite3.Connection) -> dict[str, Any]:
         ("checkpoint", dict),
     ):
         if name in header and type(header[name]) is not kind:
-            raise ValueError(f"{name}: expected a {kind.__name__}, got {header[name]!r:.100}")
+            raise ValueError(
+                f"{name}: expected a {kind.__name__}, got {header[name]!r:.100}"
+            )
     return header
 
 
-def select(connection: sqlite3.Connection, path: Path, where: str = "") -> Iterator[Event]:
+def select(
+    connection: sqlite3.Connection, path: Path, where: str = ""
+) -> Iterator[Event]:
     """Iterate over rows in the order in which they were written."""
     with explained(path):
-        yield from map(Event.read, connection.execute(f"{SELECT} {where} ORDER BY number"))
+        yield from map(
+            Event.read, connection.execute(f"{SELECT} {where} ORDER BY number")
+        )

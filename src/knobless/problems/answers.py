@@ -1,6 +1,7 @@
-"""Problems that are read from instance files: how size, value, verdict and answer are stated in their format.
+"""Problems of instance files: how their formats state size, value, verdict and answer.
 
-The lines are those that solvers print: c for comments, o for the value, s for the verdict, v for the point.
+The lines are those that solvers print: c for comments, o for the value, s for the verdict, v for
+the point.
 """
 
 from __future__ import annotations
@@ -28,11 +29,19 @@ class Verdict(StrEnum):
     @property
     def code(self) -> int:
         """The exit code of a SAT or MaxSAT solver."""
-        return {"SATISFIABLE": 10, "UNSATISFIABLE": 20, "OPTIMUM FOUND": 30, "UNKNOWN": 0}[self]
+        return {
+            "SATISFIABLE": 10,
+            "UNSATISFIABLE": 20,
+            "OPTIMUM FOUND": 30,
+            "UNKNOWN": 0,
+        }[self]
 
 
 class InstanceProblem(Problem):
-    """A problem with an instance file format. A value is the number of the format, a cost what is minimized."""
+    """A problem with an instance file format.
+
+    A value is the number of the format, a cost what is minimized.
+    """
 
     @property
     @abstractmethod
@@ -47,7 +56,10 @@ class InstanceProblem(Problem):
     @property
     @abstractmethod
     def largest_sum(self) -> float:
-        """An upper bound on the magnitude of costs and of partial sums; inf if it exceeds the range of floats."""
+        """An upper bound on the magnitude of costs and of partial sums.
+
+        Inf if it exceeds the range of floats.
+        """
 
     @abstractmethod
     def structure(self) -> Structure:

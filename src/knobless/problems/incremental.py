@@ -1,7 +1,7 @@
-"""The search on an instance whose terms are known: each point is evaluated by flips from the one before.
+"""The search on an instance with known terms: points are evaluated by flips.
 
-It needs numba. Its costs are those of the terms, with weights rounded so that sums are exact; the cost that is returned
-is computed by the problem itself.
+It needs numba. Its costs are those of the terms, with weights rounded so that sums are exact; the
+cost that is returned is computed by the problem itself.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ from .problem import BitArray
 if TYPE_CHECKING:
     from knobless.fast.structured import StructuredRun
 
-ENUMERABLE = 20  # variables up to which the black-box search runs alone: it may evaluate all points, which is a proof
-LARGEST_SUM = 2.0**49  # up to this sum, integers are not rounded, four times as large as they are for Max-Cut
-COST_TOLERANCE = 2.0**-40  # how far a cost may be from that of the rounded terms, as a share of the sum of all terms
+# Variables up to which the black-box search runs alone: it may evaluate all points, which is a
+# proof
+ENUMERABLE = 20
+# Up to this sum, integers are not rounded, four times as large as they are for Max-Cut
+LARGEST_SUM = 2.0**49
+# How far a cost may be from that of the rounded terms, as a share of the sum of all terms
+COST_TOLERANCE = 2.0**-40
 
 
 class Found(NamedTuple):
@@ -74,7 +78,15 @@ class Found(NamedTuple):
         Found
             The same, without incremental evaluations.
         """
-        return cls(result.x, result.fun, result.nfev, 0, 0, result.status, result.message)
+        return cls(
+            result.x,
+            result.fun,
+            result.nfev,
+            0,
+            0,
+            result.status,
+            result.message,
+        )
 
 
 def is_incremental(problem: InstanceProblem) -> bool:
@@ -88,15 +100,21 @@ def is_incremental(problem: InstanceProblem) -> bool:
     Returns
     -------
     bool
-        False for few variables, without numba, and for large weights, beside which small ones would be rounded to 0.
+        False for few variables, without numba, and for large weights, beside which small ones would
+        be rounded to 0.
     """
-    return problem.n > ENUMERABLE and problem.largest_sum <= LARGEST_SUM and find_spec("numba") is not None
+    return (
+        problem.n > ENUMERABLE
+        and problem.largest_sum <= LARGEST_SUM
+        and find_spec("numba") is not None
+    )
 
 
 class Compiler:
-    """Compiles `search_incrementally` in another process, into numba's cache, while this one does something else.
+    """Compilation of `search_incrementally` in another process, into the cache of numba.
 
-    An interrupt in numba may be lost, and compilation, about half a minute, would make this process wait.
+    An interrupt in numba may be lost, and compilation, about half a minute, would make this process
+    wait.
     """
 
     def __init__(self) -> None:
@@ -105,14 +123,17 @@ class Compiler:
 
     def is_ready(self) -> bool:
         """Return whether the search is compiled; if not, let it be."""
-        if self._failed or (self._process is not None and self._process.poll() is None):
+        if self._failed or (
+            self._process is not None and self._process.poll() is None
+        ):
             return False
         from knobless.fast.structured import structured_runner
 
         ready = structured_runner().is_ready
         if not ready and self._process is None:
             logging.getLogger("knobless").info("compiling (once)")
-            command = f"from {structured_runner.__module__} import structured_runner; structured_runner().compiled"
+            module = structured_runner.__module__
+            command = f"from {module} import structured_runner; structured_runner().compiled"
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", command],
                 stdin=subprocess.DEVNULL,
@@ -132,7 +153,13 @@ class Compiler:
             self._process.wait()
 
 
-def search_incrementally(problem: InstanceProblem, found: Found, limits: RunLimits, seed: int, progress: bool) -> Found:
+def search_incrementally(
+    problem: InstanceProblem,
+    found: Found,
+    limits: RunLimits,
+    seed: int,
+    progress: bool,
+) -> Found:
     """Minimize the cost of a problem by P3 with tabu search.
 
     Parameters
@@ -157,15 +184,23 @@ def search_incrementally(problem: InstanceProblem, found: Found, limits: RunLimi
     target = limits.target + COST_TOLERANCE * problem.largest_sum
     run: StructuredRun | None = None
     status: Status | None = None
-    with Bar(limits.budget if limits.budget < math.inf else None) if progress else nullcontext() as bar:
+    with (
+        Bar(limits.budget if limits.budget < math.inf else None)
+        if progress
+        else nullcontext() as bar
+    ):
         try:
             from knobless.fast.structured import StructuredRun
 
             run = StructuredRun(problem.structure(), seed, found.x)
             while status is None:
                 status = run.go(limits.budget - found.nfev, target)
-                if status is Status.TARGET and problem(run.best_x) > limits.target:
-                    status, target = None, math.nextafter(run.best, -math.inf)
+                if (
+                    status is Status.TARGET
+                    and problem(run.best_x) > limits.target
+                ):
+                    status = None
+                    target = math.nextafter(run.best, -math.inf)
                 if status is None and time.monotonic() >= end:
                     status = Status.TIMEOUT
                 if bar is not None:
@@ -175,5 +210,14 @@ def search_incrementally(problem: InstanceProblem, found: Found, limits: RunLimi
             status = Status.INTERRUPTED
     if run is None or not run.nfev:
         return found._replace(status=status, message=MESSAGES[status])
-    x, nfev = run.best_x.copy(), found.nfev + run.nfev
-    return Found(x, problem(x), nfev, run.nfev - run.full, run.flips, status, MESSAGES[status])
+    x = run.best_x.copy()
+    nfev = found.nfev + run.nfev
+    return Found(
+        x,
+        problem(x),
+        nfev,
+        run.nfev - run.full,
+        run.flips,
+        status,
+        MESSAGES[status],
+    )

@@ -1,11 +1,12 @@
-"""Instance files: detect the format of a file, run the optimizer on it, and print the answer as solvers do.
+"""Instance files: detect the format, run the optimizer, and print the answer as solvers do.
 
     instance = load_instance("uf100-01.cnf")
     answer = solve_instance(instance, budget=100_000, seed=1)
     print(*answer.lines(), sep="\\n")
 
-A format is an entry of `READERS` and a problem class with the methods of `InstanceProblem`. Values are those of the
-format: unsatisfied clauses, falsified weight, the weight of a cut (larger is better), x'Qx.
+A format is an entry of `READERS` and a problem class with the methods of `InstanceProblem`. Values
+are those of the format: unsatisfied clauses, falsified weight, the weight of a cut (larger is
+better), x'Qx.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from .sat import MaxSat
 from .text import Lines, TextSource, uncompressed_name
 
 EXACT = 2.0**53  # above it, not every integer is a float
-MEDIUM = 100  # variables up to which the black-box search runs before the incremental one,
-FIRST_EVALUATIONS = 4096  # for so many evaluations, which take less time than to import numba, and with more for one,
+# Variables up to which the black-box search runs before the incremental one,
+MEDIUM = 100
+# For so many evaluations, which take less time than to import numba, and with more for one,
+FIRST_EVALUATIONS = 4096
 # or until it is compiled
 
 
@@ -51,7 +54,10 @@ READERS: dict[Format, Callable[[TextSource], InstanceProblem]] = {
     Format.MC: MaxCut.read,
     Format.QUBO: Qubo.read,
 }
-SUFFIXES = {f".{format}": format for format in Format} | {".sparse": Format.QUBO}  # the suffix of the Biq Mac library
+# The suffix of the Biq Mac library
+SUFFIXES = {f".{format}": format for format in Format} | {
+    ".sparse": Format.QUBO
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,9 @@ class Instance:
         return self.problem.largest_sum > EXACT
 
 
-def load_instance(name: str, format: Format | None = None, data: bytes | None = None) -> Instance:
+def load_instance(
+    name: str, format: Format | None = None, data: bytes | None = None
+) -> Instance:
     """Read an instance file.
 
     Parameters
@@ -96,13 +104,23 @@ def load_instance(name: str, format: Format | None = None, data: bytes | None = 
             data = file.read()
     detected_from = "--format"
     if format is None:
-        detected_from, plain_name = "file name", uncompressed_name(name)
-        format = next((format_of_suffix for suffix, format_of_suffix in SUFFIXES.items() if plain_name.endswith(suffix)), None)
+        detected_from = "file name"
+        plain_name = uncompressed_name(name)
+        format = next(
+            (
+                format_of_suffix
+                for suffix, format_of_suffix in SUFFIXES.items()
+                if plain_name.endswith(suffix)
+            ),
+            None,
+        )
     if format is None:
         format, detected_from = _guess_format(Lines(_open(name, data)))
     problem = READERS[format](_open(name, data))
     if math.isinf(problem.largest_sum):
-        raise ValueError(f"{name}: expected weights with a finite sum, got more than a float can represent")
+        raise ValueError(
+            f"{name}: expected weights with a finite sum, got more than a float can represent"
+        )
     return Instance(name, format, detected_from, problem)
 
 
@@ -133,18 +151,33 @@ def _guess_format(lines: Lines) -> tuple[Format, str]:
             case [], [n, m] if n.isdigit() and m.isdigit():
                 first = words
             case [_, _], [_, _]:
-                return Format.MC, f"line {lines.number}, an edge without a weight"
+                return (
+                    Format.MC,
+                    f"line {lines.number}, an edge without a weight",
+                )
             case [_, _], [i, j, _] if i == j:
-                return Format.QUBO, f"line {lines.number}, an entry on the diagonal"
+                return (
+                    Format.QUBO,
+                    f"line {lines.number}, an entry on the diagonal",
+                )
             case [], _:
                 break
-    hint = "it may be a graph or a matrix" if first else "its contents are not recognized"
-    raise ValueError(f"{lines.path}: cannot determine the format: {hint}; use --format {', '.join(Format)}")
+    hint = (
+        "it may be a graph or a matrix"
+        if first
+        else "its contents are not recognized"
+    )
+    raise ValueError(
+        f"{lines.path}: cannot determine the format: {hint}; use --format {', '.join(Format)}"
+    )
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a run on an instance. `value` is None if no point, or no feasible point, was found."""
+    """The result of a run on an instance.
+
+    `value` is None if no point, or no feasible point, was found.
+    """
 
     instance: Instance
     result: Found
@@ -154,12 +187,16 @@ class Answer:
     @property
     def value(self) -> float | None:
         """The best value, as the format counts it."""
-        return None if self.result.x is None else self.instance.problem.value_of(self.result.x, self.result.cost)
+        if self.result.x is None:
+            return None
+        return self.instance.problem.value_of(self.result.x, self.result.cost)
 
     @property
     def verdict(self) -> Verdict | None:
         """The verdict; None if the format has none."""
-        return self.instance.problem.verdict(self.value, self.result.status is Status.EXHAUSTED)
+        return self.instance.problem.verdict(
+            self.value, self.result.status is Status.EXHAUSTED
+        )
 
     @property
     def code(self) -> int:
@@ -170,11 +207,15 @@ class Answer:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines that a solver prints: comments, value, verdict, point."""
-        problem, x, nfev, incremental = self.instance.problem, self.result.x, self.result.nfev, self.result.incremental
+        problem = self.instance.problem
+        x = self.result.x
+        nfev = self.result.nfev
+        incremental = self.result.incremental
         yield f"c {self.result.message}"
         yield f"c {nfev} evaluations, {self.seconds:.2f} seconds, seed {self.seed}"
         if incremental:
-            yield f"c {nfev - incremental} full evaluations, {incremental} incremental, {self.result.flips} flips"
+            full, flips = nfev - incremental, self.result.flips
+            yield f"c {full} full evaluations, {incremental} incremental, {flips} flips"
         if x is not None:
             yield from problem.value_lines(x, self.result.cost)
         if self.verdict is not None:
@@ -191,7 +232,9 @@ class Answer:
             "format_detected_from": self.instance.detected_from,
             "value": self.value,
             "verdict": self.verdict,
-            "hard_unsatisfied": None if x is None else self.instance.problem.hard_unsatisfied(x),
+            "hard_unsatisfied": None
+            if x is None
+            else self.instance.problem.hard_unsatisfied(x),
             "x": x,
             "nfev": self.result.nfev,
             "incremental": self.result.incremental,
@@ -222,7 +265,8 @@ def solve_instance(
     seed : int
         Seed of the random number generator.
     target : float, optional
-        Stop at a value at least this good, as the format counts it. For SAT and MaxSAT it is 0 by default.
+        Stop at a value at least this good, as the format counts it. For SAT and MaxSAT it is 0 by
+        default.
     timeout : float, optional
         Stop after this many seconds.
     progress : bool
@@ -241,7 +285,9 @@ def solve_instance(
     def left() -> float:
         return limits.timeout - (time.perf_counter() - start)
 
-    def search(fun: Callable[[Any], Any], stop: Callable[[Info], bool] | None = None) -> Found:
+    def search(
+        fun: Callable[[Any], Any], stop: Callable[[Info], bool] | None = None
+    ) -> Found:
         seconds = None if timeout is None else max(left(), 1e-3)
         result = minimize(
             fun,
@@ -262,8 +308,13 @@ def solve_instance(
         first = FIRST_EVALUATIONS if problem.n <= MEDIUM else 1
         with Compiler() as compiler:
             best = search(  # a method is not compiled
-                problem.__call__, lambda info: first <= info.nfev < limits.budget and compiler.is_ready()
+                problem.__call__,
+                lambda info: (
+                    first <= info.nfev < limits.budget and compiler.is_ready()
+                ),
             )
         if best.status is Status.STOPPED:
-            best = search_incrementally(problem, best, limits._replace(timeout=left()), seed, progress)
+            best = search_incrementally(
+                problem, best, limits._replace(timeout=left()), seed, progress
+            )
     return Answer(instance, best, seed, time.perf_counter() - start)

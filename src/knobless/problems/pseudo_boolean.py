@@ -1,7 +1,7 @@
 """Functions of the theory of evolutionary computation, with a known optimum.
 
-All are minimized, so each is written as the distance from its best value; the best point is all ones. Those of the
-paper are `OneMax` and `LeadingOnes`.
+All are minimized, so each is written as the distance from its best value; the best point is all
+ones. Those of the paper are `OneMax` and `LeadingOnes`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ import numpy as np
 from knobless._checks import positive_int, real
 from knobless.core.types import Array
 
-from .problem import EMPTY_INTS, EMPTY_REALS, BitArray, Flat, Problem, frozen, in_blocks, weigh
+from .problem import (
+    EMPTY_INTS,
+    EMPTY_REALS,
+    BitArray,
+    Flat,
+    Problem,
+    frozen,
+    in_blocks,
+    weigh,
+)
 
 
 def zeros(x: BitArray) -> Array:
@@ -64,8 +73,10 @@ class LeadingOnes(Problem):
         object.__setattr__(self, "n", positive_int("LeadingOnes: n", self.n))
 
     def costs(self, x: BitArray) -> Array:
-        first = x.view(np.bool_).argmin(axis=1)  # for bool, a search that ends at the first zero
-        first[x[np.arange(len(x)), first] == 1] = self.n  # no zero: argmin returns 0
+        # For bool, a search that ends at the first zero
+        first = x.view(np.bool_).argmin(axis=1)
+        # No zero: argmin returns 0
+        first[x[np.arange(len(x)), first] == 1] = self.n
         return (self.n - first).astype(np.float64)
 
     def flat(self) -> Flat:
@@ -89,9 +100,14 @@ class Linear(Problem):
     def __post_init__(self) -> None:
         weights = frozen(np.asarray(self.weights, dtype=np.float64))
         if weights.ndim != 1 or not weights.size:
-            raise ValueError(f"Linear: weights: expected one weight per bit, got an array of shape {weights.shape}")
+            raise ValueError(
+                "Linear: weights: expected one weight per bit, got an array of shape "
+                f"{weights.shape}"
+            )
         if not ((weights > 0.0) & (weights < np.inf)).all():
-            raise ValueError(f"Linear: weights: expected finite numbers above 0, got {self.weights}")
+            raise ValueError(
+                f"Linear: weights: expected finite numbers above 0, got {self.weights}"
+            )
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "n", weights.size)
 
@@ -116,16 +132,23 @@ class Linear(Problem):
         Weights are multiples of 2⁻³², so that every sum is exact and equal points tie.
         """
         n = positive_int("Linear: n", n)
-        return cls(np.random.default_rng(rng).integers(1, 2**32, n, endpoint=True) / 2.0**32)
+        return cls(
+            np.random.default_rng(rng).integers(1, 2**32, n, endpoint=True)
+            / 2.0**32
+        )
 
     def __repr__(self) -> str:
         return f"Linear(n={self.n}, weights from {self.weights.min():g} to {self.weights.max():g})"
 
     def costs(self, x: BitArray) -> Array:
-        return in_blocks(lambda rows: weigh(self.weights, 1 - np.ascontiguousarray(rows.T)), x, 8 * self.n)
+        return in_blocks(
+            lambda rows: weigh(self.weights, 1 - np.ascontiguousarray(rows.T)),
+            x,
+            8 * self.n,
+        )
 
     def flat(self) -> Flat:
-        """Return integer multiples and their unit if every sum of them is exact, as for `random`; else the weights.
+        """Return integer multiples and their unit if all their sums are exact, else the weights.
 
         Returns
         -------
@@ -150,8 +173,8 @@ class BinVal(Problem):
 
     Notes
     -----
-    A float has 53 binary digits, counted from the first zero of x. Points that agree on these may tie; the order of
-    all others is exact.
+    A float has 53 binary digits, counted from the first zero of x. Points that agree on these may
+    tie; the order of all others is exact.
     """
 
     n: int
@@ -180,7 +203,8 @@ class BinVal(Problem):
 class Jump(Problem):
     """Jump: OneMax with a gap of width k before the optimum.
 
-    z zeros cost z, but n + k − z if 0 < z < k. This is n + k minus the usual Jump_k, which is maximized.
+    z zeros cost z, but n + k − z if 0 < z < k. This is n + k minus the usual Jump_k, which is
+    maximized.
 
     Parameters
     ----------
@@ -195,7 +219,8 @@ class Jump(Problem):
     optimum = 0.0  # z ≥ k and n + k − z > n are above 0
 
     def __post_init__(self) -> None:
-        n, k = positive_int("Jump: n", self.n), positive_int("Jump: k", self.k)
+        n = positive_int("Jump: n", self.n)
+        k = positive_int("Jump: k", self.k)
         if k > n:
             raise ValueError(f"Jump: k: expected at most n = {n}, got {k}")
         object.__setattr__(self, "n", n)
@@ -228,14 +253,20 @@ class Traps(Problem):
     optimum = 0.0  # a block costs at least 1 unless it is all ones
 
     def __post_init__(self) -> None:
-        n, k = positive_int("Traps: n", self.n), positive_int("Traps: k", self.k, least=2)
+        n = positive_int("Traps: n", self.n)
+        k = positive_int("Traps: k", self.k, least=2)
         if n % k:
-            raise ValueError(f"Traps: n: expected a multiple of k = {k}, got {n}")
+            raise ValueError(
+                f"Traps: n: expected a multiple of k = {k}, got {n}"
+            )
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "k", k)
 
     def costs(self, x: BitArray) -> Array:
-        u = sum((x[:, j :: self.k] for j in range(1, self.k)), start=x[:, :: self.k].astype(np.int32))
+        u = sum(
+            (x[:, j :: self.k] for j in range(1, self.k)),
+            start=x[:, :: self.k].astype(np.int32),
+        )
         return np.where(u == self.k, 0, u + 1).sum(axis=1).astype(np.float64)
 
     def flat(self) -> Flat:
@@ -257,9 +288,9 @@ class NoisyOneMax(Problem):
 
     Notes
     -----
-    The noise has a generator spawned from `rng`, so that it is independent of the draws of an optimizer and both are
-    reproducible. A call advances that generator; do not call a problem from two threads. There is no optimum; `mean`
-    is the function without noise.
+    The noise has a generator spawned from `rng`, so that it is independent of the draws of an
+    optimizer and both are reproducible. A call advances that generator; do not call a problem from
+    two threads. There is no optimum; `mean` is the function without noise.
     """
 
     n: int
@@ -269,11 +300,15 @@ class NoisyOneMax(Problem):
     def __post_init__(self) -> None:
         sigma = real("NoisyOneMax: sigma", self.sigma)
         if sigma < 0.0:
-            raise ValueError(f"NoisyOneMax: sigma: expected a number of at least 0, got {sigma}")
+            raise ValueError(
+                f"NoisyOneMax: sigma: expected a number of at least 0, got {sigma}"
+            )
         object.__setattr__(self, "n", positive_int("NoisyOneMax: n", self.n))
         object.__setattr__(self, "sigma", sigma)
         # Spawned: a generator that the caller also draws from would tie the noise to those draws.
-        object.__setattr__(self, "rng", np.random.default_rng(self.rng).spawn(1)[0])
+        object.__setattr__(
+            self, "rng", np.random.default_rng(self.rng).spawn(1)[0]
+        )
 
     @property
     def mean(self) -> OneMax:

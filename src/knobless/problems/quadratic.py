@@ -41,13 +41,25 @@ class Qubo(InstanceProblem):
 
     def __init__(self, matrix: ArrayLike, optimum: float | None = None) -> None:
         matrix = frozen(np.asarray(matrix, dtype=np.float64))
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
-            raise ValueError(f"Qubo: matrix: expected a square matrix, got an array of shape {matrix.shape}")
+        if (
+            matrix.ndim != 2
+            or matrix.shape[0] != matrix.shape[1]
+            or not matrix.size
+        ):
+            raise ValueError(
+                f"Qubo: matrix: expected a square matrix, got an array of shape {matrix.shape}"
+            )
         if not np.isfinite(matrix).all():
-            raise ValueError("Qubo: matrix: expected finite numbers, got NaN or infinity")
+            raise ValueError(
+                "Qubo: matrix: expected finite numbers, got NaN or infinity"
+            )
         object.__setattr__(self, "matrix", matrix)
         object.__setattr__(self, "n", len(matrix))
-        object.__setattr__(self, "optimum", None if optimum is None else real("Qubo: optimum", optimum))
+        object.__setattr__(
+            self,
+            "optimum",
+            None if optimum is None else real("Qubo: optimum", optimum),
+        )
 
     @classmethod
     def read(cls, source: TextSource, optimum: float | None = None) -> Self:
@@ -72,9 +84,10 @@ class Qubo(InstanceProblem):
 
         Notes
         -----
-        Biq Mac: `n m`, then m lines `i j q` counted from 1; an off-diagonal q is Q_ij and Q_ji, so that it counts
-        twice. qbsolv: `p qubo 0 n DIAGONAL OFFDIAGONAL`, then as many lines `i j q` counted from 0, which count once.
-        A duplicate entry is an error. Lines that begin with c or # are comments.
+        Biq Mac: `n m`, then m lines `i j q` counted from 1; an off-diagonal q is Q_ij and Q_ji, so
+        that it counts twice. qbsolv: `p qubo 0 n DIAGONAL OFFDIAGONAL`, then as many lines `i j q`
+        counted from 0, which count once. A duplicate entry is an error. Lines that begin with c or
+        # are comments.
         """
         return cls(read_matrix(source), optimum)
 
@@ -89,13 +102,19 @@ class Qubo(InstanceProblem):
 
     @cached_property
     def _whole(self) -> bool:
-        """Whether entries are integers whose sums are exact, so that a matrix product does not round."""
-        return bool((self.matrix == np.rint(self.matrix)).all() and np.abs(self.matrix).sum() < 2.0**53)
+        """Whether entries are integers whose sums are exact, as a matrix product needs."""
+        return bool(
+            (self.matrix == np.rint(self.matrix)).all()
+            and np.abs(self.matrix).sum() < 2.0**53
+        )
 
     def costs(self, x: BitArray) -> Array:
         if self._whole:
-            # Few rows at a time: for more, BLAS starts threads, which take longer than a matrix this small.
-            return in_blocks(self._products, x, min(self.n**2, BLOCK_ROWS // 16))
+            # Few rows at a time: for more, BLAS starts threads, which take longer than a matrix
+            # this small.
+            return in_blocks(
+                self._products, x, min(self.n**2, BLOCK_ROWS // 16)
+            )
         return in_blocks(self._sums, x, 16 * len(self._terms[0]))
 
     def _products(self, x: BitArray) -> Array:
@@ -116,7 +135,9 @@ class Qubo(InstanceProblem):
 
         i, j, q = self._terms
         off = i != j
-        return Structure.of_products(np.bincount(i[~off], q[~off], self.n), i[off], j[off], q[off])
+        return Structure.of_products(
+            np.bincount(i[~off], q[~off], self.n), i[off], j[off], q[off]
+        )
 
     @property
     def kind(self) -> str:
@@ -154,27 +175,54 @@ class MaxCut(InstanceProblem):
     optimum: float | None = None
 
     def __init__(
-        self, edges: ArrayLike, weights: ArrayLike | None = None, n: int | None = None, optimum: float | None = None
+        self,
+        edges: ArrayLike,
+        weights: ArrayLike | None = None,
+        n: int | None = None,
+        optimum: float | None = None,
     ) -> None:
         pairs = np.asarray(edges)
-        if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-            raise ValueError(f"MaxCut: edges: expected pairs of integers, got {pairs.dtype} of shape {pairs.shape}")
+        if (
+            pairs.ndim != 2
+            or pairs.shape[1] != 2
+            or not np.issubdtype(pairs.dtype, np.integer)
+        ):
+            raise ValueError(
+                f"MaxCut: edges: expected pairs of integers, got {pairs.dtype} of shape "
+                f"{pairs.shape}"
+            )
         if len(pairs) and pairs.min() < 0:
-            raise ValueError(f"MaxCut: edges: expected vertices counted from 0, got {pairs.min()}")
+            raise ValueError(
+                f"MaxCut: edges: expected vertices counted from 0, got {pairs.min()}"
+            )
         if (pairs[:, 0] == pairs[:, 1]).any():
             loop = pairs[pairs[:, 0] == pairs[:, 1]][0, 0]
-            raise ValueError(f"MaxCut: edges: expected two different vertices, got {loop} with itself")
+            raise ValueError(
+                f"MaxCut: edges: expected two different vertices, got {loop} with itself"
+            )
         named = int(pairs.max()) + 1 if len(pairs) else 0
         n = positive_int("MaxCut: n", named if n is None else n)
         if n < named:
-            raise ValueError(f"MaxCut: n: expected at least {named}, as many vertices as the edges name, got {n}")
-        w = np.ones(len(pairs)) if weights is None else np.asarray(weights, dtype=np.float64)
+            raise ValueError(
+                f"MaxCut: n: expected at least {named}, as many vertices as the edges name, got {n}"
+            )
+        w = (
+            np.ones(len(pairs))
+            if weights is None
+            else np.asarray(weights, dtype=np.float64)
+        )
         if w.shape != (len(pairs),) or not np.isfinite(w).all():
-            raise ValueError(f"MaxCut: weights: expected {len(pairs)} finite numbers, one per edge, got {w}")
+            raise ValueError(
+                f"MaxCut: weights: expected {len(pairs)} finite numbers, one per edge, got {w}"
+            )
         object.__setattr__(self, "edges", frozen(pairs.astype(np.intp)))
         object.__setattr__(self, "weights", frozen(w))
         object.__setattr__(self, "n", n)
-        object.__setattr__(self, "optimum", None if optimum is None else real("MaxCut: optimum", optimum))
+        object.__setattr__(
+            self,
+            "optimum",
+            None if optimum is None else real("MaxCut: optimum", optimum),
+        )
 
     @classmethod
     def read(cls, source: TextSource, optimum: float | None = None) -> Self:
@@ -199,8 +247,8 @@ class MaxCut(InstanceProblem):
 
         Notes
         -----
-        `n m`, then m lines `i j w` with vertices counted from 1; a line `i j` is an edge of weight 1. Lines that begin
-        with c or # are comments.
+        `n m`, then m lines `i j w` with vertices counted from 1; a line `i j` is an edge of weight
+        1. Lines that begin with c or # are comments.
         """
         return cls(*read_edges(source), optimum)
 
@@ -212,7 +260,11 @@ class MaxCut(InstanceProblem):
 
     def _cuts(self, x: BitArray) -> Array:
         columns = np.ascontiguousarray(x.T)
-        return -weigh(self.weights, columns.take(self.edges[:, 0], axis=0) ^ columns.take(self.edges[:, 1], axis=0))
+        return -weigh(
+            self.weights,
+            columns.take(self.edges[:, 0], axis=0)
+            ^ columns.take(self.edges[:, 1], axis=0),
+        )
 
     def flat(self) -> Flat:
         """Return the edges in the order in which costs are added, so that both round alike.
@@ -228,7 +280,9 @@ class MaxCut(InstanceProblem):
         from knobless.fast.gains import Structure
 
         i, j = self.edges.T  # an edge is cut for x_i + x_j - 2 x_i x_j = 1
-        linear = -np.bincount(self.edges.ravel(), np.repeat(self.weights, 2), self.n)
+        linear = -np.bincount(
+            self.edges.ravel(), np.repeat(self.weights, 2), self.n
+        )
         return Structure.of_products(linear, i, j, 2.0 * self.weights)
 
     @property
@@ -251,8 +305,12 @@ class MaxCut(InstanceProblem):
         return None if target is None else -target
 
 
-def _compressed(n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array) -> tuple[NDArray[np.int64], Array]:
-    """Return Σ q x_i x_j over i ≤ j in compressed rows: the starts of the rows (n + 1 numbers), then the columns.
+def _compressed(
+    n: int, i: NDArray[np.intp], j: NDArray[np.intp], q: Array
+) -> tuple[NDArray[np.int64], Array]:
+    """Return Σ q x_i x_j over i ≤ j in compressed rows.
+
+    The result has the starts of the rows (n + 1 numbers), then the columns.
 
     The reals are the diagonal (n numbers), then the values of the columns.
     """

@@ -1,7 +1,7 @@
 """MAX-SAT: clauses over n variables; the cost is the number or the weight of unsatisfied clauses.
 
-Literals are those of DIMACS: i holds if bit i − 1 is one, −i if it is zero. `MaxSat.read` reads the files of SATLIB and
-of the MaxSAT Evaluations; `random` and `planted` draw instances.
+Literals are those of DIMACS: i holds if bit i − 1 is one, −i if it is zero. `MaxSat.read` reads the
+files of SATLIB and of the MaxSAT Evaluations; `random` and `planted` draw instances.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ LINE_WIDTH = 78  # characters of a line of literals
 
 
 class _Group(NamedTuple):
-    """Clauses of equal length and number of negated literals, which come last: literals[j, c] is a variable."""
+    """Clauses of equal length and number of negated literals.
+
+    literals[j, c] is a variable; the negated ones come last.
+    """
 
     negated: int
     literals: NDArray[np.intp]
@@ -57,8 +60,9 @@ class MaxSat(InstanceProblem):
 
     Notes
     -----
-    An unsatisfied hard clause costs one more than all soft clauses together, so that every point that satisfies all
-    hard clauses is better than any that does not, and fewer unsatisfied ones are better.
+    An unsatisfied hard clause costs one more than all soft clauses together, so that every point
+    that satisfies all hard clauses is better than any that does not, and fewer unsatisfied ones are
+    better.
     """
 
     clauses: Clauses
@@ -73,30 +77,58 @@ class MaxSat(InstanceProblem):
         n: int | None = None,
         optimum: float | None = None,
     ) -> None:
-        checked = tuple(tuple(integer("MaxSat: clauses: literal", literal) for literal in clause) for clause in clauses)
+        checked = tuple(
+            tuple(
+                integer("MaxSat: clauses: literal", literal)
+                for literal in clause
+            )
+            for clause in clauses
+        )
         if any(literal == 0 for clause in checked for literal in clause):
-            raise ValueError("MaxSat: clauses: expected literals other than 0, got 0")
-        largest = max((abs(literal) for clause in checked for literal in clause), default=0)
+            raise ValueError(
+                "MaxSat: clauses: expected literals other than 0, got 0"
+            )
+        largest = max(
+            (abs(literal) for clause in checked for literal in clause),
+            default=0,
+        )
         n = positive_int("MaxSat: n", largest if n is None else n)
         if n < largest:
-            raise ValueError(f"MaxSat: n: expected at least {largest}, a variable of the clauses, got {n}")
+            raise ValueError(
+                f"MaxSat: n: expected at least {largest}, a variable of the clauses, got {n}"
+            )
         object.__setattr__(self, "clauses", checked)
-        object.__setattr__(self, "weights", None if weights is None else self._checked(weights, len(checked)))
+        object.__setattr__(
+            self,
+            "weights",
+            None if weights is None else self._checked(weights, len(checked)),
+        )
         object.__setattr__(self, "n", n)
-        object.__setattr__(self, "optimum", None if optimum is None else real("MaxSat: optimum", optimum))
+        object.__setattr__(
+            self,
+            "optimum",
+            None if optimum is None else real("MaxSat: optimum", optimum),
+        )
 
     @staticmethod
     def _checked(weights: Iterable[float], m: int) -> tuple[float, ...]:
-        checked = tuple(w if w == math.inf else real("MaxSat: weights: weight", w) for w in weights)
+        checked = tuple(
+            w if w == math.inf else real("MaxSat: weights: weight", w)
+            for w in weights
+        )
         if len(checked) != m:
-            raise ValueError(f"MaxSat: weights: expected one for each of {m} clauses, got {len(checked)}")
+            raise ValueError(
+                f"MaxSat: weights: expected one for each of {m} clauses, got {len(checked)}"
+            )
         if any(w < 0.0 for w in checked):
-            raise ValueError(f"MaxSat: weights: expected numbers of at least 0, got {min(checked)}")
+            raise ValueError(
+                f"MaxSat: weights: expected numbers of at least 0, got {min(checked)}"
+            )
         return checked
 
     @classmethod
     def read(cls, source: TextSource, optimum: float | None = None) -> Self:
-        """Read a DIMACS file: `p cnf`, `p wcnf`, or the format of the MaxSAT Evaluations since 2022.
+        """Read a DIMACS file: `p cnf`, `p wcnf`, or the format of the MaxSAT Evaluations of 2022.
 
         Parameters
         ----------
@@ -117,9 +149,10 @@ class MaxSat(InstanceProblem):
 
         Notes
         -----
-        A clause ends at its 0 and may span several lines. Lines that begin with c are comments; a line `%` ends the
-        clauses, and the 0 after it in SATLIB's files is not a clause. In `p wcnf` files a weight of at least top is
-        hard; in the format of 2022, which has no p line and is recognized by the suffix .wcnf, h marks a hard clause.
+        A clause ends at its 0 and may span several lines. Lines that begin with c are comments; a
+        line `%` ends the clauses, and the 0 after it in SATLIB's files is not a clause. In `p wcnf`
+        files a weight of at least top is hard; in the format of 2022, which has no p line and is
+        recognized by the suffix .wcnf, h marks a hard clause.
         """
         clauses, weights, n = read_dimacs(source)
         return cls(clauses, weights, n, optimum)
@@ -145,7 +178,9 @@ class MaxSat(InstanceProblem):
         """
         clauses, weights, n = read_dimacs(source)
         if weights is not None:
-            raise ValueError(f"{Lines(source).path}: expected 'p cnf', got weights: the format is wcnf")
+            raise ValueError(
+                f"{Lines(source).path}: expected 'p cnf', got weights: the format is wcnf"
+            )
         return cls(clauses, None, n)
 
     @classmethod
@@ -168,7 +203,9 @@ class MaxSat(InstanceProblem):
             If the file is not valid.
         """
         clauses, weights, n = read_dimacs(source, headless=True)
-        return cls(clauses, [1.0] * len(clauses) if weights is None else weights, n)
+        return cls(
+            clauses, [1.0] * len(clauses) if weights is None else weights, n
+        )
 
     @classmethod
     def random(cls, n: int, m: int, rng: Any, k: int = 3) -> Self:
@@ -191,7 +228,12 @@ class MaxSat(InstanceProblem):
         n, m, k = _sizes(n, m, k)
         rng = np.random.default_rng(rng)
         variables = _distinct(n, m, k, rng)
-        return cls(np.where(rng.integers(0, 2, (m, k)) == 1, variables, -variables).tolist(), n=n)
+        return cls(
+            np.where(
+                rng.integers(0, 2, (m, k)) == 1, variables, -variables
+            ).tolist(),
+            n=n,
+        )
 
     @classmethod
     def planted(cls, n: int, m: int, rng: Any, k: int = 3) -> Self:
@@ -222,25 +264,52 @@ class MaxSat(InstanceProblem):
         # The literals that the hidden point satisfies: any of the 2^k − 1 nonempty subsets.
         satisfied = rng.integers(1, 2**k, (m, 1)) >> np.arange(k) & 1
         positive = satisfied == hidden[variables - 1]
-        return cls(np.where(positive, variables, -variables).tolist(), n=n, optimum=0.0)
+        return cls(
+            np.where(positive, variables, -variables).tolist(), n=n, optimum=0.0
+        )
 
     def __repr__(self) -> str:
-        return f"MaxSat(n={self.n}, m={len(self.clauses)}{', weighted' if self.weights is not None else ''})"
+        weighted = ", weighted" if self.weights is not None else ""
+        return f"MaxSat(n={self.n}, m={len(self.clauses)}{weighted})"
 
     @cached_property
     def _groups(self) -> tuple[list[_Group], Array]:
-        """Return the clauses in groups, for both evaluations, and their weights in that order (empty if none).
+        """Return the clauses in groups, and their weights in that order (empty if none).
 
-        Long clauses come first. Within a group, the position of a literal determines whether it is negated.
+        Long clauses come first. Within a group, the position of a literal determines whether it is
+        negated.
         """
-        negated = [sum(literal < 0 for literal in clause) for clause in self.clauses]
-        kind = [(-len(clause), count) for clause, count in zip(self.clauses, negated, strict=True)]
+        negated = [
+            sum(literal < 0 for literal in clause) for clause in self.clauses
+        ]
+        kind = [
+            (-len(clause), count)
+            for clause, count in zip(self.clauses, negated, strict=True)
+        ]
         order = sorted(range(len(kind)), key=kind.__getitem__)
         groups = []
         for (length, count), members in groupby(order, key=kind.__getitem__):
-            rows = [sorted(self.clauses[c], key=lambda literal: literal < 0) for c in members]
-            groups.append(_Group(count, np.abs(np.array(rows, dtype=np.intp).reshape(len(rows), -length)).T - 1))
-        return groups, EMPTY_REALS if self.weights is None else self._costs_of_clauses[order]
+            rows = [
+                sorted(self.clauses[c], key=lambda literal: literal < 0)
+                for c in members
+            ]
+            groups.append(
+                _Group(
+                    count,
+                    np.abs(
+                        np.array(rows, dtype=np.intp).reshape(
+                            len(rows), -length
+                        )
+                    ).T
+                    - 1,
+                )
+            )
+        return (
+            groups,
+            EMPTY_REALS
+            if self.weights is None
+            else self._costs_of_clauses[order],
+        )
 
     @cached_property
     def _costs_of_clauses(self) -> Array:
@@ -257,7 +326,9 @@ class MaxSat(InstanceProblem):
 
     @cached_property
     def _literals(self) -> list[NDArray[np.intp]]:
-        """Return, at j, the j-th literal of every clause that has one, as rows of `x.T` above `1 − x.T`.
+        """Return, at j, the j-th literal of every clause that has one.
+
+        Literals are rows of `x.T` above `1 − x.T`.
 
         Clauses are in the order of the groups: those that have a j-th literal come first.
         """
@@ -267,14 +338,22 @@ class MaxSat(InstanceProblem):
         for negated, literals in groups:
             last = np.arange(len(literals)) >= len(literals) - negated
             rows.append(literals + self.n * last[:, None])
-        return [np.concatenate([row[j] for row in rows if len(row) > j]) for j in range(longest)]
+        return [
+            np.concatenate([row[j] for row in rows if len(row) > j])
+            for j in range(longest)
+        ]
 
     def costs(self, x: BitArray) -> Array:
         bytes_a_clause = 3 if self.weights is None else 16
-        return in_blocks(self._unsatisfied, x, 2 * self.n + bytes_a_clause * len(self.clauses))
+        return in_blocks(
+            self._unsatisfied,
+            x,
+            2 * self.n + bytes_a_clause * len(self.clauses),
+        )
 
     def _unsatisfied(self, x: BitArray) -> Array:
-        # Points are columns: a literal is a contiguous row of all points, and a clause the `or` of a few.
+        # Points are columns: a literal is a contiguous row of all points, and a clause the `or` of
+        # a few.
         truth = np.empty((2 * self.n, len(x)), dtype=np.int8)
         truth[: self.n] = x.T
         np.subtract(1, truth[: self.n], out=truth[self.n :])
@@ -290,7 +369,9 @@ class MaxSat(InstanceProblem):
         return weigh(self._groups[1], broken)
 
     def flat(self) -> Flat:
-        """Return bit masks for at most 128 variables, else the groups: length, negated, count, variables.
+        """Return bit masks for at most 128 variables, else the groups of clauses.
+
+        A group has its length, the number of negated literals, a count and the variables.
 
         Returns
         -------
@@ -303,28 +384,61 @@ class MaxSat(InstanceProblem):
         parts = [np.empty(0, dtype=np.int64)]
         for negated, literals in groups:
             length, count = literals.shape
-            if 0 < length < 3:  # pad to the length that is evaluated fast: a repeated literal changes nothing
-                literals = np.concatenate([literals, *[literals[-1:]] * (3 - length)])
+            # Pad to the length that is evaluated fast: a repeated literal changes nothing
+            if 0 < length < 3:
+                literals = np.concatenate(
+                    [literals, *[literals[-1:]] * (3 - length)]
+                )
                 negated += 3 - length if negated else 0
-            parts += [np.array([len(literals), negated, count]), literals.T.ravel()]
+            parts += [
+                np.array([len(literals), negated, count]),
+                literals.T.ravel(),
+            ]
         return "max_sat", np.concatenate(parts, dtype=np.int64), weights
 
     def _words(self) -> NDArray[np.int64]:
-        """Return one column per clause: masks of its variables below 64 and above, then of the negated ones."""
+        """Return one column of masks per clause.
+
+        These are the variables below 64 and above, then the negated ones.
+        """
         rows = []
         for clause in self.clauses:
-            variables = sum(1 << i for i in {abs(literal) - 1 for literal in clause})
-            negated = sum(1 << i for i in {-literal - 1 for literal in clause if literal < 0})
-            if not any(-literal in clause for literal in clause):  # else it is always satisfied
-                rows.append([word >> shift & 2**64 - 1 for word in (variables, negated) for shift in (0, 64)])
-        return np.array(rows, dtype=np.uint64).reshape(-1, 4).T.astype(np.int64).ravel()
+            variables = sum(
+                1 << i for i in {abs(literal) - 1 for literal in clause}
+            )
+            negated = sum(
+                1 << i
+                for i in {-literal - 1 for literal in clause if literal < 0}
+            )
+            # Else it is always satisfied
+            if not any(-literal in clause for literal in clause):
+                rows.append(
+                    [
+                        word >> shift & 2**64 - 1
+                        for word in (variables, negated)
+                        for shift in (0, 64)
+                    ]
+                )
+        return (
+            np.array(rows, dtype=np.uint64)
+            .reshape(-1, 4)
+            .T.astype(np.int64)
+            .ravel()
+        )
 
     def structure(self) -> Structure:
         from knobless.fast.gains import Structure
 
-        kept = [c for c, clause in enumerate(self.clauses) if not any(-literal in clause for literal in clause)]
-        clauses = [sorted(set(self.clauses[c])) for c in kept]  # without those that are always satisfied
-        return Structure.of_clauses(self.n, clauses, self._costs_of_clauses[kept])
+        kept = [
+            c
+            for c, clause in enumerate(self.clauses)
+            if not any(-literal in clause for literal in clause)
+        ]
+        # Without those that are always satisfied
+        clauses = [sorted(set(self.clauses[c])) for c in kept]
+        return Structure.of_clauses(
+            self.n, clauses, self._costs_of_clauses[kept]
+        )
 
     # The answer to an instance: SAT without weights, MaxSAT with weights.
 
@@ -335,7 +449,9 @@ class MaxSat(InstanceProblem):
     @property
     def size(self) -> str:
         hard = sum(map(math.isinf, self.weights or ()))
-        return f"{self.n} variables, {len(self.clauses)} clauses" + (f", {hard} of them hard" if hard else "")
+        return f"{self.n} variables, {len(self.clauses)} clauses" + (
+            f", {hard} of them hard" if hard else ""
+        )
 
     @property
     def largest_sum(self) -> float:
@@ -344,28 +460,39 @@ class MaxSat(InstanceProblem):
         return (1 + hard) * soft + hard + len(self.clauses)
 
     def _broken(self, x: BitArray) -> tuple[int, float]:
-        """Return the number of unsatisfied hard clauses and the weight of the other unsatisfied ones, recounted."""
+        """Recount the unsatisfied hard clauses and the weight of the other unsatisfied ones."""
         truth = x.tolist()
         weights = self.weights or (1.0,) * len(self.clauses)
         lost = [
             weight
             for clause, weight in zip(self.clauses, weights, strict=True)
-            if not any(truth[abs(literal) - 1] == (literal > 0) for literal in clause)
+            if not any(
+                truth[abs(literal) - 1] == (literal > 0) for literal in clause
+            )
         ]
-        return sum(map(math.isinf, lost)), math.fsum(weight for weight in lost if math.isfinite(weight))
+        return sum(map(math.isinf, lost)), math.fsum(
+            weight for weight in lost if math.isfinite(weight)
+        )
 
     def value_of(self, x: BitArray, cost: float) -> float | None:
         hard, soft = self._broken(x)
         return None if hard else as_whole(soft)
 
     def cost_of(self, target: float | None) -> float | None:
-        # An unsatisfied hard clause costs more than all others together and meets no target; no cost is below 0.
-        soft = math.inf if self.weights is None else math.fsum(w for w in self.weights if math.isfinite(w))
+        # An unsatisfied hard clause costs more than all others together and meets no target; no
+        # cost is below 0.
+        soft = (
+            math.inf
+            if self.weights is None
+            else math.fsum(w for w in self.weights if math.isfinite(w))
+        )
         return min(max(target or 0.0, 0.0), soft)
 
     def verdict(self, value: float | None, exhausted: bool) -> Verdict | None:
         if value == 0:
-            return Verdict.SATISFIABLE if self.weights is None else Verdict.OPTIMUM
+            return (
+                Verdict.SATISFIABLE if self.weights is None else Verdict.OPTIMUM
+            )
         if value is not None and self.weights is not None:
             return Verdict.OPTIMUM if exhausted else Verdict.SATISFIABLE
         return Verdict.UNSATISFIABLE if exhausted else Verdict.UNKNOWN
@@ -383,26 +510,40 @@ class MaxSat(InstanceProblem):
         if self.weights is not None:
             yield from super().point_lines(x)
             return
-        literals = " ".join(str(i if bit else -i) for i, bit in enumerate(x.tolist(), 1))
-        yield from textwrap.wrap(f"{literals} 0", LINE_WIDTH, initial_indent="v ", subsequent_indent="v ")
+        literals = " ".join(
+            str(i if bit else -i) for i, bit in enumerate(x.tolist(), 1)
+        )
+        yield from textwrap.wrap(
+            f"{literals} 0",
+            LINE_WIDTH,
+            initial_indent="v ",
+            subsequent_indent="v ",
+        )
 
     def hard_unsatisfied(self, x: BitArray) -> int | None:
         return None if self.weights is None else self._broken(x)[0]
 
 
 def _sizes(n: int, m: int, k: int) -> tuple[int, int, int]:
-    n, m, k = positive_int("MaxSat: n", n), positive_int("MaxSat: m", m, least=0), positive_int("MaxSat: k", k)
+    n = positive_int("MaxSat: n", n)
+    m = positive_int("MaxSat: m", m, least=0)
+    k = positive_int("MaxSat: k", k)
     if k > min(n, 62):
-        raise ValueError(f"MaxSat: k: expected at most n = {n} distinct variables per clause (and 62), got {k}")
+        raise ValueError(
+            f"MaxSat: k: expected at most n = {n} distinct variables per clause (and 62), got {k}"
+        )
     return n, m, k
 
 
-def _distinct(n: int, m: int, k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def _distinct(
+    n: int, m: int, k: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """Draw m rows of k distinct variables from 1 to n, uniformly."""
     drawn = np.empty((m, 0), dtype=np.int64)
     for j in range(k):
         new = rng.integers(1, n - j, m, endpoint=True)
-        for earlier in np.sort(drawn, axis=1).T:  # the new-th of the n − j remaining ones
+        # The new-th of the n − j remaining ones
+        for earlier in np.sort(drawn, axis=1).T:
             new += new >= earlier
         drawn = np.column_stack([drawn, new])
     return drawn

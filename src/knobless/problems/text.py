@@ -1,7 +1,8 @@
 """Lines of instance files, and errors that name the file, the line and what was expected.
 
-Files compressed by gzip, xz or bzip2, recognized by name or by their first bytes, are decompressed while they are
-read. Lines and declared sizes are limited, so that a typing error or an untrusted file cannot take the memory.
+Files compressed by gzip, xz or bzip2, recognized by name or by their first bytes, are decompressed
+while they are read. Lines and declared sizes are limited, so that a typing error or an untrusted
+file cannot take the memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TextSource = str | os.PathLike[str] | io.BufferedReader
 
 
 class Compression(NamedTuple):
-    """A compression: its name, the suffix of file names, the first bytes, and the function that opens a file."""
+    """A compression of files: name, suffix, first bytes, and the function that opens a file."""
 
     name: str
     suffix: str
@@ -51,7 +52,14 @@ def uncompressed_name(name: str) -> str:
 
 
 def _compression_of(path: str, first: bytes) -> Compression | None:
-    return next((c for c in COMPRESSIONS if path.endswith(c.suffix) or first.startswith(c.magic)), None)
+    return next(
+        (
+            c
+            for c in COMPRESSIONS
+            if path.endswith(c.suffix) or first.startswith(c.magic)
+        ),
+        None,
+    )
 
 
 class Lines:
@@ -62,7 +70,11 @@ class Lines:
 
     def __init__(self, source: TextSource) -> None:
         self._source = source
-        self.path = str(source.name if isinstance(source, io.BufferedReader) else os.fspath(source))
+        self.path = str(
+            source.name
+            if isinstance(source, io.BufferedReader)
+            else os.fspath(source)
+        )
         self.number = 0
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -70,27 +82,38 @@ class Lines:
         with self._open() as file:
             compression = _compression_of(self.path, file.peek(8))
             try:
-                decompressed = file if compression is None else compression.open(file)
+                decompressed = (
+                    file if compression is None else compression.open(file)
+                )
                 while line := decompressed.readline(MAX_LINE + 1):
                     self.number += 1
                     if len(line) > MAX_LINE:
-                        self.fail(f"expected a line of at most {MAX_LINE} bytes, got a longer one")
+                        self.fail(
+                            f"expected a line of at most {MAX_LINE} bytes, got a longer one"
+                        )
                     if self.number == 1:
-                        line = line.removeprefix(codecs.BOM_UTF8)  # which some editors add
+                        # Which some editors add
+                        line = line.removeprefix(codecs.BOM_UTF8)
                     # latin-1: a comment may contain any byte, and only 0 to 9 are read as digits
                     if words := line.decode("latin-1").split():
                         yield words
             except BROKEN as error:
                 name = "compressed" if compression is None else compression.name
-                self.fail(f"expected a complete {name} file, got an error: {error}")
+                self.fail(
+                    f"expected a complete {name} file, got an error: {error}"
+                )
             except OSError as error:
                 if compression is None or error.errno is not None:
                     raise
                 # bzip2 has no exception class
-                self.fail(f"expected a complete {compression.name} file, got an error: {error}")
+                self.fail(
+                    f"expected a complete {compression.name} file, got an error: {error}"
+                )
 
     def _open(self) -> AbstractContextManager[io.BufferedReader]:
-        return nullcontext(self._source) if isinstance(self._source, io.BufferedReader) else open(self._source, "rb")
+        if isinstance(self._source, io.BufferedReader):
+            return nullcontext(self._source)
+        return open(self._source, "rb")
 
     def fail(self, reason: str) -> NoReturn:
         """Raise a ValueError that names the file and the line."""
@@ -99,11 +122,15 @@ class Lines:
     def integer(self, name: str, word: str, least: int, most: int) -> int:
         """Parse an integer from `least` to `most`."""
         try:
-            value = int(word) if "_" not in word and len(word) < 30 else most + 1
+            value = (
+                int(word) if "_" not in word and len(word) < 30 else most + 1
+            )
         except ValueError:
             value = most + 1
         if not least <= value <= most:
-            self.fail(f"{name}: expected an integer from {least} to {most}, got {word[:30]!r}")
+            self.fail(
+                f"{name}: expected an integer from {least} to {most}, got {word[:30]!r}"
+            )
         return value
 
     def real(self, name: str, word: str) -> float:

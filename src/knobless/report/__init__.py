@@ -1,8 +1,9 @@
 """Reports: one HTML file with the plots, numbers and evaluations of a run, or the same page live.
 
-`page_data.py` collects the contents of the page as plain data; `page.py` puts them into `page.html` with `page.css` and
-`page.js`, which displays them. The page needs no network; a live page polls its own server for new rows. A journal may
-be an untrusted file: its text is transferred as JSON and shown as text.
+`page_data.py` collects the contents of the page as plain data; `page.py` puts them into `page.html`
+with `page.css` and `page.js`, which displays them. The page needs no network; a live page polls its
+own server for new rows. A journal may be an untrusted file: its text is transferred as JSON and
+shown as text.
 """
 
 from __future__ import annotations

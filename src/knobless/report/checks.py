@@ -1,7 +1,8 @@
 """The recommended point of a recorded run, as in its result.
 
-The evaluations at the end of a noisy run that compare the points to recommend are rows of its journal. They count as
-long as no candidate was drawn after them: a run that is resumed with a larger budget compares its points again.
+The evaluations at the end of a noisy run that compare the points to recommend are rows of its
+journal. They count as long as no candidate was drawn after them: a run that is resumed with a
+larger budget compares its points again.
 """
 
 from __future__ import annotations
@@ -26,14 +27,22 @@ class Checks:
         if event.fate != CHECKED:
             return
         if event.drawn != self._drawn:
-            self._drawn, self._values = event.drawn, {}
+            self._drawn = event.drawn
+            self._values = {}
         self._values.setdefault(event.code, []).append(event.rank(self._sign))
 
     def recommended(self, run: RunState) -> Recommended | None:
-        """Return the point to use, with its value to be minimized; `run` is the run at the end of the journal."""
+        """Return the point to use, with its value to be minimized.
+
+        `run` is the run at the end of the journal.
+        """
         if run.noisy and run.drawn == self._drawn:
             codes = run.space.family.unpack(b"".join(self._values))
-            point = winner(run, codes, [np.array(values) for values in self._values.values()])
+            point = winner(
+                run,
+                codes,
+                [np.array(values) for values in self._values.values()],
+            )
             if point is not None:
                 return point
         return recommended_point(run)

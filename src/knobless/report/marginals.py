@@ -1,4 +1,4 @@
-"""Marginal distributions of the variables, as the page, the plots and `knobless show` display them."""
+"""Marginal distributions of the variables, for the page, the plots and `knobless show`."""
 
 from __future__ import annotations
 
@@ -45,11 +45,15 @@ class Marginal(NamedTuple):
         match self.family.marginal(theta, self.column):
             case Discrete(p):
                 return p
-        raise TypeError(f"{self.name}: expected a variable with options, got a number")
+        raise TypeError(
+            f"{self.name}: expected a variable with options, got a number"
+        )
 
     def quantiles(self, theta: Array) -> tuple[float, float, float]:
-        """Return the value of a number at its mean, and one standard deviation below and above: 68 % lie between."""
-        middle, low, high = self.variable.values(np.array(self._latent(theta))).tolist()
+        """Return the value of a number at its mean, and one standard deviation below and above."""
+        middle, low, high = self.variable.values(
+            np.array(self._latent(theta))
+        ).tolist()
         return middle, low, high
 
     def span(self, theta: Array) -> tuple[float, float, float]:
@@ -58,7 +62,7 @@ class Marginal(NamedTuple):
         return middle, low, high
 
     def spread(self, theta: Array) -> float:
-        """Return the entropy of the options in nats, or the standard deviation of a number in its range."""
+        """Return the entropy of the options, or the standard deviation of a number in its range."""
         match self.family.marginal(theta, self.column):
             case Discrete(p):
                 return float(-(p[p > 0.0] @ np.log(p[p > 0.0])))
@@ -69,14 +73,21 @@ class Marginal(NamedTuple):
         match self.family.marginal(theta, self.column):
             case Normal(mean, sigma):
                 return mean, mean - sigma, mean + sigma
-        raise TypeError(f"{self.name}: expected a number, got a variable with options")
+        raise TypeError(
+            f"{self.name}: expected a number, got a variable with options"
+        )
 
 
 def marginals_of(space: Space) -> list[Marginal]:
-    """Return one marginal per column in the order of the variables, evenly thinned out to `HEIGHT`."""
+    """Return one marginal per column, in order, evenly thinned out to `HEIGHT`."""
     if not isinstance(space.family, ColumnFamily):
         return []
-    columns = np.concatenate([np.arange(column.where.start, column.where.stop) for column in space.columns()])
+    columns = np.concatenate(
+        [
+            np.arange(column.where.start, column.where.stop)
+            for column in space.columns()
+        ]
+    )
     return marginals_at(space, columns[evenly(len(columns), HEIGHT)].tolist())
 
 
@@ -85,18 +96,34 @@ def marginals_at(space: Space, columns: Sequence[int]) -> list[Marginal]:
     variables: dict[int, Variable] = {}
     wanted = set(columns)
     for _, variable, where, _ in space.columns():
-        variables |= dict.fromkeys(wanted.intersection(range(where.start, where.stop)), variable)
-    return [Marginal(shown_name(space.names[i]), variables[i], space.family, i, variables[i].labels) for i in columns]
+        variables |= dict.fromkeys(
+            wanted.intersection(range(where.start, where.stop)), variable
+        )
+    return [
+        Marginal(
+            shown_name(space.names[i]),
+            variables[i],
+            space.family,
+            i,
+            variables[i].labels,
+        )
+        for i in columns
+    ]
 
 
-def heat_rows(marginals: Sequence[Marginal]) -> tuple[list[str], NDArray[np.intp]]:
+def heat_rows(
+    marginals: Sequence[Marginal],
+) -> tuple[list[str], NDArray[np.intp]]:
     """Return the names of the rows of a heat map of θ, and the indices of their parameters."""
     names: list[str] = []
     where: list[int] = []
     for marginal in marginals:
         parameters = marginal.family.parameters(marginal.column)
         if marginal.labels and not marginal.variable.is_bits:
-            names += [f"{marginal.name} = {label}" for label in marginal.labels[-len(parameters) :]]
+            names += [
+                f"{marginal.name} = {label}"
+                for label in marginal.labels[-len(parameters) :]
+            ]
             where += parameters
         else:
             names.append(marginal.name)
@@ -129,8 +156,12 @@ class VariableSummary(NamedTuple):
 
 def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
     """Return the mode of θ and its spread, variable by variable."""
-    family, marginals = space.family, []
-    mode = (family.flat if isinstance(family, Conditional) else family).mode(theta)  # of inactive variables too
+    family = space.family
+    marginals = []
+    # Of inactive variables too
+    mode = (family.flat if isinstance(family, Conditional) else family).mode(
+        theta
+    )
     for column in space.columns():
         name, variable, where, _ = column
         if column.is_constant:
@@ -141,14 +172,39 @@ def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
         if not isinstance(family, ColumnFamily):
             marginals.append(VariableSummary(name, value, None, None, None))
             continue
-        distributions = [family.marginal(theta, i) for i in range(where.start, where.stop)]
+        distributions = [
+            family.marginal(theta, i) for i in range(where.start, where.stop)
+        ]
         if variable.labels:
             codes = mode[where].astype(np.intp).tolist()
-            p = np.array([m.p[i] for m, i in zip(distributions, codes, strict=True) if isinstance(m, Discrete)])
-            marginals.append(VariableSummary(name, value, p.tolist()[0] if variable.n is None else p, None, None))
+            p = np.array(
+                [
+                    m.p[i]
+                    for m, i in zip(distributions, codes, strict=True)
+                    if isinstance(m, Discrete)
+                ]
+            )
+            marginals.append(
+                VariableSummary(
+                    name,
+                    value,
+                    p.tolist()[0] if variable.n is None else p,
+                    None,
+                    None,
+                )
+            )
         else:
-            sigma = np.array([marginal.sigma for marginal in distributions if isinstance(marginal, Normal)])
-            low, high = (_value(variable, mode[where] + sign * sigma) for sign in (-1.0, 1.0))
+            sigma = np.array(
+                [
+                    marginal.sigma
+                    for marginal in distributions
+                    if isinstance(marginal, Normal)
+                ]
+            )
+            low, high = (
+                _value(variable, mode[where] + sign * sigma)
+                for sign in (-1.0, 1.0)
+            )
             marginals.append(VariableSummary(name, value, None, low, high))
     return marginals
 
@@ -160,4 +216,6 @@ def _value(variable: Variable, codes: Points) -> Any:
 
 def evenly(count: int, limit: int) -> NDArray[np.intp]:
     """Return at most `most` evenly spaced indices below `count`."""
-    return np.arange(count) if count <= limit else np.linspace(0, count - 1, limit).astype(np.intp)
+    if count <= limit:
+        return np.arange(count)
+    return np.linspace(0, count - 1, limit).astype(np.intp)

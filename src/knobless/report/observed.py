@@ -1,4 +1,4 @@
-"""Evaluated points and their values, column by column, for plots and for the importance of variables."""
+"""Evaluated points and their values, column by column, for plots and importance."""
 
 from __future__ import annotations
 
@@ -39,12 +39,18 @@ class ObservedColumn(NamedTuple):
     def positions(self) -> Array:
         """The values as positions in the range, from 0 to 1."""
         scale = np.log if self.log else np.asarray
-        low, high = scale(self.low), scale(self.high)
-        return np.asarray((scale(self.values) - low) / ((high - low) or 1.0), dtype=float)
+        low = scale(self.low)
+        high = scale(self.high)
+        return np.asarray(
+            (scale(self.values) - low) / ((high - low) or 1.0), dtype=float
+        )
 
 
 class Observed(NamedTuple):
-    """Evaluations that have a value; `values` have the user's sign, and `sign` is −1 if they are maximized."""
+    """Evaluations that have a value.
+
+    `values` have the user's sign, and `sign` is −1 if they are maximized.
+    """
 
     space: Space
     sign: float
@@ -66,17 +72,29 @@ class Observed(NamedTuple):
         raise IndexError("no such column")
 
     def _column(self, i: int, column: Column, entry: int) -> ObservedColumn:
-        variable, name = column.variable, shown_name(column.name)
+        variable = column.variable
+        name = shown_name(column.name)
         codes = self.codes[:, column.where.start + entry]
-        labels, domain = variable.labels, variable.domain
+        labels = variable.labels
+        domain = variable.domain
         if domain is None or labels:
-            values, log, low, high = codes.astype(float), False, 0.0, variable.count - 1.0
+            values = codes.astype(float)
+            log = False
+            low = 0.0
+            high = variable.count - 1.0
             if not labels:  # of a custom family
-                low, high = values.min(initial=0.0), values.max(initial=0.0)
+                low = values.min(initial=0.0)
+                high = values.max(initial=0.0)
         else:
-            values, log = variable.values(codes).astype(float), domain.log
-            low, high = float(domain.low), float(domain.high)
+            values = variable.values(codes).astype(float)
+            log = domain.log
+            low = float(domain.low)
+            high = float(domain.high)
         if column.conditions:
-            values = np.where(self.space.active(self.codes)[:, i], values, math.nan)
-        shown = name if variable.n is None else f"{name}[{variable.entries[entry]}]"
+            values = np.where(
+                self.space.active(self.codes)[:, i], values, math.nan
+            )
+        shown = (
+            name if variable.n is None else f"{name}[{variable.entries[entry]}]"
+        )
         return ObservedColumn(shown, values, labels, low, high, log)

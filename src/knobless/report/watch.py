@@ -1,8 +1,8 @@
 """A live report, served on this machine only.
 
-The page polls for new rows; a `Follower` then reads them from the journal, which never blocks the run that writes it. A
-request must name this server in its Host header: a page from elsewhere that makes the browser connect under another
-host name (DNS rebinding) is refused.
+The page polls for new rows; a `Follower` then reads them from the journal, which never blocks the
+run that writes it. A request must name this server in its Host header: a page from elsewhere that
+makes the browser connect under another host name (DNS rebinding) is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Follower:
         self._lock = threading.Lock()
         self._trace: Trace | None = None
         self._seen: object = None
-        self._run = 0  # incremented when the journal has become that of another run
+        # Incremented when the journal has become that of another run
+        self._run = 0
 
     def data(self, run: int, since: int) -> dict[str, Any]:
         """Return the rows from `since` on, or all rows if `run` is not the current one."""
@@ -46,13 +47,25 @@ class Follower:
             known = run == self._run and 0 <= since <= len(trace)
             if known and since == len(trace):
                 return {"unchanged": True}
-            return collect_page_data(trace, since if known else 0, forest=False) | {"run": self._run}
+            return collect_page_data(
+                trace, since if known else 0, forest=False
+            ) | {"run": self._run}
 
     def _followed(self) -> Trace:
-        """Return the trace, updated. An unchanged journal is not opened, unless a coarse clock may hide a change."""
-        state = [_state(self.path), _state(self.path.with_name(self.path.name + "-wal"))]
-        lately = time.time_ns() - max(changed for _, _, changed in state) < 2 * _SECOND
-        trace, self._trace = self._trace, None  # an error while reading leaves it incomplete
+        """Return the trace, updated.
+
+        An unchanged journal is not opened, unless a coarse clock may hide a change.
+        """
+        state = [
+            _state(self.path),
+            _state(self.path.with_name(self.path.name + "-wal")),
+        ]
+        lately = (
+            time.time_ns() - max(changed for _, _, changed in state)
+            < 2 * _SECOND
+        )
+        # An error while reading leaves it incomplete
+        trace, self._trace = self._trace, None
         if trace is None or lately or state != self._seen:
             with read(self.path) as record:
                 if trace is None or not trace.follow(record):
@@ -71,7 +84,11 @@ def _state(path: Path) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def serve(path: str | os.PathLike[str], port: int = 0, ready: Callable[[str], object] = lambda address: None) -> None:
+def serve(
+    path: str | os.PathLike[str],
+    port: int = 0,
+    ready: Callable[[str], object] = lambda address: None,
+) -> None:
     """Serve the live report of a journal until interrupted by Ctrl-C.
 
     Parameters
@@ -106,7 +123,9 @@ def server(path: str | os.PathLike[str], port: int = 0) -> ThreadingHTTPServer:
 def host_headers(port: int) -> set[str]:
     """Return the Host headers of this server; browsers omit the default port."""
     names = {HERE, "localhost"}
-    return {f"{name}:{port}" for name in names} | (names if port == HTTP_PORT else set())
+    return {f"{name}:{port}" for name in names} | (
+        names if port == HTTP_PORT else set()
+    )
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -116,8 +135,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: ThreadingHTTPServer
 
     def do_GET(self) -> None:
-        if self.headers.get("Host") not in host_headers(self.server.server_port):
-            self._answer(HTTPStatus.FORBIDDEN, "text/plain", "Host: expected the address of this server.")
+        if self.headers.get("Host") not in host_headers(
+            self.server.server_port
+        ):
+            self._answer(
+                HTTPStatus.FORBIDDEN,
+                "text/plain",
+                "Host: expected the address of this server.",
+            )
             return
         try:
             url = urlsplit(self.path)
@@ -133,14 +158,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _data(self, query: dict[str, list[str]]) -> None:
         try:
-            run, since = (int(query.get(name, ["0"])[0]) for name in ("run", "since"))
+            run, since = (
+                int(query.get(name, ["0"])[0]) for name in ("run", "since")
+            )
             answer = self.journal.data(run, since)
         except JournalError as error:
             answer = {"error": str(error)}
         except ValueError:
-            self._answer(HTTPStatus.BAD_REQUEST, "text/plain", "run, since: expected integers.")
+            self._answer(
+                HTTPStatus.BAD_REQUEST,
+                "text/plain",
+                "run, since: expected integers.",
+            )
             return
-        self._answer(HTTPStatus.OK, "application/json", json.dumps(answer, allow_nan=False, separators=(",", ":")))
+        self._answer(
+            HTTPStatus.OK,
+            "application/json",
+            json.dumps(answer, allow_nan=False, separators=(",", ":")),
+        )
 
     def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
         body = text.encode()

@@ -1,4 +1,4 @@
-"""The points of a custom family as a variable: the whole of a space, whose values are the codes themselves."""
+"""The points of a custom family as a variable, which is the whole of a space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,20 @@ from knobless.core.types import Points
 
 from .variable import Variable
 
-TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")  # of points in a file
+# Of points in a file
+TYPES = (
+    "|b1",
+    "|i1",
+    "|u1",
+    "<i2",
+    "<u2",
+    "<i4",
+    "<u4",
+    "<i8",
+    "<u8",
+    "<f4",
+    "<f8",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,11 +48,18 @@ class Codes(Variable):
     def __post_init__(self) -> None:
         family = self.family
         # Journals contain the bytes of the points, and are read without the family.
-        if type(family).pack is not Family.pack or type(family).unpack is not Family.unpack:
-            expected = "variables, or a family that packs its points as Family does"
+        if (
+            type(family).pack is not Family.pack
+            or type(family).unpack is not Family.unpack
+        ):
+            expected = (
+                "variables, or a family that packs its points as Family does"
+            )
             raise TypeError(f"space: expected {expected}, got {family!r:.200}")
         if self._dtype not in TYPES:
-            raise TypeError(f"space: expected a family whose points are numbers, got the type {family.dtype}")
+            raise TypeError(
+                f"space: expected a family whose points are numbers, got the type {family.dtype}"
+            )
         object.__setattr__(self, "n", family.variables)
 
     @property
@@ -63,7 +83,9 @@ class Codes(Variable):
         with np.errstate(invalid="ignore"):
             is_exact = np.array(number).astype(self.family.dtype) == number
         if not is_exact:
-            raise ValueError(f"{name}: expected a value of the type {self.family.dtype}, got {value!r}")
+            raise ValueError(
+                f"{name}: expected a value of the type {self.family.dtype}, got {value!r}"
+            )
         return number
 
     def block(self, i: int) -> tuple[int, float]:
@@ -79,11 +101,17 @@ class Codes(Variable):
         family = self.family
         if isinstance(family, RecordedFamily):
             return {"family": family.data}
-        names: list[str] = [field.name for field in fields(family)] if is_dataclass(family) else []
+        names: list[str] = (
+            [field.name for field in fields(family)]
+            if is_dataclass(family)
+            else []
+        )
         return {
             "family": {
                 "name": readable_name(type(family)),
-                "parameters": [[name, to_plain(getattr(family, name))] for name in names],
+                "parameters": [
+                    [name, to_plain(getattr(family, name))] for name in names
+                ],
                 "variables": family.variables,
                 "dtype": self._dtype,
             }
@@ -92,9 +120,19 @@ class Codes(Variable):
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self | None:
         match data:
-            case {"family": {"name": str(), "variables": int() as n, "dtype": str() as dtype}}:
+            case {
+                "family": {
+                    "name": str(),
+                    "variables": int() as n,
+                    "dtype": str() as dtype,
+                }
+            }:
                 if dtype in TYPES and n > 0:
-                    return cls(RecordedFamily(data["family"], n, np.dtype(dtype).newbyteorder("=")))
+                    return cls(
+                        RecordedFamily(
+                            data["family"], n, np.dtype(dtype).newbyteorder("=")
+                        )
+                    )
         return None
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Variables that are fixed to a value for a run, by their names, as columns of a code with the codes they have."""
+"""Variables that are fixed to a value for a run."""
 
 from __future__ import annotations
 
@@ -30,49 +30,88 @@ class FixedVariables:
 
     @classmethod
     def of(cls, space: Space, values: Any) -> Self:
-        """Return what the user has given: values by the names of variables, or of entries of arrays."""
+        """Return the fixed variables from a dict of values by names.
+
+        A name is that of a variable, or of an entry of an array.
+        """
         if isinstance(values, cls):
             return values
         if not isinstance(values, Mapping):
-            raise TypeError(f"fixed: expected a dict of values by the names of variables, got {values!r:.200}")
-        columns = {shown_name(column.name): column for column in space.columns()}
+            raise TypeError(
+                f"fixed: expected a dict of values by the names of variables, got {values!r:.200}"
+            )
+        columns = {
+            shown_name(column.name): column for column in space.columns()
+        }
         codes: dict[int, float] = {}
         for key, value in values.items():
             name = f"fixed[{key!r}]"
             whole, _, entry = str(key).rpartition("[")
             if key in columns:
-                column, first = columns[key], 0
-                entry_codes = column.variable.codes(value, name)  # raises for another value, also of a constant
-            elif whole in columns and entry[:-1].isdecimal() and int(entry[:-1]) < (columns[whole].variable.n or 0):
-                column, first = columns[whole], int(entry[:-1])
+                column = columns[key]
+                first = 0
+                # Raises for another value, also of a constant
+                entry_codes = column.variable.codes(value, name)
+            elif (
+                whole in columns
+                and entry[:-1].isdecimal()
+                and int(entry[:-1]) < (columns[whole].variable.n or 0)
+            ):
+                column = columns[whole]
+                first = int(entry[:-1])
                 entry_codes = [column.variable.code(value, name)]
             else:
-                known = ", ".join(list(columns)[:8]) + (", …" if len(columns) > 8 else "")
-                raise ValueError(f"fixed: expected names among {known}, got {key!r}")
+                known = ", ".join(list(columns)[:8]) + (
+                    ", …" if len(columns) > 8 else ""
+                )
+                raise ValueError(
+                    f"fixed: expected names among {known}, got {key!r}"
+                )
             if not column.is_constant:
                 codes.update(enumerate(entry_codes, column.where.start + first))
-        fixed = cls(space, np.array(list(codes), dtype=np.intp), np.array(list(codes.values()), dtype=float))
+        fixed = cls(
+            space,
+            np.array(list(codes), dtype=np.intp),
+            np.array(list(codes.values()), dtype=float),
+        )
         fixed._check_sizes()
         return fixed
 
     def _check_sizes(self) -> None:
         """ValueError if subsets cannot have a size within their bounds."""
         for columns, low, high in self.space.family.size_bounds:
-            codes = self.codes[(self.columns >= columns.start) & (self.columns < columns.stop)]
-            fewest, largest = int(codes.sum()), columns.stop - columns.start - int((1.0 - codes).sum())
+            codes = self.codes[
+                (self.columns >= columns.start) & (self.columns < columns.stop)
+            ]
+            fewest = int(codes.sum())
+            largest = columns.stop - columns.start - int((1.0 - codes).sum())
             if fewest > high or largest < low:
                 sizes = str(low) if low == high else f"{low} to {high}"
-                raise ValueError(f"fixed: expected entries of a subset with {sizes} members, got {fewest} to {largest}")
+                raise ValueError(
+                    f"fixed: expected entries of a subset with {sizes} members, got {fewest} to "
+                    f"{largest}"
+                )
 
     @classmethod
     def from_data(cls, space: Space, data: Mapping[str, Any]) -> Self:
         """Return what `data` describes; ValueError if it is not of this space."""
         columns = {name: i for i, name in enumerate(space.names)}
-        if not all(name in columns and type(code) is float for name, code in data.items()):
+        if not all(
+            name in columns and type(code) is float
+            for name, code in data.items()
+        ):
             raise ValueError("fixed: expected codes by the names of columns")
-        fixed = cls(space, np.array([columns[name] for name in data], dtype=np.intp), np.array(list(data.values())))
+        fixed = cls(
+            space,
+            np.array([columns[name] for name in data], dtype=np.intp),
+            np.array(list(data.values())),
+        )
         options = space.family.options[fixed.columns]
-        is_option = (fixed.codes >= 0.0) & (fixed.codes < options) & (fixed.codes == np.floor(fixed.codes))
+        is_option = (
+            (fixed.codes >= 0.0)
+            & (fixed.codes < options)
+            & (fixed.codes == np.floor(fixed.codes))
+        )
         if not np.where(options > 0, is_option, np.isfinite(fixed.codes)).all():
             raise ValueError("fixed: expected codes of the space")
         fixed._check_sizes()
@@ -81,14 +120,25 @@ class FixedVariables:
     @property
     def data(self) -> dict[str, float]:
         """The codes by the names of the columns, as plain data."""
-        return {self.space.names[i]: code for i, code in zip(self.columns.tolist(), self.codes.tolist(), strict=True)}
+        return {
+            self.space.names[i]: code
+            for i, code in zip(
+                self.columns.tolist(), self.codes.tolist(), strict=True
+            )
+        }
 
     def __or__(self, other: FixedVariables) -> FixedVariables:
         """Return the columns of both, with the codes of the other one where both have them."""
-        codes = dict(zip(self.columns.tolist(), self.codes.tolist(), strict=True))
-        codes |= dict(zip(other.columns.tolist(), other.codes.tolist(), strict=True))
+        codes = dict(
+            zip(self.columns.tolist(), self.codes.tolist(), strict=True)
+        )
+        codes |= dict(
+            zip(other.columns.tolist(), other.codes.tolist(), strict=True)
+        )
         return FixedVariables(
-            self.space, np.array(list(codes), dtype=np.intp), np.array(list(codes.values()), dtype=float)
+            self.space,
+            np.array(list(codes), dtype=np.intp),
+            np.array(list(codes.values()), dtype=float),
         )
 
     def __len__(self) -> int:
@@ -96,7 +146,10 @@ class FixedVariables:
 
     @cached_property
     def cardinality(self) -> float:
-        """Number of different points with these values; with conditional variables a bound, that of the space."""
+        """Number of different points with these values.
+
+        With conditional variables a bound, that of the space.
+        """
         family = self.space.family
         if not len(self) or isinstance(family, Conditional):
             return self.space.cardinality
@@ -106,9 +159,14 @@ class FixedVariables:
         subsets = 1.0
         for columns, low, high in family.size_bounds:
             counts[columns] = 1.0
-            codes = self.codes[(self.columns >= columns.start) & (self.columns < columns.stop)]
-            free, n_ones = columns.stop - columns.start - len(codes), int(codes.sum())
-            subsets *= number_of_subsets(free, max(low - n_ones, 0), min(high - n_ones, free))
+            codes = self.codes[
+                (self.columns >= columns.start) & (self.columns < columns.stop)
+            ]
+            free = columns.stop - columns.start - len(codes)
+            n_ones = int(codes.sum())
+            subsets *= number_of_subsets(
+                free, max(low - n_ones, 0), min(high - n_ones, free)
+            )
         with np.errstate(over="ignore"):
             return float(counts.prod() * subsets)
 
@@ -121,8 +179,14 @@ class FixedVariables:
         family = self.space.family
         if family.size_bounds:
             cost = np.array(
-                [first_uniforms(crc32(row.tobytes()), 1, family.variables)[0] for row in codes], dtype=float
+                [
+                    first_uniforms(crc32(row.tobytes()), 1, family.variables)[0]
+                    for row in codes
+                ],
+                dtype=float,
             )
             cost[:, self.columns] = 2.0**33  # above all others
             codes = resized(codes, family.size_bounds, cost)
-        return family.canonical(codes) if isinstance(family, Conditional) else codes
+        if isinstance(family, Conditional):
+            return family.canonical(codes)
+        return codes

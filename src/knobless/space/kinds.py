@@ -9,5 +9,6 @@ from .variable import Variable
 from .variables import Binary, Choice
 
 VARIABLE_KINDS: dict[str, type[Variable]] = {
-    kind.__name__: kind for kind in (Binary, Choice, Integer, Float, Subset, Codes)
+    kind.__name__: kind
+    for kind in (Binary, Choice, Integer, Float, Subset, Codes)
 }

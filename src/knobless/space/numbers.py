@@ -13,7 +13,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless._checks import constructed_as, integer, positive_int, positive_real, real
+from knobless._checks import (
+    constructed_as,
+    integer,
+    positive_int,
+    positive_real,
+    real,
+)
 from knobless.core.families import Family
 from knobless.core.gaussian import RESOLUTION, Axis, Gaussian, bounded
 from knobless.core.types import Points
@@ -49,20 +55,35 @@ class Number(Variable):
 
     @staticmethod
     def block_family(variables: Sequence[Any]) -> Family:
-        return Gaussian(tuple(variable.axis for variable in variables for _ in range(variable.n or 1)))
+        return Gaussian(
+            tuple(
+                variable.axis
+                for variable in variables
+                for _ in range(variable.n or 1)
+            )
+        )
 
     @property
     def domain(self) -> Domain:
-        return Domain(type(self).__name__.lower(), self.low, self.high, self.step, self.log)
+        return Domain(
+            type(self).__name__.lower(),
+            self.low,
+            self.high,
+            self.step,
+            self.log,
+        )
 
     def data(self) -> dict[str, Any]:
-        data = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
+        data = {name: getattr(self, name) for name in names}
         return data | {"log": bool(self.log)}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self | None:
         types = cls.data_types
-        are_typed = data.keys() == types.keys() and all(isinstance(data[name], kind) for name, kind in types.items())
+        are_typed = data.keys() == types.keys() and all(
+            isinstance(data[name], kind) for name, kind in types.items()
+        )
         return cls(**data) if are_typed else None
 
     @classmethod
@@ -102,25 +123,47 @@ class Integer(Number):
     n: int | None = None
 
     __repr__ = brief
-    data_types: ClassVar[Mapping[str, Any]] = {"low": int, "high": int, "step": int, "log": bool, "n": int | None}
+    data_types: ClassVar[Mapping[str, Any]] = {
+        "low": int,
+        "high": int,
+        "step": int,
+        "log": bool,
+        "n": int | None,
+    }
 
     def __post_init__(self) -> None:
-        low, high = integer("Integer: low", self.low), integer("Integer: high", self.high)
+        low = integer("Integer: low", self.low)
+        high = integer("Integer: high", self.high)
         step = positive_int("Integer: step", self.step)
         if low > high:
-            raise ValueError(f"Integer: expected low <= high, got low = {low} and high = {high}")
-        bound = 10**14 if self.log else 2**50  # larger neighbors are not different floats
+            raise ValueError(
+                f"Integer: expected low <= high, got low = {low} and high = {high}"
+            )
+        # Larger neighbors are not different floats
+        bound = 10**14 if self.log else 2**50
         if max(abs(low), abs(high)) > bound:
-            raise ValueError(f"Integer: expected bounds of at most {bound:.6g}, got {low} to {high}")
+            raise ValueError(
+                f"Integer: expected bounds of at most {bound:.6g}, got {low} to {high}"
+            )
         if step > high - low > 0:
-            raise ValueError(f"Integer: step: expected at most high - low = {high - low}, got {step}")
+            raise ValueError(
+                f"Integer: step: expected at most high - low = {high - low}, got {step}"
+            )
         if self.log and low < 1:
-            raise ValueError(f"Integer: low: expected at least 1 in log scale, got {low}")
+            raise ValueError(
+                f"Integer: low: expected at least 1 in log scale, got {low}"
+            )
         if self.log and step != 1:
-            raise ValueError(f"Integer: step: expected 1 in log scale, got {step}")
+            raise ValueError(
+                f"Integer: step: expected 1 in log scale, got {step}"
+            )
         for name, value in (("low", low), ("high", high), ("step", step)):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "n", None if self.n is None else positive_int("Integer: n", self.n))
+        object.__setattr__(
+            self,
+            "n",
+            None if self.n is None else positive_int("Integer: n", self.n),
+        )
 
     @property
     def count(self) -> float:
@@ -133,7 +176,13 @@ class Integer(Number):
         # Values lie at ln v between ln(low − ½) and ln(high + ½); one unit at v is 1/v of that.
         bottom, span = self._scale
         cell = 1.0 / (math.exp(bottom) * span)
-        return Axis(self._latent(self.low), self._latent(self.high), cell, rate=span, count=int(self.count))
+        return Axis(
+            self._latent(self.low),
+            self._latent(self.high),
+            cell,
+            rate=span,
+            count=int(self.count),
+        )
 
     @property
     def _scale(self) -> tuple[float, float]:
@@ -152,12 +201,16 @@ class Integer(Number):
         return bounded(value, self.low, self.high).astype(np.int64)
 
     def code(self, value: Any, name: str) -> float:
-        where = f"an integer from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
+        where = f"an integer from {self.low} to {self.high}" + (
+            f" in steps of {self.step}" if self.step > 1 else ""
+        )
         number = real(name, value)
         index, remainder = divmod(number - self.low, self.step)
         if remainder or not 0 <= index < self.count:
             raise ValueError(f"{name}: expected {where}, got {value!r}")
-        return self._latent(int(number)) if self.log else (index + 0.5) / self.count
+        if self.log:
+            return self._latent(int(number))
+        return (index + 0.5) / self.count
 
     @property
     def can_have_dependents(self) -> bool:
@@ -176,7 +229,8 @@ class Integer(Number):
         values = self.low + self.step * indices[inner]
         # Bisection between the codes of two neighbors, down to adjacent floats.
         low, high = (
-            np.array([self.code(int(value), "value") for value in bound]) for bound in (values - self.step, values)
+            np.array([self.code(int(value), "value") for value in bound])
+            for bound in (values - self.step, values)
         )
         while True:
             middle = low + 0.5 * (high - low)
@@ -230,25 +284,42 @@ class Float(Number):
     }
 
     def __post_init__(self) -> None:
-        low, high = real("Float: low", self.low), real("Float: high", self.high)
+        low = real("Float: low", self.low)
+        high = real("Float: high", self.high)
         if low > high:
-            raise ValueError(f"Float: expected low <= high, got low = {low} and high = {high}")
+            raise ValueError(
+                f"Float: expected low <= high, got low = {low} and high = {high}"
+            )
         if not math.isfinite(high - low):
-            raise ValueError(f"Float: expected a range that is a finite number, got {low} to {high}")
+            raise ValueError(
+                f"Float: expected a range that is a finite number, got {low} to {high}"
+            )
         if self.log and low <= 0.0:
-            raise ValueError(f"Float: low: expected a number above 0 in log scale, got {low}")
+            raise ValueError(
+                f"Float: low: expected a number above 0 in log scale, got {low}"
+            )
         if self.step is not None:
             step = positive_real("Float: step", self.step)
             if self.log:
-                raise ValueError(f"Float: step: expected None in log scale, got {step}")
+                raise ValueError(
+                    f"Float: step: expected None in log scale, got {step}"
+                )
             if step > high - low > 0.0:
-                raise ValueError(f"Float: step: expected at most high - low = {high - low}, got {step}")
+                raise ValueError(
+                    f"Float: step: expected at most high - low = {high - low}, got {step}"
+                )
             if (high - low) / step >= 2**50:
-                raise ValueError(f"Float: step: expected fewer than 2**50 steps, got {step}")
+                raise ValueError(
+                    f"Float: step: expected fewer than 2**50 steps, got {step}"
+                )
             object.__setattr__(self, "step", step)
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        object.__setattr__(self, "n", None if self.n is None else positive_int("Float: n", self.n))
+        object.__setattr__(
+            self,
+            "n",
+            None if self.n is None else positive_int("Float: n", self.n),
+        )
 
     @property
     def count(self) -> float:
@@ -257,13 +328,17 @@ class Float(Number):
         if self.step is None:
             return math.inf
         # In decimals: (0.3 − 0.0)/0.1 is 2.9999999999999996 in binary.
-        low, high, step = (Decimal(repr(v)) for v in (self.low, self.high, self.step))
+        low, high, step = (
+            Decimal(repr(v)) for v in (self.low, self.high, self.step)
+        )
         return int((high - low) / step) + 1
 
     @cached_property
     def _decimals(self) -> int:
         """Decimal places of the values on the grid: −0.3 + 3·0.1 is 0, not 5.6e-17."""
-        exponents = [Decimal(repr(v)).as_tuple().exponent for v in (self.low, self.step)]
+        exponents = [
+            Decimal(repr(v)).as_tuple().exponent for v in (self.low, self.step)
+        ]
         return max(-int(e) for e in exponents)
 
     @property
@@ -273,38 +348,55 @@ class Float(Number):
     def values(self, codes: Points) -> NDArray[Any]:
         if self.step is not None:
             value = self.low + self.step * _cells(codes, int(self.count))
-            return bounded(value if self._decimals > 15 else np.round(value, self._decimals), self.low, self.high)
+            return bounded(
+                value
+                if self._decimals > 15
+                else np.round(value, self._decimals),
+                self.low,
+                self.high,
+            )
         if not self.log:
             return scaled(codes, self.low, self.high)
         z = bounded(codes, 0.0, 1.0)
-        low, high = math.log(self.low), math.log(self.high)
+        low = math.log(self.low)
+        high = math.log(self.high)
         value = bounded(np.exp(low + (high - low) * z), self.low, self.high)
-        value = np.where(z == 0.0, self.low, value)  # exact bounds despite rounding
+        # Exact bounds despite rounding
+        value = np.where(z == 0.0, self.low, value)
         return np.where(z == 1.0, self.high, value)
 
     def code(self, value: Any, name: str) -> float:
         number = real(name, value)
         if not self.low <= number <= self.high:
-            raise ValueError(f"{name}: expected a number from {self.low} to {self.high}, got {value!r}")
+            raise ValueError(
+                f"{name}: expected a number from {self.low} to {self.high}, got {value!r}"
+            )
         if self.low == self.high:
             return 0.0
         if self.step is not None:
             index = round((number - self.low) / self.step)
             code = (index + 0.5) / self.count
-            near = abs(self.low + self.step * index - number) <= 1e-9 * self.step
+            near = (
+                abs(self.low + self.step * index - number) <= 1e-9 * self.step
+            )
             # Far from zero, a value of the grid is rounded by more than that, but is found exactly.
-            if index >= self.count or not (near or self.values(np.array([code]))[0] == number):
+            if index >= self.count or not (
+                near or self.values(np.array([code]))[0] == number
+            ):
                 raise ValueError(
-                    f"{name}: expected a number from {self.low} to {self.high} in steps of {self.step}, got {value!r}"
+                    f"{name}: expected a number from {self.low} to {self.high} in steps of "
+                    f"{self.step}, got {value!r}"
                 )
             return code
         if self.log:
-            low, high = math.log(self.low), math.log(self.high)
+            low = math.log(self.low)
+            high = math.log(self.high)
             z = (math.log(number) - low) / (high - low)
         else:
             z = (number - self.low) / (self.high - self.low)
-        # Rounding may leave z a few units in the last place from a code that decodes to the very number. Half units,
-        # because codes below a power of two are twice as dense as those above it.
+        # Rounding may leave z a few units in the last place from a code that decodes to the very
+        # number. Half units, because codes below a power of two are twice as dense as those above
+        # it.
         near = z + np.arange(-128, 129) * (0.5 * np.spacing(max(z, 2.0**-60)))
         return float(near[np.abs(self.values(near) - number).argmin()])
 
@@ -313,13 +405,26 @@ class Float(Number):
 
     @property
     def linear_range(self) -> tuple[float, float] | None:
-        is_linear = self.step is None and not self.log and self.n is None and self.count > 1
+        is_linear = (
+            self.step is None
+            and not self.log
+            and self.n is None
+            and self.count > 1
+        )
         return (self.low, self.high) if is_linear else None
 
 
 def _grid_axis(count: int) -> Axis:
-    """Return the axis of `count` equal cells; the mean stays between the centers of the outer ones."""
-    return Axis(low=0.5 / count, high=1.0 - 0.5 / count, cell=max(1.0 / count, RESOLUTION), count=count)
+    """Return the axis of `count` equal cells.
+
+    The mean stays between the centers of the outer ones.
+    """
+    return Axis(
+        low=0.5 / count,
+        high=1.0 - 0.5 / count,
+        cell=max(1.0 / count, RESOLUTION),
+        count=count,
+    )
 
 
 def scaled(codes: Points, low: Any, high: Any) -> NDArray[Any]:

@@ -23,12 +23,16 @@ def repeated_option(options: Sequence[Any]) -> int | None:
 
 
 def hash_key(value: Any) -> int | None:
-    """Return a hash that is equal for equal values, also of lists, dicts, sets and arrays; None for other types."""
+    """Return a hash that is equal for equal values, also of lists, dicts, sets and arrays.
+
+    None for other types.
+    """
     if isinstance(value, float) and value != value:
         return hash("nan")  # that of a NaN is another one for each object
     try:
         return hash(value)
-    except Exception:  # options are of any type, and __hash__ may raise anything
+    # Options are of any type, and __hash__ may raise anything
+    except Exception:
         pass
     try:
         match value:
@@ -38,8 +42,12 @@ def hash_key(value: Any) -> int | None:
                 keys = tuple(map(hash_key, value))
                 return None if None in keys else hash(keys)
             case dict():
-                pairs = frozenset((hash(name), hash_key(item)) for name, item in value.items())
-                return None if any(key is None for _, key in pairs) else hash(pairs)
+                pairs = frozenset(
+                    (hash(name), hash_key(item)) for name, item in value.items()
+                )
+                if any(key is None for _, key in pairs):
+                    return None
+                return hash(pairs)
             case set():
                 return hash(frozenset(value))
     except RecursionError:  # a list that contains itself
@@ -58,7 +66,9 @@ def equal(a: Any, b: Any) -> bool:
         if isinstance(a, float) and isinstance(b, float) and a != a:
             return b != b
         is_equal = a == b
-        return is_equal if isinstance(is_equal, bool) else bool(np.all(is_equal)) and np.shape(a) == np.shape(b)
+        if isinstance(is_equal, bool):
+            return is_equal
+        return bool(np.all(is_equal)) and np.shape(a) == np.shape(b)
     except Exception:  # options are of any type, and __eq__ may raise anything
         return False
 
@@ -82,5 +92,9 @@ def named_options(options: Sequence[Any]) -> list[Any]:
     data: list[Any] = []
     for i, option in enumerate(options):
         plain = to_plain(option)
-        data.append({"name": f"{plain['name']} (option {i})"} if isinstance(plain, dict) and plain in data else plain)
+        data.append(
+            {"name": f"{plain['name']} (option {i})"}
+            if isinstance(plain, dict) and plain in data
+            else plain
+        )
     return data

@@ -1,10 +1,12 @@
-"""The base class of variables: everything that a space, a file, a table or a plot needs to know of one.
+"""The base class of variables: what a space, a file, a table or a plot needs of one.
 
-A code is a number: 0 or 1 for a bit, the index of an option, a latent real for an integer or a float. Every code of the
-family has a value, and every value has a code that decodes to it. With `n`, a variable is an array of `n` entries. A
-variable with one value is a constant: part of every point, but not of a code. Its value has the code 0 nevertheless.
+A code is a number: 0 or 1 for a bit, the index of an option, a latent real for an integer or a
+float. Every code of the family has a value, and every value has a code that decodes to it. With
+`n`, a variable is an array of `n` entries. A variable with one value is a constant: part of every
+point, but not of a code. Its value has the code 0 nevertheless.
 
-A new kind of variable is a class derived from `Variable`; `kinds.py` lists those that files may contain.
+A new kind of variable is a class derived from `Variable`; `kinds.py` lists those that files may
+contain.
 """
 
 from __future__ import annotations
@@ -93,7 +95,10 @@ class Variable(ABC):
         """Return the value of each code, as a new array of the same shape."""
 
     def points(self, codes: Points) -> list[Any]:
-        """Return the value in a point for each row of codes: arrays that share no memory, or built-in scalars."""
+        """Return the value in a point for each row of codes.
+
+        Arrays share no memory; scalars are built-in types.
+        """
         values = self.values(codes)
         return values[:, 0].tolist() if self.n is None else list(values)
 
@@ -135,14 +140,23 @@ class Variable(ABC):
         """
         if self.n is None:
             return [self.code(value, name)]
-        several = isinstance(value, Sequence | np.ndarray) and not isinstance(value, (str, bytes)) and np.ndim(value)
+        several = (
+            isinstance(value, Sequence | np.ndarray)
+            and not isinstance(value, (str, bytes))
+            and np.ndim(value)
+        )
         if not several or len(value) != self.n:
-            raise ValueError(f"{name}: expected {self.n} value{'s' if self.n > 1 else ''}, got {value!r}")
+            raise ValueError(
+                f"{name}: expected {self.n} value{'s' if self.n > 1 else ''}, got {value!r}"
+            )
         return [self.code(item, f"{name}[{i}]") for i, item in enumerate(value)]
 
     @property
     def linear_range(self) -> tuple[float, float] | None:
-        """Bounds of a single number that is linear in its code, so that many are decoded at once; else None."""
+        """Bounds of a single number that is linear in its code, so that many are decoded at once.
+
+        Else None.
+        """
         return None
 
     @property
@@ -159,7 +173,10 @@ class Variable(ABC):
 
     @abstractmethod
     def block(self, i: int) -> tuple[int, float]:
-        """Return the sort key of the columns of the i-th variable; variables with the same key share a family."""
+        """Return the sort key of the columns of the i-th variable.
+
+        Variables with the same key share a family.
+        """
 
     @staticmethod
     @abstractmethod
@@ -185,14 +202,20 @@ class Variable(ABC):
 
     @property
     def domain(self) -> Domain | None:
-        """The values of an entry, as other libraries describe them; None if they do not have such a variable."""
+        """The values of an entry, as other libraries describe them.
+
+        None if they do not have such a variable.
+        """
         return None
 
     # Values that conditions of other variables name.
 
     @property
     def can_have_dependents(self) -> bool:
-        """Whether other variables may be conditional on this one: it has one entry, and values that can be listed."""
+        """Whether other variables may be conditional on this one.
+
+        It must have one entry, and values that can be listed.
+        """
         return False
 
     def index(self, value: Any, name: str) -> int:
@@ -204,7 +227,10 @@ class Variable(ABC):
         return self.values(np.array([float(index)])).tolist()[0]
 
     def lowest_codes(self, indices: NDArray[np.intp]) -> list[float]:
-        """Return the smallest code of the value with each index; inf for the index after the last one."""
+        """Return the smallest code of the value with each index.
+
+        Inf for the index after the last one.
+        """
         codes: list[float] = (indices - 0.5).tolist()
         return codes
 
@@ -221,7 +247,7 @@ class Variable(ABC):
     @classmethod
     @abstractmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self | None:
-        """Return the variable that data from an untrusted file describe; None if their types are others.
+        """Return the variable that data from an untrusted file describe; None for other types.
 
         Parameters
         ----------
@@ -236,7 +262,7 @@ class Variable(ABC):
 
     @classmethod
     def from_toml(cls, of: Any, options: Mapping[str, Any]) -> Self:
-        """Return the variable that a TOML file describes: the value of its key, and the options beside it."""
+        """Return the variable that a TOML file describes by the value of its key and options."""
         raise ValueError("expected a kind of variable that files may have")
 
 

@@ -16,7 +16,15 @@ from knobless.core.data import from_plain, number_of
 from knobless.core.families import Bernoulli, Categorical, Family
 from knobless.core.types import Array, Points
 
-from .options import alike, equal, hash_key, named_options, object_array, repeated_option, shown_options
+from .options import (
+    alike,
+    equal,
+    hash_key,
+    named_options,
+    object_array,
+    repeated_option,
+    shown_options,
+)
 from .variable import Domain, Variable, brief
 
 
@@ -37,8 +45,14 @@ class Indexed(Variable):
         flat = (prior == prior[0, 0]).all()
         count = int(variables[0].count)
         if count == 2:
-            return Bernoulli(len(prior), p=0.5 if flat else tuple(prior[:, 1].tolist()))
-        return Categorical(len(prior), count, p=None if flat else tuple(map(tuple, prior.tolist())))
+            return Bernoulli(
+                len(prior), p=0.5 if flat else tuple(prior[:, 1].tolist())
+            )
+        return Categorical(
+            len(prior),
+            count,
+            p=None if flat else tuple(map(tuple, prior.tolist())),
+        )
 
 
 @constructed_as("kl.Binary(100)")
@@ -73,11 +87,17 @@ class Binary(Indexed):
         n = positive_int("Binary: n", self.n)
         p = probabilities("Binary: p", self.p)
         if p.shape not in ((), (n,)):
-            raise ValueError(f"Binary: p: expected one probability or {n}, got {self.p!r}")
+            raise ValueError(
+                f"Binary: p: expected one probability or {n}, got {self.p!r}"
+            )
         if not ((p > 0.0) & (p < 1.0)).all():
-            raise ValueError(f"Binary: p: expected probabilities strictly between 0 and 1, got {self.p!r}")
+            raise ValueError(
+                f"Binary: p: expected probabilities strictly between 0 and 1, got {self.p!r}"
+            )
         object.__setattr__(self, "n", n)
-        object.__setattr__(self, "p", p.tolist() if p.ndim == 0 else tuple(p.tolist()))
+        object.__setattr__(
+            self, "p", p.tolist() if p.ndim == 0 else tuple(p.tolist())
+        )
 
     @property
     def prior(self) -> Array:
@@ -97,13 +117,20 @@ class Binary(Indexed):
         return self.n == 1
 
     def data(self) -> dict[str, Any]:
-        return {"n": self.n, "p": list(self.p) if isinstance(self.p, tuple) else self.p}
+        return {
+            "n": self.n,
+            "p": list(self.p) if isinstance(self.p, tuple) else self.p,
+        }
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self | None:
         match data:
-            case {"n": int() as n, "p": float() | list() as p, **rest} if not rest:
-                return cls(n, p if isinstance(p, float) else tuple(map(number_of, p)))
+            case {"n": int() as n, "p": float() | list() as p, **rest} if (
+                not rest
+            ):
+                return cls(
+                    n, p if isinstance(p, float) else tuple(map(number_of, p))
+                )
         return None
 
     @classmethod
@@ -141,30 +168,49 @@ class Choice(Indexed):
 
     toml_options = ("p", "n")
 
-    def __init__(self, *options: Any, p: Sequence[float] | None = None, n: int | None = None) -> None:
+    def __init__(
+        self,
+        *options: Any,
+        p: Sequence[float] | None = None,
+        n: int | None = None,
+    ) -> None:
         k = len(options)
         if not k:
             raise ValueError("Choice: expected at least one option, got none")
-        if k == 1 and isinstance(options[0], (list, tuple, set, frozenset, range, np.ndarray)):
+        if k == 1 and isinstance(
+            options[0], (list, tuple, set, frozenset, range, np.ndarray)
+        ):
             raise ValueError(
-                f"Choice: expected options, got a single {type(options[0]).__name__}, {options[0]!r}; "
+                f"Choice: expected options, got a single {type(options[0]).__name__}, "
+                f"{options[0]!r}; "
                 "a list of options is written Choice(*options)"
             )
         twice = repeated_option(options)
         if twice is not None:
-            raise ValueError(f"Choice: expected options that differ, got {options[twice]!r} twice")
-        prior = np.full(k, 1.0 / k) if p is None else probabilities("Choice: p", p)
+            raise ValueError(
+                f"Choice: expected options that differ, got {options[twice]!r} twice"
+            )
+        prior = (
+            np.full(k, 1.0 / k) if p is None else probabilities("Choice: p", p)
+        )
         if prior.shape != (k,):
-            raise ValueError(f"Choice: p: expected {k} probabilities for {k} options, got {p!r}")
+            raise ValueError(
+                f"Choice: p: expected {k} probabilities for {k} options, got {p!r}"
+            )
         if not (prior > 0.0).all():
-            raise ValueError(f"Choice: p: expected a probability above 0 for every option, got {p!r}")
+            raise ValueError(
+                f"Choice: p: expected a probability above 0 for every option, got {p!r}"
+            )
         if not abs(prior.sum() - 1.0) <= 1e-6:
             raise ValueError(
-                f"Choice: p: expected probabilities that sum to 1, got {p!r}, which sum to {prior.sum():g}"
+                f"Choice: p: expected probabilities that sum to 1, got {p!r}, which sum to "
+                f"{prior.sum():g}"
             )
         object.__setattr__(self, "options", options)
         object.__setattr__(self, "p", tuple(prior.tolist()))
-        object.__setattr__(self, "n", None if n is None else positive_int("Choice: n", n))
+        object.__setattr__(
+            self, "n", None if n is None else positive_int("Choice: n", n)
+        )
 
     @property
     def count(self) -> float:
@@ -180,7 +226,9 @@ class Choice(Indexed):
 
     @cached_property
     def _array(self) -> NDArray[Any]:
-        if len({type(option) for option in self.options}) == 1 and isinstance(self.options[0], (bool, int, float, str)):
+        if len({type(option) for option in self.options}) == 1 and isinstance(
+            self.options[0], (bool, int, float, str)
+        ):
             return np.array(self.options)
         return object_array(self.options)
 
@@ -198,7 +246,8 @@ class Choice(Indexed):
     def points(self, codes: Points) -> list[Any]:
         if self.n is not None:
             return super().points(codes)
-        return [self.options[i] for i in codes[:, 0].astype(np.intp).tolist()]  # the option itself, of any type
+        # The option itself, of any type
+        return [self.options[i] for i in codes[:, 0].astype(np.intp).tolist()]
 
     def cells(self, codes: Points) -> NDArray[Any]:
         return object_array(self.options)[codes.astype(np.intp)]
@@ -207,12 +256,20 @@ class Choice(Indexed):
         for i in self._index.get(hash_key(value), ()):
             if alike(self.options[i], value):
                 return float(i)
-        for i, option in enumerate(self.options):  # of another type: True is 1 only if there is no option 1
+        # Of another type: True is 1 only if there is no option 1
+        for i, option in enumerate(self.options):
             if equal(option, value):
                 return float(i)
-        options, shown = [repr(option) for option in self.options], repr(value)
-        hint = "; options are compared by equality: use the same object, or options that are strings"
-        raise ValueError(f"{name}: expected one of {', '.join(options)}, got {shown}{hint if shown in options else ''}")
+        options = [repr(option) for option in self.options]
+        shown = repr(value)
+        hint = (
+            "; options are compared by equality: "
+            "use the same object, or options that are strings"
+        )
+        raise ValueError(
+            f"{name}: expected one of {', '.join(options)}, got "
+            f"{shown}{hint if shown in options else ''}"
+        )
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -230,7 +287,11 @@ class Choice(Indexed):
         return self.options[index]
 
     def data(self) -> dict[str, Any]:
-        return {"options": named_options(self.options), "p": list(self.p), "n": self.n}
+        return {
+            "options": named_options(self.options),
+            "p": list(self.p),
+            "n": self.n,
+        }
 
     def value_data(self, indices: Sequence[int]) -> list[Any]:
         options = named_options(self.options)
@@ -239,8 +300,17 @@ class Choice(Indexed):
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self | None:
         match data:
-            case {"options": list() as options, "p": list() as p, "n": int() | None as n, **rest} if not rest:
-                return cls(*map(from_plain, options), p=[number_of(probability) for probability in p], n=n)
+            case {
+                "options": list() as options,
+                "p": list() as p,
+                "n": int() | None as n,
+                **rest,
+            } if not rest:
+                return cls(
+                    *map(from_plain, options),
+                    p=[number_of(probability) for probability in p],
+                    n=n,
+                )
         return None
 
     @classmethod
@@ -250,7 +320,9 @@ class Choice(Indexed):
         return cls(*of, **options)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Choice) or len(self.options) != len(other.options):
+        if not isinstance(other, Choice) or len(self.options) != len(
+            other.options
+        ):
             return False
         is_equal = all(map(alike, self.options, other.options))
         return is_equal and self.p == other.p and self.n == other.n

@@ -62,32 +62,50 @@ class When:
         """
         for name, _ in self.conditions:
             if name in conditions:
-                raise ValueError(f"when: {name}: expected one condition, got two: {self!r} and {conditions[name]!r}")
+                raise ValueError(
+                    f"when: {name}: expected one condition, got two: {self!r} and "
+                    f"{conditions[name]!r}"
+                )
         return When(self.of, self.conditions + conditions_of(conditions))
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, When) or len(self.conditions) != len(other.conditions) or self.of != other.of:
+        if (
+            not isinstance(other, When)
+            or len(self.conditions) != len(other.conditions)
+            or self.of != other.of
+        ):
             return False
         values = dict(other.conditions)
-        return all(name in values and _same(mine, values[name]) for name, mine in self.conditions)
+        return all(
+            name in values and _same(mine, values[name])
+            for name, mine in self.conditions
+        )
 
     def __hash__(self) -> int:
         return hash(frozenset(name for name, _ in self.conditions))
 
     def __repr__(self) -> str:
-        of = f"Space.of({self.of!r})" if isinstance(self.of, (dict, list)) else repr(self.of)
-        return f"{of}.when({', '.join(f'{name}={shown_values(values)}' for name, values in self.conditions)})"
+        of = (
+            f"Space.of({self.of!r})"
+            if isinstance(self.of, (dict, list))
+            else repr(self.of)
+        )
+        conditions = [
+            f"{name}={shown_values(values)}" for name, values in self.conditions
+        ]
+        return f"{of}.when({', '.join(conditions)})"
 
 
 @suggests("when", CALL)
 def when(self: Any, /, **conditions: Any) -> When:
-    """Return this as a conditional variable: part of a point only for some values of other variables.
+    """Return this as a conditional variable: part of a point only for some values of other
+    variables.
 
     Parameters
     ----------
     **conditions
-        By the name of another variable, the value for which this one is active; or a tuple, list, set or range of
-        values. Several names mean that all conditions must hold.
+        By the name of another variable, the value for which this one is active; or a tuple, list,
+        set or range of values. Several names mean that all conditions must hold.
 
     Returns
     -------
@@ -101,9 +119,10 @@ def when(self: Any, /, **conditions: Any) -> When:
 
     Notes
     -----
-    The other variable is a `Choice`, an `Integer` or a ``Binary(1)``. Its name is looked up in the same space, then in
-    the spaces around it; if it is inactive itself, so is this one. Points have the keys of active variables only. An
-    option that is a tuple is written as ``when(name=[(1, 2)])``.
+    The other variable is a `Choice`, an `Integer` or a ``Binary(1)``. Its name is looked up in the
+    same space, then in the spaces around it; if it is inactive itself, so is this one. Points have
+    the keys of active variables only. An option that is a tuple is written as ``when(name=[(1,
+    2)])``.
 
     Examples
     --------
@@ -114,11 +133,17 @@ def when(self: Any, /, **conditions: Any) -> When:
     return When(self, conditions_of(conditions))
 
 
-def conditions_of(conditions: dict[str, Any]) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+def conditions_of(
+    conditions: dict[str, Any],
+) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     """Return names and values of conditions, given by name as `when` takes them."""
     if not conditions:
-        raise ValueError("when: expected at least one condition, such as when(kernel='rbf'), got none")
-    return tuple((name, _values(name, values)) for name, values in conditions.items())
+        raise ValueError(
+            "when: expected at least one condition, such as when(kernel='rbf'), got none"
+        )
+    return tuple(
+        (name, _values(name, values)) for name, values in conditions.items()
+    )
 
 
 def _values(name: str, values: Any) -> tuple[Any, ...]:
@@ -126,18 +151,30 @@ def _values(name: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, (tuple, list, set, frozenset, range)):
         return (values,)
     if not values:
-        raise ValueError(f"when: {name}: expected at least one value, got {values!r}")
+        raise ValueError(
+            f"when: {name}: expected at least one value, got {values!r}"
+        )
     if len(values) > MOST_VALUES:
-        raise ValueError(f"when: {name}: expected at most {MOST_VALUES} values, got {len(values)}")
+        raise ValueError(
+            f"when: {name}: expected at most {MOST_VALUES} values, got {len(values)}"
+        )
     return tuple(values)
 
 
 def shown_values(values: tuple[Any, ...]) -> str:
     """Return the values of a condition as `when` takes them."""
-    single = len(values) == 1 and not isinstance(values[0], (tuple, list, set, frozenset, range))
-    return repr(values[0]) if single else repr(list(values)) if len(values) == 1 else repr(values)
+    single = len(values) == 1 and not isinstance(
+        values[0], (tuple, list, set, frozenset, range)
+    )
+    if single:
+        return repr(values[0])
+    if len(values) == 1:
+        return repr(list(values))
+    return repr(values)
 
 
 def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     """Return whether two conditions have the same values, in any order."""
-    return all(any(alike(x, y) for y in b) for x in a) and all(any(alike(x, y) for x in a) for y in b)
+    return all(any(alike(x, y) for y in b) for x in a) and all(
+        any(alike(x, y) for x in a) for y in b
+    )

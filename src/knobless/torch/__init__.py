@@ -1,11 +1,13 @@
 """Optimization in PyTorch: of objectives in tensors, and of weights and architecture together.
 
-`minimize` and `maximize` run the whole loop on the device of the points, for objectives that evaluate many points at
-once; `Separable` and `weighted_sum` are objectives of up to millions of bits.
+`minimize` and `maximize` run the whole loop on the device of the points, for objectives that
+evaluate many points at once; `Separable` and `weighted_sum` are objectives of up to millions of
+bits.
 
-`ArchitectureSearch` samples architectures and learns from their losses, on the device of the weights; `train_epsilon`
-and `train_lambda` are the two training loops of the paper; `Residual`, `Activations`, `Mixed` and `Architecture` build
-searchable networks, and `freeze` turns them into plain ones. `data` has digits.
+`ArchitectureSearch` samples architectures and learns from their losses, on the device of the
+weights; `train_epsilon` and `train_lambda` are the two training loops of the paper; `Residual`,
+`Activations`, `Mixed` and `Architecture` build searchable networks, and `freeze` turns them into
+plain ones. `data` has digits.
 """
 
 from knobless._checks import extra

@@ -53,9 +53,12 @@ def digits(seed: int = 0) -> Data:
     try:
         from sklearn.datasets import load_digits
     except ImportError:
-        raise ImportError("this data set needs scikit-learn: pip install scikit-learn") from None
+        raise ImportError(
+            "this data set needs scikit-learn: pip install scikit-learn"
+        ) from None
     rng = np.random.default_rng(positive_int("seed", seed, least=0))
     x, y = load_digits(return_X_y=True)
     order = rng.permutation(len(x))
-    x, y = np.rint(x[order] * (255 / 16)).astype(np.uint8), y[order].astype(np.uint8)
+    x = np.rint(x[order] * (255 / 16)).astype(np.uint8)
+    y = y[order].astype(np.uint8)
     return Data(x[360:], y[360:], x[:360], y[:360])

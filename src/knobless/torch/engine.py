@@ -1,7 +1,9 @@
-"""One iteration in tensors: draw, evaluate, apply the stopping rules, learn; for independent trials side by side.
+"""One iteration in tensors: draw, evaluate, apply the stopping rules, learn.
 
-Nothing here depends on the values of tensors, so no iteration waits for the device. A trial that has ended stays as it
-is while others continue, and so does a run until its end is noticed.
+For independent trials side by side.
+
+Nothing here depends on the values of tensors, so no iteration waits for the device. A trial that
+has ended stays as it is while others continue, and so does a run until its end is noticed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from .samples import Samples
 from .search import TensorState, learn, spend
 
 RUNNING = 0
-STATUSES = (None, Status.TARGET, Status.STALL, Status.BUDGET, Status.FAILED)  # by number
+# By number
+STATUSES = (None, Status.TARGET, Status.STALL, Status.BUDGET, Status.FAILED)
 _TARGET, _STALL, _BUDGET, _FAILED = range(1, 5)
 NO_LIMIT = 2**62
 
@@ -37,11 +40,22 @@ class TrialCounts(NamedTuple):
     status: Tensor  # RUNNING, or why the trial has ended
 
     @classmethod
-    def start(cls, trials: int, best: float, limits: RunLimits, device: torch.device) -> TrialCounts:
+    def start(
+        cls, trials: int, best: float, limits: RunLimits, device: torch.device
+    ) -> TrialCounts:
         """Return the counts before the first evaluation; `best` is the lowest known value."""
         zero = torch.zeros(trials, dtype=torch.int64, device=device)
-        status = torch.full_like(zero, _TARGET if best <= limits.target else RUNNING)
-        return cls(zero, zero, zero, zero, torch.full_like(zero, best, dtype=torch.float64), status)
+        status = torch.full_like(
+            zero, _TARGET if best <= limits.target else RUNNING
+        )
+        return cls(
+            zero,
+            zero,
+            zero,
+            zero,
+            torch.full_like(zero, best, dtype=torch.float64),
+            status,
+        )
 
 
 class Taken(NamedTuple):
@@ -52,12 +66,16 @@ class Taken(NamedTuple):
     row: Tensor  # where it is
 
 
-def account(counts: TrialCounts, f: Tensor, lam: Tensor, limits: RunLimits) -> tuple[TrialCounts, Taken]:
-    """Return the counts after the values of an iteration, which are taken one by one until a rule applies."""
+def account(
+    counts: TrialCounts, f: Tensor, lam: Tensor, limits: RunLimits
+) -> tuple[TrialCounts, Taken]:
+    """Return the counts after the values of an iteration, taken until a rule applies."""
     nit, nfev, failures, improved_at, best, status = counts
     running = status == RUNNING
     place = torch.arange(f.shape[1], device=f.device)
-    left = (NO_LIMIT if limits.budget == math.inf else int(limits.budget)) - nfev
+    left = (
+        NO_LIMIT if limits.budget == math.inf else int(limits.budget)
+    ) - nfev
     taken = torch.minimum(lam, left) * running
     value = torch.where((place < taken[:, None]) & (f == f), f, math.inf)
     if not math.isnan(limits.target):
@@ -66,7 +84,13 @@ def account(counts: TrialCounts, f: Tensor, lam: Tensor, limits: RunLimits) -> t
         taken = torch.minimum(taken, hit + 1)
     if limits.stall < math.inf:
         before = torch.cat((best[:, None], value), 1).cummin(1).values[:, :-1]
-        latest = torch.where(value < before, nfev[:, None] + place + 1, improved_at[:, None]).cummax(1).values
+        latest = (
+            torch.where(
+                value < before, nfev[:, None] + place + 1, improved_at[:, None]
+            )
+            .cummax(1)
+            .values
+        )
         hit = _first(nfev[:, None] + place + 1 - latest >= int(limits.stall))
         # A value that reaches the target ends a run before the stall is looked at.
         stalled = running & (hit < taken - (status == _TARGET).to(taken))
@@ -78,11 +102,17 @@ def account(counts: TrialCounts, f: Tensor, lam: Tensor, limits: RunLimits) -> t
     after = nfev + taken
     failures = failures + (inside & (f != f)).sum(1)
     closing = running & (taken == lam)
-    status = torch.where(running & (status == RUNNING) & (taken >= left), _BUDGET, status)
-    status = torch.where(running & (failures == after) & (after >= MAX_FAILURES), _FAILED, status)
+    status = torch.where(
+        running & (status == RUNNING) & (taken >= left), _BUDGET, status
+    )
+    status = torch.where(
+        running & (failures == after) & (after >= MAX_FAILURES), _FAILED, status
+    )
     improved_at = torch.where(improved, nfev + row + 1, improved_at)
     best = torch.where(improved, lowest, best)
-    return TrialCounts(nit + closing, after, failures, improved_at, best, status), Taken(closing, improved, row)
+    return TrialCounts(
+        nit + closing, after, failures, improved_at, best, status
+    ), Taken(closing, improved, row)
 
 
 def _first(hits: Tensor) -> Tensor:
@@ -93,16 +123,36 @@ def _first(hits: Tensor) -> Tensor:
 def take_point(
     counts: TrialCounts, best_x: Tensor, x: Tensor, f: Tensor, limits: RunLimits
 ) -> tuple[TrialCounts, Tensor]:
-    """Return the counts and the best points after the value of a point that is not drawn from θ, for each trial."""
-    after, (_, improved, _) = account(counts, f[:, None], torch.ones_like(counts.nit), limits)
-    return after._replace(nit=counts.nit), torch.where(improved[:, None], x, best_x)
+    """Return counts and best points after the value of a point not drawn from θ."""
+    after, (_, improved, _) = account(
+        counts, f[:, None], torch.ones_like(counts.nit), limits
+    )
+    return after._replace(nit=counts.nit), torch.where(
+        improved[:, None], x, best_x
+    )
 
 
-def record(algorithm: IGO, family: TensorFamily, state: TensorState, counts: TrialCounts) -> Tensor:
+def record(
+    algorithm: IGO,
+    family: TensorFamily,
+    state: TensorState,
+    counts: TrialCounts,
+) -> Tensor:
     """Return the fields of `Info` but θ, one row per trial."""
     lam, eps = spend(algorithm.adaptation, state.lam_r)
-    snr = torch.where(state.gamma > 0, (state.s * state.s).sum(1) / state.gamma, math.nan)
-    fields = (counts.nit, counts.nfev, counts.best, lam, state.lam_r, eps, snr, family.entropy(state.theta))
+    snr = torch.where(
+        state.gamma > 0, (state.s * state.s).sum(1) / state.gamma, math.nan
+    )
+    fields = (
+        counts.nit,
+        counts.nfev,
+        counts.best,
+        lam,
+        state.lam_r,
+        eps,
+        snr,
+        family.entropy(state.theta),
+    )
     return torch.stack([field.double() for field in fields], 1)
 
 
@@ -119,10 +169,15 @@ class Engine:
         best_x: Tensor,
         samples: Samples,
     ) -> None:
-        self.algorithm, self.family, self.limits = algorithm, family, limits
-        self.state, self.counts, self.best_x = state, counts, best_x
+        self.algorithm = algorithm
+        self.family = family
+        self.limits = limits
+        self.state = state
+        self.counts = counts
+        self.best_x = best_x
         self._samples = samples
-        self._drawn = torch.zeros_like(counts.nfev)  # points that each trial has drawn
+        # Points that each trial has drawn
+        self._drawn = torch.zeros_like(counts.nfev)
 
     @property
     def lam(self) -> Tensor:
@@ -131,14 +186,23 @@ class Engine:
 
     def iterate(self, rows: int) -> None:
         """Run one iteration of at most `rows` samples."""
-        state, lam = self.state, self.lam
+        state = self.state
+        lam = self.lam
         f = self._samples.evaluate(state.theta, self._drawn, rows)
-        self.counts, (closing, improved, row) = account(self.counts, f, lam, self.limits)
-        self.best_x = torch.where(improved[:, None], self._samples.point(row), self.best_x)
-        after = learn(self.algorithm, self.family, state, self._samples.average, f, lam)
+        self.counts, (closing, improved, row) = account(
+            self.counts, f, lam, self.limits
+        )
+        self.best_x = torch.where(
+            improved[:, None], self._samples.point(row), self.best_x
+        )
+        after = learn(
+            self.algorithm, self.family, state, self._samples.average, f, lam
+        )
         self.state = TensorState(
             *(
-                torch.where(closing if new.dim() == 1 else closing[:, None], new, old)
+                torch.where(
+                    closing if new.dim() == 1 else closing[:, None], new, old
+                )
                 for old, new in zip(state, after, strict=True)
             )
         )

@@ -1,11 +1,13 @@
 """Searchable layers, and the network that contains them.
 
-Every option is computed and the choice selects among the results: no branch depends on data and nothing is copied to
-the host, so that everything runs in a CUDA graph or under `torch.func.vmap`. The weights of options that are not
-selected get gradients of zero, not None: momentum and weight decay apply to them. If the row of choices is a list of
-integers instead of a tensor, only the selected modules and blocks are computed, and the weights of the others get no
-gradient. `Architecture` collects the choices of a model in a space for `ArchitectureSearch` and takes a row of them in
-addition to the input. `freeze` returns the plain network of one row, without the options that it does not use.
+Every option is computed and the choice selects among the results: no branch depends on data and
+nothing is copied to the host, so that everything runs in a CUDA graph or under `torch.func.vmap`.
+The weights of options that are not selected get gradients of zero, not None: momentum and weight
+decay apply to them. If the row of choices is a list of integers instead of a tensor, only the
+selected modules and blocks are computed, and the weights of the others get no gradient.
+`Architecture` collects the choices of a model in a space for `ArchitectureSearch` and takes a row
+of them in addition to the input. `freeze` returns the plain network of one row, without the options
+that it does not use.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Searchable(nn.Module):
     variable : Binary or Choice
         Variable of the search space that selects among the options.
     choice : torch.Tensor, Sequence[int] or None
-        Choice that an `Architecture` sets during a call. It is not a buffer: it is no part of the layer's state.
+        Choice that an `Architecture` sets during a call. It is not a buffer: it is no part of the
+        layer's state.
     """
 
     variable: Binary | Choice
@@ -56,19 +59,34 @@ class Searchable(nn.Module):
         choice = self.choice if choice is None else choice
         if choice is None:
             name = type(self).__name__
-            raise RuntimeError(f"{name}: expected a choice: call it within an Architecture, or as layer(x, choice)")
+            raise RuntimeError(
+                f"{name}: expected a choice: call it within an Architecture, or as layer(x, choice)"
+            )
         n = self.variable.n or 1
         if isinstance(choice, Tensor):
             if choice.numel() != n:
-                raise ValueError(f"choice: expected a row of {n}, got the shape {list(choice.shape)}")
-        elif not isinstance(choice, Sequence) or not all(isinstance(index, Integral) for index in choice):
-            raise TypeError(f"choice: expected a tensor or a list of {n} integers, got {choice!r:.200}")
-        elif len(choice) != n or not all(index in range(int(self.variable.count)) for index in choice):
-            raise ValueError(f"choice: expected {n} integers from 0 to {self.variable.count - 1}, got {choice!r:.200}")
+                raise ValueError(
+                    f"choice: expected a row of {n}, got the shape {list(choice.shape)}"
+                )
+        elif not isinstance(choice, Sequence) or not all(
+            isinstance(index, Integral) for index in choice
+        ):
+            raise TypeError(
+                f"choice: expected a tensor or a list of {n} integers, got {choice!r:.200}"
+            )
+        elif len(choice) != n or not all(
+            index in range(int(self.variable.count)) for index in choice
+        ):
+            raise ValueError(
+                f"choice: expected {n} integers from 0 to {self.variable.count - 1}, got "
+                f"{choice!r:.200}"
+            )
         return choice
 
     def freeze(self, choice: Any) -> nn.Module:
-        """Return a copy as the plain module of one choice. Searchable layers inside stay searchable.
+        """Return a copy as the plain module of one choice.
+
+        Searchable layers inside stay searchable.
 
         Parameters
         ----------
@@ -80,7 +98,9 @@ class Searchable(nn.Module):
         torch.nn.Module
             The plain module.
         """
-        return deepcopy(self.plain(codes("choice", choice, Space.of(self.variable))))
+        return deepcopy(
+            self.plain(codes("choice", choice, Space.of(self.variable)))
+        )
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
         """Return the plain module of one choice, which shares its parts with this layer.
@@ -129,18 +149,22 @@ class Residual(Searchable):
     blocks : Iterable[torch.nn.Module]
         Blocks H, whose results have the shape of their inputs.
     residual : bool, default=True
-        If False, a block that is on replaces its input, X ← (1 − m)·X + m·H(X), which is less stable according to
-        the paper.
+        If False, a block that is on replaces its input, X ← (1 − m)·X + m·H(X), which is less
+        stable according to the paper.
     """
 
     variable: Binary
 
-    def __init__(self, blocks: Iterable[nn.Module], *, residual: bool = True) -> None:
+    def __init__(
+        self, blocks: Iterable[nn.Module], *, residual: bool = True
+    ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         check_input_is_kept("Residual: blocks", self.blocks)
         self.residual = boolean("Residual: residual", residual)
-        self.variable = Binary(positive_int("Residual: number of blocks", len(self.blocks)))
+        self.variable = Binary(
+            positive_int("Residual: number of blocks", len(self.blocks))
+        )
 
     def forward(self, x: Tensor, choice: Row | None = None) -> Tensor:
         m = self.resolve(choice)
@@ -150,13 +174,20 @@ class Residual(Searchable):
                 x = x + replaced if self.residual else replaced
             return x
         for k, block in enumerate(self.blocks):
-            replaced = selected(m[k], [x, result_of(block, x)])  # checks the shape, on or off
-            x = x + torch.where(m[k] == 1, replaced, 0.0) if self.residual else replaced
+            # Checks the shape, on or off
+            replaced = selected(m[k], [x, result_of(block, x)])
+            x = (
+                x + torch.where(m[k] == 1, replaced, 0.0)
+                if self.residual
+                else replaced
+            )
         return x
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
         active = [self.blocks[k] for k in self.describe(chosen)]
-        return self._in_mode(Shortcuts(*active) if self.residual else nn.Sequential(*active))
+        return self._in_mode(
+            Shortcuts(*active) if self.residual else nn.Sequential(*active)
+        )
 
     def describe(self, chosen: Sequence[int]) -> list[int]:
         """Return the indices of the blocks that are on.
@@ -188,28 +219,42 @@ class Activations(Searchable):
 
     Notes
     -----
-    A function must be elementwise: a frozen layer applies it to its own units only. Every function is evaluated on
-    every unit, so its derivative must be finite everywhere.
+    A function must be elementwise: a frozen layer applies it to its own units only. Every function
+    is evaluated on every unit, so its derivative must be finite everywhere.
     """
 
     variable: Choice
     place: Tensor
 
-    def __init__(self, units: int, functions: Sequence[Function] | Mapping[str, Function], dim: int = -1) -> None:
+    def __init__(
+        self,
+        units: int,
+        functions: Sequence[Function] | Mapping[str, Function],
+        dim: int = -1,
+    ) -> None:
         super().__init__()
         options = named("Activations: functions", functions)
         self.functions = nn.ModuleList(options.values())
-        self.variable = Choice(*several("Activations", options), n=positive_int("Activations: units", units))
+        self.variable = Choice(
+            *several("Activations", options),
+            n=positive_int("Activations: units", units),
+        )
         self.dim = dim
-        self.register_buffer("place", torch.empty(0), persistent=False)  # follows the device of the layer
+        # Follows the device of the layer
+        self.register_buffer("place", torch.empty(0), persistent=False)
 
     def forward(self, x: Tensor, choice: Row | None = None) -> Tensor:
         c = torch.as_tensor(self.resolve(choice), device=x.device)
         units = x.shape[self.dim]
         if units != self.variable.n:
-            raise ValueError(f"x: expected {self.variable.n} units in dimension {self.dim}, got {units}")
+            raise ValueError(
+                f"x: expected {self.variable.n} units in dimension {self.dim}, got {units}"
+            )
         after = x.ndim - 1 - self.dim if self.dim >= 0 else -1 - self.dim
-        return selected(c.reshape(-1, *[1] * after), [result_of(f, x) for f in self.functions])
+        return selected(
+            c.reshape(-1, *[1] * after),
+            [result_of(f, x) for f in self.functions],
+        )
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
         used = sorted(set(chosen))
@@ -217,7 +262,9 @@ class Activations(Searchable):
         if len(functions) == 1:
             return functions[0]
         units = [[i for i, c in enumerate(chosen) if c == k] for k in used]
-        return self._in_mode(Partition(functions, units, self.dim).to(self.place.device))
+        return self._in_mode(
+            Partition(functions, units, self.dim).to(self.place.device)
+        )
 
     def describe(self, chosen: Sequence[int]) -> dict[str, int]:
         """Return the number of units by function.
@@ -232,7 +279,10 @@ class Activations(Searchable):
         dict of str to int
             Number of units by the name of the function.
         """
-        return {name: chosen.count(k) for k, name in enumerate(self.variable.options)}
+        return {
+            name: chosen.count(k)
+            for k, name in enumerate(self.variable.options)
+        }
 
 
 class Mixed(Searchable):
@@ -246,7 +296,9 @@ class Mixed(Searchable):
 
     variable: Choice
 
-    def __init__(self, modules: Sequence[Function] | Mapping[str, Function]) -> None:
+    def __init__(
+        self, modules: Sequence[Function] | Mapping[str, Function]
+    ) -> None:
         super().__init__()
         options = named("Mixed: modules", modules)
         self.options = nn.ModuleList(options.values())
@@ -256,7 +308,9 @@ class Mixed(Searchable):
         c = self.resolve(choice)
         if not isinstance(c, Tensor):
             return result_of(self.options[c[0]], x)
-        return selected(c.reshape(()), [result_of(option, x) for option in self.options])
+        return selected(
+            c.reshape(()), [result_of(option, x) for option in self.options]
+        )
 
     def plain(self, chosen: Sequence[int]) -> nn.Module:
         return self.options[chosen[0]]
@@ -292,9 +346,10 @@ class Architecture(nn.Module):
 
     Notes
     -----
-    A row has the columns of the codes of `space`. Use `torch.func.vmap` for several rows at once. For a row in a
-    tensor, all options are computed, and nothing is copied to the host. For a list, such as
-    `search.ask()[0].tolist()`, only the selected modules and blocks are computed; the gradients of the others are None.
+    A row has the columns of the codes of `space`. Use `torch.func.vmap` for several rows at once.
+    For a row in a tensor, all options are computed, and nothing is copied to the host. For a list,
+    such as `search.ask()[0].tolist()`, only the selected modules and blocks are computed; the
+    gradients of the others are None.
 
     Examples
     --------
@@ -312,16 +367,23 @@ class Architecture(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         if not isinstance(model, nn.Module):
-            raise TypeError(f"model: expected a torch.nn.Module, got {model!r} of type {type(model).__name__}")
+            raise TypeError(
+                f"model: expected a torch.nn.Module, got {model!r} of type {type(model).__name__}"
+            )
         self.model = model
         chosen = {
             path or type(layer).__name__.lower(): layer
-            for path, layer in model.named_modules()  # a shared layer occurs once
+            # a shared layer occurs once
+            for path, layer in model.named_modules()
             if isinstance(layer, Searchable)
         }
         if not chosen:
-            raise ValueError(f"model: expected a Residual, Activations or Mixed in it, got none in {type(model)}")
-        self.space = Space.of({path: layer.variable for path, layer in chosen.items()})
+            raise ValueError(
+                f"model: expected a Residual, Activations or Mixed in it, got none in {type(model)}"
+            )
+        self.space = Space.of(
+            {path: layer.variable for path, layer in chosen.items()}
+        )
         self._n = self.space.family.variables
         where = [column.where for column in self.space.columns()]
         self._layers = list(zip(chosen, chosen.values(), where, strict=True))
@@ -346,11 +408,21 @@ class Architecture(nn.Module):
         if isinstance(mask, list):
             mask = codes("mask", mask, self.space)
         elif not isinstance(mask, Tensor) or mask.is_floating_point():
-            kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-            raise TypeError(f"mask: expected a tensor or list of integers, such as search.ask()[0], got {kind}")
+            kind = (
+                mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+            )
+            raise TypeError(
+                f"mask: expected a tensor or list of integers, such as search.ask()[0], got {kind}"
+            )
         elif mask.shape != (self._n,):
-            hint = "; use torch.func.vmap for several rows" if mask.shape[-1:] == (self._n,) else ""
-            raise ValueError(f"mask: expected a row of {self._n} choices, got the shape {list(mask.shape)}{hint}")
+            hint = (
+                "; use torch.func.vmap for several rows"
+                if mask.shape[-1:] == (self._n,)
+                else ""
+            )
+            raise ValueError(
+                f"mask: expected a row of {self._n} choices, got the shape {list(mask.shape)}{hint}"
+            )
         before = [layer.choice for _, layer, _ in self._layers]
         try:
             for _, layer, columns in self._layers:
@@ -361,7 +433,8 @@ class Architecture(nn.Module):
                 layer.choice = choice
 
     def freeze(self, mask: Any) -> nn.Module:
-        """Return a copy of the model with each searchable layer replaced by the plain module of its choice.
+        """Return a copy of the model with each searchable layer replaced by the plain module of its
+        choice.
 
         Parameters
         ----------
@@ -375,11 +448,16 @@ class Architecture(nn.Module):
         """
         chosen = codes("mask", mask, self.space)
         copy = deepcopy(self)
-        for module in copy.modules():  # a removed layer's neighbor must not write into a shared input
+        # a removed layer's neighbor must not write into a shared input
+        for module in copy.modules():
             if getattr(module, "inplace", False) is True:
-                setattr(module, "inplace", False)  # noqa: B010 (mypy considers the attributes of a module tensors)
-        choices: dict[nn.Module, list[int]] = {layer: chosen[columns] for _, layer, columns in copy._layers}
-        done: dict[nn.Module, nn.Module] = {}  # a shared module is replaced by the same one everywhere
+                # For mypy, the attributes of a module are tensors.
+                setattr(module, "inplace", False)  # noqa: B010
+        choices: dict[nn.Module, list[int]] = {
+            layer: chosen[columns] for _, layer, columns in copy._layers
+        }
+        # a shared module is replaced by the same one everywhere
+        done: dict[nn.Module, nn.Module] = {}
 
         def plain(module: nn.Module) -> nn.Module:
             if module not in done:
@@ -389,7 +467,8 @@ class Architecture(nn.Module):
                     done[module] = plain(module.model)
                 else:
                     done[module] = module
-                    for name, child in module._modules.items():  # named_children() would skip repeated modules
+                    # named_children() would skip repeated modules
+                    for name, child in module._modules.items():
                         if child is not None and plain(child) is not child:
                             module.add_module(name, plain(child))
             return done[module]
@@ -407,10 +486,14 @@ class Architecture(nn.Module):
         Returns
         -------
         dict of str to object
-            By layer: indices of blocks that are on, numbers of units by function, or the name of a module.
+            By layer: indices of blocks that are on, numbers of units by function, or the name of a
+            module.
         """
         chosen = codes("mask", mask, self.space)
-        return {path: layer.describe(chosen[columns]) for path, layer, columns in self._layers}
+        return {
+            path: layer.describe(chosen[columns])
+            for path, layer, columns in self._layers
+        }
 
 
 class Shortcuts(nn.Sequential):
@@ -428,16 +511,24 @@ class Partition(nn.Sequential):
     order: Tensor
     back: Tensor
 
-    def __init__(self, functions: Iterable[nn.Module], units: Sequence[Sequence[int]], dim: int) -> None:
+    def __init__(
+        self,
+        functions: Iterable[nn.Module],
+        units: Sequence[Sequence[int]],
+        dim: int,
+    ) -> None:
         super().__init__(*functions)
         self.sizes = [len(indices) for indices in units]
         self.dim = dim
         order = torch.tensor([i for indices in units for i in indices])
-        self.register_buffer("order", order, persistent=False)  # part of the structure, not of the state
+        # Part of the structure, not of the state
+        self.register_buffer("order", order, persistent=False)
         self.register_buffer("back", order.argsort(), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        parts = torch.split(x.index_select(self.dim, self.order), self.sizes, self.dim)
+        parts = torch.split(
+            x.index_select(self.dim, self.order), self.sizes, self.dim
+        )
         done = [f(part) for f, part in zip(self, parts, strict=True)]
         return torch.cat(done, self.dim).index_select(self.dim, self.back)
 
@@ -457,12 +548,21 @@ class Call(nn.Module):
 
 
 def result_of(option: Function, x: Any) -> Tensor:
-    """Return the option's result, or raise a ValueError if it has modified its input, which other options need."""
-    watched = isinstance(x, Tensor) and not torch.compiler.is_compiling() and not x.is_inference()
+    """Return the option's result.
+
+    ValueError if the option has modified its input, which the others need.
+    """
+    watched = (
+        isinstance(x, Tensor)
+        and not torch.compiler.is_compiling()
+        and not x.is_inference()
+    )
     before = x._version if watched else 0
     result = option(x)
     if watched and x._version != before:
-        raise ValueError(f"options: expected functions that do not modify their input, got {option!r}")
+        raise ValueError(
+            f"options: expected functions that do not modify their input, got {option!r}"
+        )
     return result
 
 
@@ -470,7 +570,9 @@ def selected(choice: Tensor, options: Sequence[Tensor]) -> Tensor:
     """Return option k where the choice is k."""
     shapes = {tuple(option.shape) for option in options}
     if len(shapes) > 1:
-        raise ValueError(f"options: expected results of the same shape, got {sorted(shapes)}")
+        raise ValueError(
+            f"options: expected results of the same shape, got {sorted(shapes)}"
+        )
     result = options[0]
     for k, option in enumerate(options[1:], 1):
         result = torch.where(choice == k, option, result)
@@ -482,35 +584,54 @@ def codes(name: str, row: Any, space: Space) -> list[int]:
     if isinstance(row, (Mapping, str)):
         raise TypeError(f"{name}: expected a row of numbers, got {row!r}")
     numbers = torch.as_tensor(row)
-    numbers = numbers[None] if numbers.ndim == 0 else numbers  # a single choice is a number
+    # a single choice is a number
+    numbers = numbers[None] if numbers.ndim == 0 else numbers
     n = space.family.variables
     if numbers.shape != (n,):
-        raise ValueError(f"{name}: expected a row of {n} choices, got the shape {list(numbers.shape)}")
+        raise ValueError(
+            f"{name}: expected a row of {n} choices, got the shape {list(numbers.shape)}"
+        )
     decoded = numbers.tolist()
     for _, variable, columns, _ in space.columns():
         for i in range(n)[columns]:
             if decoded[i] not in range(int(variable.count)):
-                raise ValueError(f"{name}[{i}]: expected an integer from 0 to {variable.count - 1}, got {decoded[i]}")
+                raise ValueError(
+                    f"{name}[{i}]: expected an integer from 0 to {variable.count - 1}, got "
+                    f"{decoded[i]}"
+                )
     return [int(number) for number in decoded]
 
 
 def named(name: str, options: Any) -> dict[str, nn.Module]:
-    """Return functions and modules as modules by name; equal names in a list are followed by the index."""
+    """Return functions and modules as modules by name.
+
+    Equal names in a list are followed by the index.
+    """
     if not isinstance(options, Mapping):
         names = [name_of(option) for option in options]
-        distinct = (name if names.count(name) == 1 else f"{name} {i}" for i, name in enumerate(names))
+        distinct = (
+            name if names.count(name) == 1 else f"{name} {i}"
+            for i, name in enumerate(names)
+        )
         options = dict(zip(distinct, options, strict=True))
     for option in options.values():
         if not callable(option) or isinstance(option, type):
-            raise TypeError(f"{name}: expected functions or modules, got {option!r}")
+            raise TypeError(
+                f"{name}: expected functions or modules, got {option!r}"
+            )
     check_input_is_kept(name, options.values())
-    return {key: option if isinstance(option, nn.Module) else Call(option) for key, option in options.items()}
+    return {
+        key: option if isinstance(option, nn.Module) else Call(option)
+        for key, option in options.items()
+    }
 
 
 def several(name: str, options: Mapping[str, nn.Module]) -> Iterable[str]:
     """Return the names of the options, of which there must be two at least."""
     if len(options) < 2:
-        raise ValueError(f"{name}: expected at least two options, got {len(options)}: {tuple(options)}")
+        raise ValueError(
+            f"{name}: expected at least two options, got {len(options)}: {tuple(options)}"
+        )
     return options
 
 
@@ -521,7 +642,9 @@ def check_input_is_kept(name: str, options: Iterable[Any]) -> None:
         while isinstance(first, nn.Sequential) and len(first):
             first = first[0]
         if getattr(first, "inplace", False):
-            raise ValueError(f"{name}: expected functions that do not modify their input, got {first!r}")
+            raise ValueError(
+                f"{name}: expected functions that do not modify their input, got {first!r}"
+            )
 
 
 def name_of(function: Any) -> str:

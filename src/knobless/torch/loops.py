@@ -1,7 +1,8 @@
 """Joint training of weights and architecture: the two procedures of the paper's appendix.
 
-`network(x, mask)` is any module or function of an input and an architecture, a row of `ArchitectureSearch.ask`.
-`callback` is called after each update, and hooks of the optimizer (`register_step_pre_hook`) can clip gradients.
+`network(x, mask)` is any module or function of an input and an architecture, a row of
+`ArchitectureSearch.ask`. `callback` is called after each update, and hooks of the optimizer
+(`register_step_pre_hook`) can clip gradients.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def train_epsilon(
     network : Callable
         Module or function that is called as `network(x, mask)`.
     search : ArchitectureSearch
-        Search over the architectures. Its algorithm has a fixed λ, as `pbil_epsilon(space)` and `cga(space)`.
+        Search over the architectures. Its algorithm has a fixed λ, as `pbil_epsilon(space)` and
+        `cga(space)`.
     optimizer : torch.optim.Optimizer
         Optimizer of the weights W.
     loader : Iterable
@@ -48,12 +50,17 @@ def train_epsilon(
     loss : Callable, default=torch.nn.functional.cross_entropy
         Called as `loss(output, y)`.
     callback : Callable, optional
-        Called as `callback(update, losses)` after each update. It may raise `StopIteration` to end the training.
+        Called as `callback(update, losses)` after each update. It may raise `StopIteration` to end
+        the training.
     """
     lam = most_samples(search.algorithm.adaptation)
     if lam != search.algorithm.lam(search.algorithm.init()):
-        raise ValueError("search: expected an algorithm whose λ is fixed, got one that adapts it; use train_lambda")
-    for T, (x, y) in enumerate(mini_batches(loader, updates), 1):  # a mini-batch Z
+        raise ValueError(
+            "search: expected an algorithm whose λ is fixed, got one that adapts it; use "
+            "train_lambda"
+        )
+    # a mini-batch Z
+    for T, (x, y) in enumerate(mini_batches(loader, updates), 1):
         masks = search.ask(lam)  # M_1 and M_2
         losses = torch.stack([loss(network(x, mask), y) for mask in masks])
         update(optimizer, losses.mean())  # the mean of the gradients
@@ -71,7 +78,7 @@ def train_lambda(
     loss: Loss = nn.functional.cross_entropy,
     callback: Callback | None = None,
 ) -> None:
-    """Train with PBIL-λ: use one mini-batch per architecture, update W after each, and θ after λ of them.
+    """Train with PBIL-λ: a mini-batch and an update of W per architecture, then θ after λ.
 
     Parameters
     ----------
@@ -88,11 +95,15 @@ def train_lambda(
     loss : Callable, default=torch.nn.functional.cross_entropy
         Called as `loss(output, y)`.
     callback : Callable, optional
-        Called as `callback(update, losses)` after each update. It may raise `StopIteration` to end the training.
+        Called as `callback(update, losses)` after each update. It may raise `StopIteration` to end
+        the training.
     """
     if getattr(search.algorithm.adaptation, "spend", None) is not samples:
-        raise ValueError("search: expected an algorithm that adapts λ, got one that does not; use train_epsilon")
-    for T, (x, y) in enumerate(mini_batches(loader, updates), 1):  # a mini-batch Z_i
+        raise ValueError(
+            "search: expected an algorithm that adapts λ, got one that does not; use train_epsilon"
+        )
+    # a mini-batch Z_i
+    for T, (x, y) in enumerate(mini_batches(loader, updates), 1):
         masks = search.ask()  # M_i
         losses = loss(network(x, masks[0]), y)[None]
         update(optimizer, losses.sum())
@@ -108,7 +119,9 @@ def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
     optimizer.step()
 
 
-def mini_batches(loader: Iterable[tuple[Any, Any]], count: int) -> Iterator[tuple[Any, Any]]:
+def mini_batches(
+    loader: Iterable[tuple[Any, Any]], count: int
+) -> Iterator[tuple[Any, Any]]:
     """Return `count` mini-batches, from as many passes over the loader as needed."""
     return islice(_passes(loader), positive_int("updates", count))
 
@@ -119,7 +132,9 @@ def _passes(loader: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         for batch in loader:
             yield batch
         if batch is None:
-            raise ValueError("loader: expected mini-batches (x, y) in every pass over it, got none")
+            raise ValueError(
+                "loader: expected mini-batches (x, y) in every pass over it, got none"
+            )
 
 
 def stops(callback: Callback | None, T: int, losses: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Objectives that are sums over tiles of the variables, so that no point is ever stored as a whole."""
+"""Objectives that are sums over tiles of the variables, without points stored as a whole."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from torch import Tensor
 
 from knobless._checks import positive_int
 
-TILE_WIDTH = 2**14  # columns of a tile by default: one of some thousand rows is still in the cache of a GPU
+# Columns of a tile by default: one of some thousand rows is still in the cache of a GPU
+TILE_WIDTH = 2**14
 
 
 @dataclass(frozen=True, eq=False)
 class Separable:
-    """An objective of binary points that is a sum of contributions, each of some consecutive variables.
+    """An objective over bits that is a sum of contributions of consecutive variables.
 
-    Samples of such an objective are never stored: the update of the distribution draws them again. This allows for
-    millions of variables.
+    Samples of such an objective are never stored: the update of the distribution draws them again.
+    This allows for millions of variables.
 
     Parameters
     ----------
     partial : callable
-        ``partial(points, columns)`` returns a tensor with one contribution per row of `points`, an int8 tensor of the
-        variables in the slice `columns`.
+        ``partial(points, columns)`` returns a tensor with one contribution per row of `points`, an
+        int8 tensor of the variables in the slice `columns`.
     tiles : int or sequence of int, optional
         Width of a tile, or the width of each tile, such as the number of channels of each layer.
     total : callable, optional
-        ``total(sums)`` returns the objective values from the sums of the contributions, a float64 tensor; for an offset
-        or noise, for example. By default the values are the sums.
+        ``total(sums)`` returns the objective values from the sums of the contributions, a float64
+        tensor; for an offset or noise, for example. By default the values are the sums.
 
     See Also
     --------
@@ -52,10 +53,17 @@ class Separable:
     weights: Tensor | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        for name, function in (("partial", self.partial), ("total", self.total)):
+        for name, function in (
+            ("partial", self.partial),
+            ("total", self.total),
+        ):
             if function is not None and not callable(function):
-                raise TypeError(f"{name}: expected a function, got {function!r}")
-        for width in self.tiles if isinstance(self.tiles, Sequence) else (self.tiles,):
+                raise TypeError(
+                    f"{name}: expected a function, got {function!r}"
+                )
+        for width in (
+            self.tiles if isinstance(self.tiles, Sequence) else (self.tiles,)
+        ):
             positive_int("tiles", width)
 
     def columns(self, n: int) -> list[slice]:
@@ -77,13 +85,17 @@ class Separable:
             If the given widths do not add up to `n`, or there is another number of weights.
         """
         if self.weights is not None and len(self.weights) != n:
-            raise ValueError(f"weights: expected one per variable, {n}, got {len(self.weights)}")
+            raise ValueError(
+                f"weights: expected one per variable, {n}, got {len(self.weights)}"
+            )
         if isinstance(self.tiles, Sequence):
             ends = [0]
             for width in self.tiles:
                 ends.append(ends[-1] + width)
             if ends[-1] != n:
-                raise ValueError(f"tiles: expected widths that add up to {n} variables, got {ends[-1]}")
+                raise ValueError(
+                    f"tiles: expected widths that add up to {n} variables, got {ends[-1]}"
+                )
         else:
             ends = [*range(0, n, self.tiles), n]
         return [slice(start, stop) for start, stop in pairwise(ends)]
@@ -103,7 +115,9 @@ class Separable:
         torch.Tensor
             One contribution per row.
         """
-        return checked_values("partial", self.partial(points, columns), len(points))
+        return checked_values(
+            "partial", self.partial(points, columns), len(points)
+        )
 
     def values(self, sums: Tensor) -> Tensor:
         """Return the objective values from sums of contributions.
@@ -118,7 +132,9 @@ class Separable:
         torch.Tensor
             One value per point.
         """
-        return sums if self.total is None else checked_values("total", self.total(sums), len(sums))
+        if self.total is None:
+            return sums
+        return checked_values("total", self.total(sums), len(sums))
 
     def __call__(self, points: Tensor) -> Tensor:
         """Return the objective values of whole points.
@@ -134,10 +150,17 @@ class Separable:
             One value per point.
         """
         tiles = self.columns(points.shape[1])
-        return self.values(sum((self.contribution(points[:, tile], tile) for tile in tiles), start=torch.zeros(())))
+        return self.values(
+            sum(
+                (self.contribution(points[:, tile], tile) for tile in tiles),
+                start=torch.zeros(()),
+            )
+        )
 
 
-def weighted_sum(weights: Tensor, total: Callable[[Tensor], Tensor] | None = None) -> Separable:
+def weighted_sum(
+    weights: Tensor, total: Callable[[Tensor], Tensor] | None = None
+) -> Separable:
     """Return the objective that is a weighted sum of binary variables.
 
     On a GPU, samples are drawn and summed in one kernel.
@@ -163,7 +186,9 @@ def weighted_sum(weights: Tensor, total: Callable[[Tensor], Tensor] | None = Non
     np.int64(100)
     """
     if not isinstance(weights, Tensor) or weights.dim() != 1:
-        raise TypeError(f"weights: expected a tensor of one dimension, got {weights!r}")
+        raise TypeError(
+            f"weights: expected a tensor of one dimension, got {weights!r}"
+        )
     weights = weights.detach().double()
 
     def partial(points: Tensor, columns: slice) -> Tensor:
@@ -175,11 +200,20 @@ def weighted_sum(weights: Tensor, total: Callable[[Tensor], Tensor] | None = Non
 
 
 def checked_values(name: str, values: Any, rows: int) -> Tensor:
-    """Return values that the user's code has returned in double precision; TypeError if they are none."""
-    if not isinstance(values, Tensor) or values.shape != (rows,) or values.is_complex():
+    """Return values that the user's code has returned in double precision.
+
+    TypeError if they are none.
+    """
+    if (
+        not isinstance(values, Tensor)
+        or values.shape != (rows,)
+        or values.is_complex()
+    ):
         if isinstance(values, Tensor):
             shown = f"one of shape {list(values.shape)} and type {values.dtype}"
         else:
             shown = f"{values!r} of type {type(values).__name__}"
-        raise TypeError(f"{name}: expected a tensor of {rows} numbers, got {shown}")
+        raise TypeError(
+            f"{name}: expected a tensor of {rows} numbers, got {shown}"
+        )
     return values.detach().double()

@@ -1,8 +1,9 @@
 """`minimize` and `maximize` for objectives in tensors: the loop runs on the device of the points.
 
-The host only starts iterations. It reads the counts of a run once every so many iterations: always on a CPU, where that
-costs nothing. In between λ is not known to the host, but a bound on it: by lines 13 and 14 of Algorithm 1 it grows by
-less than the factor exp(ε) per iteration, because γ is at most one.
+The host only starts iterations. It reads the counts of a run once every so many iterations: always
+on a CPU, where that costs nothing. In between λ is not known to the host, but a bound on it: by
+lines 13 and 14 of Algorithm 1 it grows by less than the factor exp(ε) per iteration, because γ is
+at most one.
 """
 
 from __future__ import annotations
@@ -47,16 +48,31 @@ from .search import TensorState, most_samples, tensor_algorithm
 from .separable import Separable, checked_values
 
 # Names of arguments in other libraries, and what to use here instead, for error messages.
-TENSOR_RUN = {name: text for name, text in RUN.items() if name != "trials"} | dict.fromkeys(
+TENSOR_RUN = {
+    name: text for name, text in RUN.items() if name != "trials"
+} | dict.fromkeys(
     (
-        *("stop", "vectorized", "deterministic", "evaluation_timeout", "constraints", "fixed"),
-        *("workers", *OF_A_RUN["workers"], "journal", *MEANT["journal, a file"]),
+        *(
+            "stop",
+            "vectorized",
+            "deterministic",
+            "evaluation_timeout",
+            "constraints",
+            "fixed",
+        ),
+        *(
+            "workers",
+            *OF_A_RUN["workers"],
+            "journal",
+            *MEANT["journal, a file"],
+        ),
     ),
     "not available for objectives in tensors; kl.minimize and kl.maximize have it",
 )
 
 MOST_ITERATIONS = 64  # between two readings of the counts
-ROW_MULTIPLE = 64  # of the samples of a weighted sum, where λ is not known to the host
+# Of the samples of a weighted sum, where λ is not known to the host
+ROW_MULTIPLE = 64
 
 TensorObjective = Callable[[Any], Tensor]
 RunCallback = Callable[[Any], object]
@@ -86,10 +102,10 @@ def minimize(
     Parameters
     ----------
     fun : callable or Separable
-        The objective. It gets all points of an iteration and returns a tensor with one value per point, on the same
-        device. The points of ``Binary(n)`` are an int8 tensor with one row per point; those of a `Space` with names are
-        a dict of tensors, with one row per point each. A choice is given by the index of its option. NaN is a failed
-        evaluation, which ranks worst.
+        The objective. It gets all points of an iteration and returns a tensor with one value per
+        point, on the same device. The points of ``Binary(n)`` are an int8 tensor with one row per
+        point; those of a `Space` with names are a dict of tensors, with one row per point each. A
+        choice is given by the index of its option. NaN is a failed evaluation, which ranks worst.
     space : Binary, Choice, Space, or a list or dict of these
         The search space: bits and choices, none of them conditional.
     budget : int, optional
@@ -113,21 +129,22 @@ def minimize(
     batch : int, optional
         The smallest number of samples per iteration.
     trials : int, optional
-        Number of independent runs side by side. `fun` gets the points of all of them in one call. Run i is the one with
-        ``rng=numpy.random.default_rng(rng).spawn(trials)[i]``.
+        Number of independent runs side by side. `fun` gets the points of all of them in one call.
+        Run i is the one with ``rng=numpy.random.default_rng(rng).spawn(trials)[i]``.
     callback : callable, optional
-        Called with an `Info` after each iteration, or with a list of one `Info` per run if `trials` is given;
-        `Info.theta` is a tensor. On a GPU it is called once every so many iterations, at most 64. It may raise
-        `StopIteration` to stop the run.
+        Called with an `Info` after each iteration, or with a list of one `Info` per run if `trials`
+        is given; `Info.theta` is a tensor. On a GPU it is called once every so many iterations, at
+        most 64. It may raise `StopIteration` to stop the run.
     progress : bool, optional
         Whether to show a progress bar, which needs tqdm.
 
     Returns
     -------
     Result or list of Result
-        As of ``knobless.minimize`` with an `algorithm`: `x` is the best single observation. If the objective is noisy,
-        use `mode`. If it is not, evaluate `mode`, which is often better than `x`: see Notes. No evaluations are kept,
-        and `mode_fun` is None. With `trials`, a list of one result per run.
+        As of ``knobless.minimize`` with an `algorithm`: `x` is the best single observation. If the
+        objective is noisy, use `mode`. If it is not, evaluate `mode`, which is often better than
+        `x`: see Notes. No evaluations are kept, and `mode_fun` is None. With `trials`, a list of
+        one result per run.
 
     Raises
     ------
@@ -143,14 +160,15 @@ def minimize(
 
     Notes
     -----
-    The run of a seed is that of ``knobless.minimize(..., algorithm=pbil_lambda(space), vectorized=True)``: the same
-    samples and λ. All parameters are in double precision.
+    The run of a seed is that of ``knobless.minimize(..., algorithm=pbil_lambda(space),
+    vectorized=True)``: the same samples and λ. All parameters are in double precision.
 
     The better of `x` and `mode` without noise is the `x` of
     ``minimize(fun, space, budget=1, x0=result.mode, known=[(result.x, result.fun)])``.
 
-    On a GPU there is no host synchronization per iteration. `fun` may therefore get up to 64 iterations of points after
-    the one that ends a run, and more rows than λ in an iteration. These values are ignored.
+    On a GPU there is no host synchronization per iteration. `fun` may therefore get up to 64
+    iterations of points after the one that ends a run, and more rows than λ in an iteration. These
+    values are ignored.
 
     Examples
     --------
@@ -161,7 +179,21 @@ def minimize(
     (0.0, 1000)
     """
     limits = RunLimits.of(1.0, budget, target, timeout, stall)
-    return _optimize(1.0, fun, space, device, algorithm, limits, x0, known, rng, batch, trials, callback, progress)
+    return _optimize(
+        1.0,
+        fun,
+        space,
+        device,
+        algorithm,
+        limits,
+        x0,
+        known,
+        rng,
+        batch,
+        trials,
+        callback,
+        progress,
+    )
 
 
 @suggests("maximize", "maximize(fun, space, budget=10000)", TENSOR_RUN)
@@ -221,7 +253,8 @@ def maximize(
     Returns
     -------
     Result or list of Result
-        As of `minimize`: `fun` and the values in the history are those of the objective, not negated.
+        As of `minimize`: `fun` and the values in the history are those of the objective, not
+        negated.
 
     Raises
     ------
@@ -240,7 +273,21 @@ def maximize(
     20.0
     """
     limits = RunLimits.of(-1.0, budget, target, timeout, stall)
-    return _optimize(-1.0, fun, space, device, algorithm, limits, x0, known, rng, batch, trials, callback, progress)
+    return _optimize(
+        -1.0,
+        fun,
+        space,
+        device,
+        algorithm,
+        limits,
+        x0,
+        known,
+        rng,
+        batch,
+        trials,
+        callback,
+        progress,
+    )
 
 
 @torch.no_grad()
@@ -266,19 +313,36 @@ def _optimize(
         raise TypeError(f"callback: expected a function, got {callback!r}")
     space = Space.of(space)
     if isinstance(fun, Separable) and not isinstance(space.sole, Binary):
-        raise TypeError(f"fun: expected a function, or Binary(n) as the space of a Separable objective, got {space!r}")
+        raise TypeError(
+            "fun: expected a function, or Binary(n) as the space of a Separable objective, got "
+            f"{space!r}"
+        )
     space_in_tensors(space)  # raises for numbers and conditional variables
-    algorithm = tensor_algorithm(pbil_lambda(space) if algorithm is None else algorithm, space.family)
+    algorithm = tensor_algorithm(
+        pbil_lambda(space) if algorithm is None else algorithm, space.family
+    )
     algorithm = algorithm.at_least(positive_int("batch", batch))
-    rngs = [rng] if trials is None else np.random.default_rng(rng).spawn(positive_int("trials", trials))
+    rngs = (
+        [rng]
+        if trials is None
+        else np.random.default_rng(rng).spawn(positive_int("trials", trials))
+    )
     keys = [Streams.of(rng).main.key for rng in rngs]
     pairs = encoded_pairs(known, space, sign)
     code = None if x0 is None else space.encode(x0, "x0")
     where = usable_device(device)
     with ExitStack() as resources:
-        run = TensorRun(sign, fun, space, algorithm, limits, keys, where, code, pairs)
+        run = TensorRun(
+            sign, fun, space, algorithm, limits, keys, where, code, pairs
+        )
         if boolean("progress", progress):
-            run.bar = resources.enter_context(Bar(None if limits.budget == math.inf else limits.budget * len(keys)))
+            run.bar = resources.enter_context(
+                Bar(
+                    None
+                    if limits.budget == math.inf
+                    else limits.budget * len(keys)
+                )
+            )
         results = run.run(callback, listed=trials is not None)
     return results[0] if trials is None else results
 
@@ -287,9 +351,12 @@ def usable_device(device: Any) -> torch.device:
     """Return the device of new tensors; raise ValueError if there is none."""
     try:
         return torch.empty(0, device=device).device
-    except (AssertionError, RuntimeError) as error:  # the former where torch is built without CUDA
+    # The former where torch is built without CUDA
+    except (AssertionError, RuntimeError) as error:
         message = str(error).splitlines()[0]
-        raise ValueError(f"device: expected an available device, got {device!r}: {message}") from None
+        raise ValueError(
+            f"device: expected an available device, got {device!r}: {message}"
+        ) from None
 
 
 class TensorRun:
@@ -307,31 +374,55 @@ class TensorRun:
         x0: Points | None,
         known: list[tuple[Points, float]],
     ) -> None:
-        self.sign, self.fun, self.space, self.algorithm, self.limits = sign, fun, space, algorithm, limits
+        self.sign = sign
+        self.fun = fun
+        self.space = space
+        self.algorithm = algorithm
+        self.limits = limits
         self.device, self.trials = device, len(keys)
         self.bar: Bar | None = None
         self.histories = [History() for _ in keys]
         self.status: list[Status | None] = [None for _ in keys]
-        family, start = in_tensors(space.family), algorithm.init(x0=x0)
-        feasible = [(code, value) for code, value in known if value < FEASIBLE_LIMIT]
-        code, best = min(feasible, key=lambda pair: pair[1], default=(space.family.mode(start.theta), math.inf))
+        family = in_tensors(space.family)
+        start = algorithm.init(x0=x0)
+        feasible = [
+            (code, value) for code, value in known if value < FEASIBLE_LIMIT
+        ]
+        code, best = min(
+            feasible,
+            key=lambda pair: pair[1],
+            default=(space.family.mode(start.theta), math.inf),
+        )
         state = TensorState(*map(self._repeated, (start.theta, *start.signal)))
         counts = TrialCounts.start(self.trials, best, limits, device)
-        key = torch.tensor(np.array(keys, dtype=np.uint64).view(np.int64), device=device)
+        key = torch.tensor(
+            np.array(keys, dtype=np.uint64).view(np.int64), device=device
+        )
         best_x = self._repeated(code)
         if x0 is not None and not best <= limits.target:
             x = self._repeated(x0)
-            counts, best_x = take_point(counts, best_x, x, self.values(x), limits)
+            counts, best_x = take_point(
+                counts, best_x, x, self.values(x), limits
+            )
         self.engine = self._engine(family, key, state, counts, best_x)
-        self.nit = 0  # iterations that were started; trials that have ended have fewer
-        self.records: list[Tensor] = []  # of iterations that the histories keep, not read yet
+        # Iterations that were started; trials that have ended have fewer
+        self.nit = 0
+        # Of iterations that the histories keep, not read yet
+        self.records: list[Tensor] = []
 
     def _repeated(self, value: Any) -> Tensor:
         """Return a value once per trial."""
-        return torch.as_tensor(np.array([value] * self.trials), device=self.device)
+        return torch.as_tensor(
+            np.array([value] * self.trials), device=self.device
+        )
 
     def _engine(
-        self, family: TensorFamily, key: Tensor, state: TensorState, counts: TrialCounts, best_x: Tensor
+        self,
+        family: TensorFamily,
+        key: Tensor,
+        state: TensorState,
+        counts: TrialCounts,
+        best_x: Tensor,
     ) -> Engine | FusedEngine:
         start = (self.algorithm, family, self.limits, state, counts, best_x)
         separable = self.fun if isinstance(self.fun, Separable) else None
@@ -345,7 +436,11 @@ class TensorRun:
 
     def values(self, x: Tensor) -> Tensor:
         """Return the values of points, one per row, to be minimized."""
-        points = x if isinstance(self.fun, Separable) else tensor_points(self.space, x)
+        points = (
+            x
+            if isinstance(self.fun, Separable)
+            else tensor_points(self.space, x)
+        )
         return self.sign * checked_values("objective", self.fun(points), len(x))
 
     def run(self, callback: RunCallback | None, listed: bool) -> list[Result]:
@@ -358,19 +453,30 @@ class TensorRun:
                 self._iterate(reading)
                 nit = reading.nit
                 reading = self._read()
-                if callback is not None and reading.nit != nit and self._stops(callback, listed):
+                if (
+                    callback is not None
+                    and reading.nit != nit
+                    and self._stops(callback, listed)
+                ):
                     self._end(Status.CALLBACK, running)
                 if time.monotonic() >= deadline:
-                    self._end(Status.TIMEOUT, [status is None for status in self.status])
+                    self._end(
+                        Status.TIMEOUT,
+                        [status is None for status in self.status],
+                    )
         except KeyboardInterrupt as error:
             interrupts.end_of_run(error)
-            self._end(Status.INTERRUPTED, [status is None for status in self.status])
+            self._end(
+                Status.INTERRUPTED, [status is None for status in self.status]
+            )
             reading = self._read()
         return self._results(reading)
 
     def _iterate(self, reading: Reading) -> None:
         """Run iterations until the next reading."""
-        longest = max(self.histories, key=lambda history: history.last_iteration)
+        longest = max(
+            self.histories, key=lambda history: history.last_iteration
+        )
         for i in range(self._iterations):
             self.engine.iterate(self._rows(reading, i))
             self.nit += 1
@@ -379,54 +485,115 @@ class TensorRun:
 
     @property
     def _iterations(self) -> int:
-        """Iterations until the next reading: few enough that λ cannot grow by more than a quarter."""
+        """Iterations until the next reading: so few that λ grows by at most a quarter."""
         if reads_at_once(self.device):
             return 1
-        return max(1, min(MOST_ITERATIONS, int(math.sqrt(self.algorithm.family.dim)) // 4))
+        return max(
+            1,
+            min(
+                MOST_ITERATIONS, int(math.sqrt(self.algorithm.family.dim)) // 4
+            ),
+        )
 
     def _rows(self, reading: Reading, i: int) -> int:
-        """Return the samples to draw in the i-th iteration after a reading: λ, or an upper bound of it."""
+        """Return λ of the i-th iteration after a reading, or an upper bound of it."""
         if reads_at_once(self.device):
             by_trial = zip(self.status, reading.lam, reading.nfev, strict=True)
-            return int(max(min(lam, self.limits.budget - nfev) for status, lam, nfev in by_trial if status is None))
+            return int(
+                max(
+                    min(lam, self.limits.budget - nfev)
+                    for status, lam, nfev in by_trial
+                    if status is None
+                )
+            )
         adaptation = self.algorithm.adaptation
         largest = most_samples(adaptation)
-        if not (isinstance(adaptation, SNR) and adaptation.spend is spend_samples):
+        if not (
+            isinstance(adaptation, SNR) and adaptation.spend is spend_samples
+        ):
             return largest
-        bound = math.floor(max(reading.lam_r) * math.exp(i * adaptation.eps) * (1.0 + 1e-9) + 0.5)
-        # Few different numbers, because kernels are recorded for each, but no more than a quarter too large. In a
-        # weighted sum the rows beyond λ take no time.
-        smallest = ROW_MULTIPLE if isinstance(self.fun, Separable) and self.fun.weights is not None else 1
+        bound = math.floor(
+            max(reading.lam_r) * math.exp(i * adaptation.eps) * (1.0 + 1e-9)
+            + 0.5
+        )
+        # Few different numbers, because kernels are recorded for each, but no more than a quarter
+        # too large. In a weighted sum the rows beyond λ take no time.
+        smallest = (
+            ROW_MULTIPLE
+            if isinstance(self.fun, Separable) and self.fun.weights is not None
+            else 1
+        )
         multiple = max(smallest, 2 ** max(bound.bit_length() - 3, 0))
         return min(largest, -(-bound // multiple) * multiple)
 
     def _read(self) -> Reading:
         """Read the counts from the device; complete the histories and the progress bar."""
-        counts, state = self.engine.counts, self.engine.state
-        read = (counts.status, counts.nit, counts.nfev, counts.failures, counts.best, self.engine.lam, state.lam_r)
-        status, nit, nfev, failures, best, lam, lam_r = torch.stack([counts_of_trials.double() for counts_of_trials in read]).tolist()
-        nit, nfev, failures, lam = ([int(x) for x in numbers] for numbers in (nit, nfev, failures, lam))
+        counts = self.engine.counts
+        state = self.engine.state
+        read = (
+            counts.status,
+            counts.nit,
+            counts.nfev,
+            counts.failures,
+            counts.best,
+            self.engine.lam,
+            state.lam_r,
+        )
+        status, nit, nfev, failures, best, lam, lam_r = torch.stack(
+            [counts_of_trials.double() for counts_of_trials in read]
+        ).tolist()
+        nit, nfev, failures, lam = (
+            [int(x) for x in numbers] for numbers in (nit, nfev, failures, lam)
+        )
         reading = Reading(nit, nfev, failures, lam, best, lam_r)
-        self.status = [was or STATUSES[int(code)] for was, code in zip(self.status, status, strict=True)]
-        rows, self.records = self.records, []
+        self.status = [
+            was or STATUSES[int(code)]
+            for was, code in zip(self.status, status, strict=True)
+        ]
+        rows = self.records
+        self.records = []
         for row in torch.stack(rows).tolist() if rows else []:
             for history, fields in zip(self.histories, row, strict=True):
                 if fields[0] > history.last_iteration:
                     history.append(self._info(fields))
         if self.bar is not None:
-            self.bar.show(sum(reading.nfev), self.sign * min(best), max(reading.lam), sum(reading.failures))
+            self.bar.show(
+                sum(reading.nfev),
+                self.sign * min(best),
+                max(reading.lam),
+                sum(reading.failures),
+            )
         return reading
 
     def _record(self) -> Tensor:
-        return record(self.algorithm, self.engine.family, self.engine.state, self.engine.counts)
+        return record(
+            self.algorithm,
+            self.engine.family,
+            self.engine.state,
+            self.engine.counts,
+        )
 
     def _info(self, fields: list[float], theta: Any = None) -> Info:
         nit, nfev, best, lam, lam_r, eps, snr, entropy = fields
-        return Info(int(nit), int(nfev), self.sign * best, int(lam), lam_r, eps, snr, entropy, theta=theta)
+        return Info(
+            int(nit),
+            int(nfev),
+            self.sign * best,
+            int(lam),
+            lam_r,
+            eps,
+            snr,
+            entropy,
+            theta=theta,
+        )
 
     def _infos(self) -> list[Info]:
         """Return the present state of each trial."""
-        by_trial = zip(self._record().tolist(), self.engine.state.theta.clone(), strict=True)
+        by_trial = zip(
+            self._record().tolist(),
+            self.engine.state.theta.clone(),
+            strict=True,
+        )
         return [self._info(fields, theta) for fields, theta in by_trial]
 
     def _stops(self, callback: RunCallback, listed: bool) -> bool:
@@ -441,31 +608,50 @@ class TensorRun:
     def _end(self, status: Status, ended: list[bool]) -> None:
         """Set the status of trials that have not reached the target."""
         by_trial = zip(self.status, ended, strict=True)
-        self.status = [status if ends and was is not Status.TARGET else was for was, ends in by_trial]
+        self.status = [
+            status if ends and was is not Status.TARGET else was
+            for was, ends in by_trial
+        ]
 
     def _results(self, reading: Reading) -> list[Result]:
         """Return the result of each trial."""
         modes = self.engine.family.mode(self.engine.state.theta).cpu().numpy()
         points = self.engine.best_x.cpu().numpy()
         infos = self._infos()
-        return [self._result(i, reading, points[i], modes[i], infos[i]) for i in range(self.trials)]
+        return [
+            self._result(i, reading, points[i], modes[i], infos[i])
+            for i in range(self.trials)
+        ]
 
-    def _result(self, i: int, reading: Reading, point: Points, mode: Points, info: Info) -> Result:
-        history, nfev, failures, best = self.histories[i], reading.nfev[i], reading.failures[i], reading.best[i]
+    def _result(
+        self, i: int, reading: Reading, point: Points, mode: Points, info: Info
+    ) -> Result:
+        history = self.histories[i]
+        nfev = reading.nfev[i]
+        failures = reading.failures[i]
+        best = reading.best[i]
         status = self.status[i] or Status.INTERRUPTED
         if history.last_iteration < reading.nit[i]:
             history.append(info)
-        has_point, failing, target = best < math.inf, 2 * failures > nfev, self.limits.target
+        has_point = best < math.inf
+        failing = 2 * failures > nfev
+        target = self.limits.target
         message = MESSAGES[status]
         if status is Status.FAILED:
             message += RETURNED_NAN
         elif failing:
-            message += f" {failures} of {nfev} evaluations failed. The first failure: {RETURNED_NAN}"
+            message += f" {failures} of {nfev} evaluations failed."
+            message += f" The first failure: {RETURNED_NAN}"
         elif not has_point:
             message += " No evaluation gave a finite value."
         if failing:
-            warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=7)
-        decode, dtype = self.space.decode, self.space.family.dtype
+            warnings.warn(
+                f"Most evaluations failed. {message}",
+                RuntimeWarning,
+                stacklevel=7,
+            )
+        decode = self.space.decode
+        dtype = self.space.family.dtype
         direction = "minimize" if self.sign > 0 else "maximize"
         return Result(
             x=decode(point.astype(dtype)) if has_point else None,
@@ -480,7 +666,10 @@ class TensorRun:
             nfev=nfev,
             constraint_checks=0,
             nit=reading.nit[i],
-            success=has_point and (math.isnan(target) or best <= target) and not failing and status != Status.INTERRUPTED,
+            success=has_point
+            and (math.isnan(target) or best <= target)
+            and not failing
+            and status != Status.INTERRUPTED,
             status=status,
             message=message,
             failures=failures,
@@ -507,7 +696,7 @@ class Reading(NamedTuple):
 
 
 def tensor_points(space: Space, codes: Tensor) -> Any:
-    """Return codes in the shape of the space: one tensor per variable, with the indices of options for choices."""
+    """Return codes as one tensor per variable; choices have the indices of options."""
     values = []
     for _, variable, where, _ in space.columns():
         part = codes[:, where]

@@ -7,10 +7,20 @@ from torch import Tensor
 
 from knobless.core.rng import FIRST, GOLDEN, SECOND
 
-_GOLDEN, _FIRST, _SECOND = (int(word) - 2**64 for word in (GOLDEN, FIRST, SECOND))  # as signed integers
+# As signed integers
+_GOLDEN, _FIRST, _SECOND = (
+    int(word) - 2**64 for word in (GOLDEN, FIRST, SECOND)
+)
 
 
-def tensor_uniforms(key: Tensor, drawn: Tensor, k: int, words: int, start: int = 0, stop: int | None = None) -> Tensor:
+def tensor_uniforms(
+    key: Tensor,
+    drawn: Tensor,
+    k: int,
+    words: int,
+    start: int = 0,
+    stop: int | None = None,
+) -> Tensor:
     """Return rows of `Stream.uniforms`, [trials, k, words].
 
     Parameters
@@ -26,17 +36,23 @@ def tensor_uniforms(key: Tensor, drawn: Tensor, k: int, words: int, start: int =
     start, stop : int, optional
         The first column to return, and that after the last; all by default.
     """
-    half, stop = (words + 1) // 2, words if stop is None else stop
+    half = (words + 1) // 2
+    stop = words if stop is None else stop
     row = drawn[:, None] + torch.arange(k, device=drawn.device)
-    place = row[..., None] * half + torch.arange(start // 2 + 1, (stop + 1) // 2 + 1, device=drawn.device)
+    place = row[..., None] * half + torch.arange(
+        start // 2 + 1, (stop + 1) // 2 + 1, device=drawn.device
+    )
     z = key[:, None, None] + place * _GOLDEN
     z ^= _shifted(z, 30)
     z *= _FIRST
     z ^= _shifted(z, 27)
     z *= _SECOND
     z ^= _shifted(z, 31)
-    low, high = z & 0xFFFFFFFF, _shifted(z, 32)
-    return torch.stack((low, high), dim=-1).flatten(-2)[..., start % 2 : start % 2 + stop - start]
+    low = z & 0xFFFFFFFF
+    high = _shifted(z, 32)
+    return torch.stack((low, high), dim=-1).flatten(-2)[
+        ..., start % 2 : start % 2 + stop - start
+    ]
 
 
 def _shifted(z: Tensor, bits: int) -> Tensor:
