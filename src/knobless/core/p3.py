@@ -354,8 +354,8 @@ class Pyramid:
 
     def _next(self, i: int, value: float | None) -> bytes:
         """Return the next point of individual i, after its last point had this value."""
-        # Points of the cache cost no evaluation. After many in a row one is evaluated again, so that
-        # this ends where nothing new can be found.
+        # Points of the cache cost no evaluation. After many in a row one is evaluated again, so
+        # that this ends where nothing new can be found.
         for _ in range(1 if self._knows_all else SKIPPED):
             try:
                 x = self._individuals[i].send(value)  # type: ignore[arg-type]
@@ -463,7 +463,8 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
     first = x.tolist()  # options that the changes are relative to
     order: list[int] = []  # the next changes, last one first
     worse: set[int] = set()  # changes of x that lead to worse points
-    # As many steps without an improvement as led to the last one end the search, at least `patience`.
+    # As many steps without an improvement as led to the last one end the search, at least
+    # `patience`.
     while steps - up < max(patience, up):
         if len(worse) == n:
             if not pyramid.bounds_of:
@@ -658,8 +659,8 @@ def cross(
         donor = donors[differ[stream.below(len(differ))]]
         x[group] = donor[group]
         if size_bounds:
-            # Restore the size of the subset by bits outside of the group, first by those that differ
-            # from the donor; a random part in [0, 1) breaks ties.
+            # Restore the size of the subset by bits outside of the group, first by those that
+            # differ from the donor; a random part in [0, 1) breaks ties.
             u = np.ldexp(stream.words(len(x)).astype(float), -64)
             cost = (x == donor) + u
             cost[group] = math.inf

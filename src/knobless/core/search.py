@@ -221,7 +221,7 @@ class Search:
         self._check_types()
         algorithms = self._every if isinstance(self.members, tuple) else (None,)
         if not all(isinstance(member, Member) for member in algorithms):
-            expected = "a tuple of algorithms with the methods of a member, such as inject and can_yield"
+            expected = "a tuple of algorithms with the methods of a member, such as inject"
             raise TypeError(
                 f"members: expected {expected}, got {self.members!r:.200}"
             )

@@ -43,7 +43,7 @@ class When:
 
     @suggests("when", CALL)
     def when(self, /, **conditions: Any) -> When:
-        """Return this with further conditions; all of them must hold.
+        """Return this as a conditional variable, active for some values of other variables.
 
         Parameters
         ----------
@@ -98,8 +98,7 @@ class When:
 
 @suggests("when", CALL)
 def when(self: Any, /, **conditions: Any) -> When:
-    """Return this as a conditional variable: part of a point only for some values of other
-    variables.
+    """Return this as a conditional variable, active for some values of other variables.
 
     Parameters
     ----------

@@ -433,8 +433,7 @@ class Architecture(nn.Module):
                 layer.choice = choice
 
     def freeze(self, mask: Any) -> nn.Module:
-        """Return a copy of the model with each searchable layer replaced by the plain module of its
-        choice.
+        """Return a copy of the model with plain modules in the place of searchable layers.
 
         Parameters
         ----------
