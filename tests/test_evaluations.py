@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +156,81 @@ def test_initial_points_confirmations_known_and_cancelled_points_are_marked(tmp_
     assert frame.status.tolist() == ["cancelled", "ok"]
     assert frame.value.isna().tolist() == [True, False]
     assert frame.filter(like="x[").to_numpy().tolist() == [batch[0].x.tolist(), batch[1].x.tolist()]
+
+
+def described(x):
+    """A value with attributes, some of which are not in each evaluation."""
+    value = float(x.sum())
+    if x[0]:
+        return value
+    more = {"at": x[:2]} if x[1] else {"seconds": math.nan, "worker": None}
+    return kl.Value(kl.Constrained(value, value - 3), {"ones": x.sum(), **more, "note": f"{value:g}"})
+
+
+def attributes_of(result):
+    return repr([each.attributes for each in result.evaluations])
+
+
+def test_attributes_are_stored_with_their_evaluation(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "PACKED_AT_ONCE", 7)
+    given = {"budget": 30, "rng": 0, "algorithm": kl.pbil_lambda(kl.Binary(6))}
+    kept = kl.maximize(described, kl.Binary(6), **given)
+    kl.maximize(described, kl.Binary(6), journal=tmp_path / "a", **given | {"budget": 11})
+    recorded = kl.maximize(described, kl.Binary(6), journal=tmp_path / "a", **given)
+    with ThreadPoolExecutor(2) as executor:
+        parallel = kl.maximize(described, kl.Binary(6), workers=executor, **given | {"batch": 1})
+    plain = kl.maximize(lambda x: getattr(described(x), "value", x.sum()), kl.Binary(6), **given)
+    expected = repr([json.loads(json.dumps(getattr(described(each.x), "attributes", {}), default=lambda v: v.tolist()))
+                     for each in kept.evaluations])  # fmt: skip
+    assert attributes_of(kept) == attributes_of(recorded) == attributes_of(parallel) == expected
+    assert [repr(each.x) for each in plain.evaluations] == [repr(each.x) for each in kept.evaluations]
+    for result in (kept, recorded):
+        frame = result.evaluations.to_pandas()
+        assert {*frame.columns[-5:]} == {"ones", "at", "note", "a.seconds", "a.worker"}
+        ones = [each.attributes.get("ones", math.nan) for each in result.evaluations]
+        np.testing.assert_array_equal(frame["ones"].astype(float), ones)
+
+
+def test_values_of_steps_and_of_several_objectives_may_have_attributes(tmp_path):
+    def steps(x):
+        yield kl.Value(5.0, {"step": 1})
+        yield kl.Value(float(x.sum()), {"step": 2})
+        yield float(x.sum())
+
+    result = kl.minimize(steps, kl.Binary(4), budget=3, rng=0)
+    assert result.evaluations[0].attributes == {"step": 2}
+    assert result.evaluations[0].steps == (5.0, result.evaluations[0].value, result.evaluations[0].value)
+    result = kl.minimize(
+        lambda x: kl.Value({"a": x.sum(), "b": x[0]}, {"ok": True}),
+        kl.Binary(4),
+        budget=3,
+        rng=0,
+        objectives=("a", "b"),
+    )
+    assert result.evaluations[2].attributes == {"ok": True}
+    with kl.Optimizer(kl.Binary(4), rng=0, journal=tmp_path / "a") as opt:
+        batch = opt.ask(3)
+        opt.tell(batch, [kl.Value(1.0, {"z": [1, "é"]}), 2.0, ValueError("no")])
+        opt.tell(opt.ask(1)[0], kl.Value(kl.Constrained(1.0, 2.0), {"z": 0}))
+    with read(tmp_path / "a") as record:
+        assert [each.attributes for each in record.evaluations] == [{"z": [1, "é"]}, {}, {}, {"z": 0}]
+        assert record.evaluations[3].violation == 2.0
+
+
+@pytest.mark.parametrize("attributes", [3, {1: 2}, {"a": object()}, {"a": {1, 2}}])
+def test_attributes_that_json_cannot_represent_are_refused(attributes):
+    with pytest.raises(TypeError, match=r"^objective: attributes: expected .*, got "):
+        kl.minimize(lambda x: kl.Value(1.0, attributes), kl.Binary(3), budget=3)
+
+
+def test_only_evaluations_have_attributes():
+    value = kl.Value(1.0, {"a": 1})
+    with pytest.raises(TypeError, match=r"^known\[0\]: expected a value without attributes"):
+        kl.minimize(lambda x: 1.0, kl.Binary(3), budget=3, known=[([0, 0, 0], value)])
+    with pytest.raises(TypeError, match=r"^value: expected a value without attributes"):
+        kl.Optimizer(kl.Binary(3)).add([0, 0, 0], value)
+    with pytest.raises(TypeError, match="expected no attributes with vectorized=True"):
+        kl.minimize(lambda x: value, kl.Binary(3), budget=3, vectorized=True)
 
 
 def test_a_long_run_without_a_journal_keeps_the_last_ones(monkeypatch):

@@ -982,7 +982,7 @@ def test_files_that_are_no_journals(tmp_path):
     refused("expected a file", tmp_path)
     assert not (tmp_path.parent / f"{tmp_path.name}.lock").exists()
     for statement, message in (
-        ("PRAGMA user_version = 99", "cannot resume: expected journal format 6, got format 99"),
+        ("PRAGMA user_version = 99", "cannot resume: expected journal format 7, got format 99"),
         ("CREATE TABLE more (id)", "it has other tables"),
         ("CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END", "it has other tables"),
         ("UPDATE events SET value = x'00' WHERE number = 2", "row 2 has values of other types"),
@@ -1397,7 +1397,7 @@ def test_sizes_of_hostile_journals_are_refused(tmp_path):
         connection.execute("UPDATE header SET json = json_set(json, '$.batch', 20000000) WHERE name = 'identity'")
 
     row = "INSERT INTO events SELECT ?, ?, fate, id + ?, code, value, failure, iteration, position, 0.0, 0.0, NULL, "
-    row += "NULL, NULL, 0 FROM events WHERE number = 1"
+    row += "NULL, NULL, 0, NULL FROM events WHERE number = 1"
     refused("batch", batch, deterministic=True)
     refused("batch of PBIL", batch)
     refused("known points", lambda c: c.execute(row, (99, 2**62, 9)), deterministic=True)

@@ -334,6 +334,35 @@ def test_a_malformed_url_is_a_bad_request(recorded, target, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_attributes_are_columns_of_the_table_and_shown(tmp_path):
+    path, seen = tmp_path / "run.sqlite", []
+
+    def fun(x):
+        seen.append(len(seen))
+        more = {"path": f"model {seen[-1]}", "x": EVIL} if len(seen) > 4 else {}
+        return kl.Value(float(x.sum()), {"auc": 0.5 + seen[-1], "seconds": 2, **more})
+
+    kl.minimize(fun, kl.Binary(4), budget=4, rng=0, journal=path)
+    follower = Follower(path)
+    first = follower.data(0, 0)
+    kl.minimize(fun, kl.Binary(4), budget=6, rng=0, journal=path)
+    again = follower.data(first["run"], first["rows"])
+    assert again["run"] > first["run"]  # there are other columns: all rows are sent
+    columns = {column["name"]: column for column in again["columns"]}
+    assert unpacked(columns["auc"]["data"]).tolist() == [0.5 + i for i in range(6)]
+    labels = columns["path"]["labels"]
+    assert [labels[i] for i in unpacked(columns["path"]["data"])] == [*[""] * 4, "model 4", "model 5"]
+    assert {"a.x", "a.seconds"} < {*columns}
+    with journal.read(path) as record:
+        found = summary(record)
+    best = min(range(6), key=lambda i: record.evaluations[i].value)
+    assert found.observed_attributes == record.evaluations[best].attributes
+    shown = CliRunner().invoke(app, ["show", str(path)]).output
+    assert f"attributes  auc {0.5 + best:g}, seconds 2" in " ".join(shown.split(" "))
+    header = CliRunner().invoke(app, ["show", str(path), "--csv"]).output.splitlines()[0]
+    assert header.endswith("steps,auc,a.seconds,path,x")
+
+
 def test_a_follower_says_what_is_new_and_when_the_run_is_another(tmp_path):
     path = tmp_path / "run.sqlite"
     follower = Follower(path)

@@ -27,7 +27,7 @@ if _TYPE_CHECKING:
     from knobless import journal as journal
     from knobless.journal.evaluations import EvaluationRecord, Evaluations
     from knobless.journal.records import Journal, JournalError
-    from knobless.parallel.returned import Constrained
+    from knobless.parallel.returned import Constrained, Value
     from knobless.recipes import pbil_epsilon, pbil_lambda, search
     from knobless.run.candidates import Batch, Candidate
     from knobless.run.iteration import Info
@@ -61,6 +61,7 @@ __all__ = [
     "Space",
     "Status",
     "Subset",
+    "Value",
     "maximize",
     "minimize",
     "pbil_epsilon",
@@ -83,7 +84,7 @@ _MODULES = (
 _HOMES = {
     "journal.evaluations": ("EvaluationRecord", "Evaluations"),
     "journal.records": ("Journal", "JournalError"),
-    "parallel.returned": ("Constrained",),
+    "parallel.returned": ("Constrained", "Value"),
     "recipes": ("pbil_epsilon", "pbil_lambda", "search"),
     "run.candidates": ("Batch", "Candidate"),
     "run.iteration": ("Info",),

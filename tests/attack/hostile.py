@@ -48,11 +48,13 @@ STATEMENTS = (
     "DELETE FROM header",
     "DELETE FROM events WHERE number % 3 = 1",
     "INSERT INTO events SELECT number + 100, drawn, fate, id, code, value, failure, iteration, position, started, "
-    "ended, worker, violation FROM events",
+    "ended, worker, violation, steps, stopped, attributes FROM events",
     "UPDATE events SET drawn = drawn + number * 134217728",
     "UPDATE events SET drawn = 4611686018427387904 WHERE number = (SELECT max(number) FROM events)",
     "UPDATE events SET id = id + 1, position = position + 1",
     "UPDATE events SET failure = printf('%.*c', 1000000, 'x'), value = NULL",
+    """UPDATE events SET attributes = '{"a": '""",
+    """UPDATE events SET attributes = '{"a": ' || printf('%.*c', 100000, '[') || '}'""",
     "PRAGMA user_version = 2",
     "PRAGMA application_id = 7",
 )

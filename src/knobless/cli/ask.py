@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from knobless.journal.events import Journal
-from knobless.parallel.returned import Constrained
+from knobless.parallel.returned import Constrained, Value
 from knobless.run.candidates import Failure
 from knobless.run.shared import SharedRun, Start
 
@@ -114,10 +114,10 @@ def tell_command(
 ) -> None:
     """Record values of candidates, from JSON on the standard input, one object per line.
 
-    {"id": 3, "value": 1.5}, also with "violation": 0.5 for an infeasible point, or {"id": 3,
-    "failed": "message"} for a failed evaluation, or {"id": 3, "cancelled": true} for a candidate
-    that will not be evaluated. The value of several objectives is a list of numbers, or an object
-    with their names. If a line is wrong, none is recorded.
+    {"id": 3, "value": 1.5}, also with "violation": 0.5 for an infeasible point and "attributes":
+    {"auc": 0.9}, or {"id": 3, "failed": "message"} for a failed evaluation, or {"id": 3,
+    "cancelled": true} for a candidate that will not be evaluated. The value of several objectives
+    is a list of numbers, or an object with their names. If a line is wrong, none is recorded.
 
     Exit codes: 0 recorded; 2 wrong usage, line or file, or the journal is in use.
     """
@@ -146,6 +146,18 @@ def _parsed(line: str, name: str) -> tuple[int, Any]:
     """Return the candidate of a line and its value; None for a cancelled one."""
     try:
         match json.loads(line):
+            case {
+                "id": int(id),
+                "value": value,
+                "attributes": dict(attributes),
+                **rest,
+            } if type(id) is int:
+                return id, Value(
+                    _parsed(
+                        json.dumps({"id": id, "value": value} | rest), name
+                    )[1],
+                    attributes,
+                )
             case {"id": int(id), **rest} if type(id) is int:
                 match list(rest.items()):
                     case [("value", value)] if _is_value(value):

@@ -26,6 +26,7 @@ from knobless.space.when import INACTIVE
 from .terminal import plain
 
 MAX_WIDTH = 64  # characters of a value
+LONGEST = 400  # characters of all attributes
 MAX_WORKERS = 4  # named in a summary
 
 
@@ -88,6 +89,7 @@ def print_summary(found: Summary, space: Space) -> None:
         if found.front is None
         else f"{found.objective or 'an unnamed objective'}: {_directions(found.front)}",
         **_values(found, found.fun),
+        **_attributes(found.observed_attributes),
         "evaluations": f"{found.nfev}" + (f" of {found.budget}" if found.budget else ""),
         "failures": _failures(found.failures, found.failure),
         **({"steps": f"{found.steps}, {found.stopped} evaluations stopped"} if found.steps else {}),
@@ -123,6 +125,12 @@ def _values(found: Result | Summary, fun: float | None) -> dict[str, str]:
     error = f" ± {found.fun_std:.2g}" if found.fun_std else ""
     facts = {"recommended": _number(fun) + error, "best observation": _number(found.observed_fun)}
     return facts | _violation(found)
+
+
+def _attributes(attributes: dict[str, Any]) -> dict[str, str]:
+    """Return the attributes of the best observation, if there are any."""
+    text = ", ".join(f"{name} {_shown(value)}" for name, value in attributes.items())
+    return {"attributes": text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"} if text else {}
 
 
 def _directions(front: Front) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knobless._checks import extra
+from knobless.core.data import parsed
 from knobless.core.several import Several
 from knobless.core.types import Array, Points
 from knobless.space.options import object_array
@@ -63,6 +64,9 @@ class EvaluationRecord(NamedTuple):
         Why it failed: the traceback, or that the objective returned NaN.
     steps : tuple of float or None
         The values that the objective has yielded, one per step; None if it does not yield.
+    attributes : dict
+        The attributes of the value, as the objective returned them with `Value`; empty if there are
+        none.
     """
 
     x: Any
@@ -75,7 +79,8 @@ class EvaluationRecord(NamedTuple):
     start: float | None
     seconds: float | None
     message: str | None
-    steps: tuple[float, ...] | None = None
+    steps: tuple[float, ...] | None
+    attributes: dict[str, Any]
 
 
 class StoredRows(Protocol):
@@ -86,6 +91,9 @@ class StoredRows(Protocol):
 
     def chunks(self, start: int, stop: int) -> Iterator[Sequence[Event]]:
         """Yield those from `start` to before `stop`, a few at a time."""
+
+    def attribute_names(self) -> list[str]:
+        """Return the names of all attributes, in the order in which they first occur."""
 
 
 class ListedRows:
@@ -100,6 +108,14 @@ class ListedRows:
     def chunks(self, start: int, stop: int) -> Iterator[Sequence[Event]]:
         """Yield those from `start` to before `stop`."""
         yield self._events[start:stop]
+
+    def attribute_names(self) -> list[str]:
+        """Return the names of all attributes, in the order in which they first occur."""
+        return names_in(
+            event.attributes
+            for event in self._events
+            if event.attributes is not None
+        )
 
 
 NO_ROWS = ListedRows(())
@@ -271,23 +287,29 @@ class Evaluations(Sequence[EvaluationRecord]):
         -------
         iterator of list of TableColumn
             The columns of some rows, at least one part: one column per variable, or per entry of an
-            array of them, then the fields of an `EvaluationRecord` other than `x`. A variable
-            called like one of these becomes ``x.value``.
+            array of them, then the fields of an `EvaluationRecord` other than `x`, and one column
+            per attribute. A variable called like one of these becomes ``x.value``.
         """
+        names = self._rows.attribute_names()
         for events in self._rows.chunks(0, len(self)) if len(self) else [()]:
-            yield self._table(events)
+            yield self._table(events, names)
 
-    def _table(self, events: Sequence[Event]) -> list[TableColumn]:
+    def _table(
+        self, events: Sequence[Event], attributes: Sequence[str]
+    ) -> list[TableColumn]:
         codes = unpacked(events, self.space.family)
-        facts = dict(
-            zip(
-                FACTS,
-                zip(*map(_facts, events), strict=True)
-                if events
-                else [()] * len(FACTS),
-                strict=True,
+        facts: dict[str, tuple[Any, ...]] = (
+            dict(
+                zip(
+                    FACTS,
+                    zip(*(_facts(event)[:-1] for event in events), strict=True),
+                    strict=True,
+                )
             )
+            if events
+            else dict.fromkeys(FACTS, ())
         )
+        noted = [attributes_of(event) for event in events] if attributes else []
         if self.objectives:
             rows = map(self._values_of, facts.pop("value"))
             values = (
@@ -300,6 +322,10 @@ class Evaluations(Sequence[EvaluationRecord]):
                 for name in self.objectives
             )
             facts = dict(zip(names, values, strict=True)) | facts
+        for name in attributes:
+            facts[f"a.{name}" if name in facts else name] = tuple(
+                row.get(name) for row in noted
+            )
         table = _columns(self.space, codes, [*facts])
         for name, column_values in facts.items():
             present = np.array(
@@ -320,8 +346,9 @@ class Evaluations(Sequence[EvaluationRecord]):
             one per entry of an array of variables, such as ``layers[0]``; inactive variables are
             missing. Then `value`, or a column per objective called by its name if there are
             several, `violation`, `status`, `kind`, `iteration`, `worker`, `start` (a time in UTC),
-            `seconds`, `message` and `steps`. A variable that is called like one of these is called
-            ``x.value``, an objective ``f.status``.
+            `seconds`, `message` and `steps`, and one column per attribute. A variable that is
+            called like one of these is called ``x.value``, an objective ``f.status``, an attribute
+            ``a.value``.
 
         Raises
         ------
@@ -334,7 +361,11 @@ class Evaluations(Sequence[EvaluationRecord]):
         columns = [
             _joined([part[i] for part in parts]) for i in range(len(parts[0]))
         ]
-        series = [_series(pandas, column) for column in columns]
+        n = len(columns) - len(self._rows.attribute_names())
+        series = [_series(pandas, column) for column in columns[:n]]
+        series += [
+            pandas.Series(column.values.tolist()) for column in columns[n:]
+        ]  # numbers, texts or lists
         frame = pandas.concat(series, axis=1)
         frame.columns = [column.name for column in columns]
         return frame
@@ -356,6 +387,28 @@ def _facts(event: Event) -> tuple[Any, ...]:
         event.ended - event.started if timed else None,  # type: ignore[operator]
         (event.failure or RETURNED_NAN) if event.failed else None,
         None if event.steps is None else tuple(event.curve),
+        attributes_of(event),
+    )
+
+
+def attributes_of(event: Event) -> dict[str, Any]:
+    """Return the attributes of an evaluation; ValueError if they cannot be read."""
+    if event.attributes is None:
+        return {}
+    found = parsed(event.attributes)
+    if not isinstance(found, dict):
+        raise ValueError(
+            f"attributes: expected an object, got {event.attributes!r:.100}"
+        )
+    return found
+
+
+def names_in(texts: Iterable[str]) -> list[str]:
+    """Return the names of attributes, in the order in which they first occur."""
+    return list(
+        dict.fromkeys(
+            name for text in dict.fromkeys(texts) for name in parsed(text)
+        )
     )
 
 

@@ -140,6 +140,8 @@ class Event(NamedTuple):
         byte order; of several objectives those of a step are adjacent. Violations are not stored.
     stopped : int
         1 for an evaluation that was stopped after these steps and has no value, else 0.
+    attributes : str or None
+        The attributes of the value as JSON; None if there are none.
     """
 
     drawn: int
@@ -156,6 +158,7 @@ class Event(NamedTuple):
     violation: float | None = None
     steps: bytes | None = None
     stopped: int = 0
+    attributes: str | None = None
 
     def rank(self, sign: float) -> float:
         """Return the value to be minimized as it ranks; NaN if there is none.

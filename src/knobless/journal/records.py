@@ -18,7 +18,7 @@ from knobless.core.description import algorithm_of
 from knobless.space.codec import space_of
 from knobless.space.space import Space
 
-from .evaluations import ROWS_AT_ONCE, Evaluations
+from .evaluations import ROWS_AT_ONCE, Evaluations, names_in
 from .events import (
     CANCELLED,
     CHECKED,
@@ -273,6 +273,18 @@ class Record:
             }
             return [events[number] for number in numbers]
 
+    def attribute_names(self) -> list[str]:
+        """Return the names of the attributes of all evaluations.
+
+        Returns
+        -------
+        list of str
+            The names in the order in which they first occur.
+        """
+        query = "SELECT attributes FROM events WHERE attributes IS NOT NULL ORDER BY number"
+        with explained(self.path):
+            return names_in(text for (text,) in self._connection.execute(query))
+
     def point(self, event: Event) -> Any:
         """Return the point of an event as the objective received it.
 
@@ -357,6 +369,11 @@ class JournalRows:
 
     def __len__(self) -> int:
         return len(self._numbers)
+
+    def attribute_names(self) -> list[str]:
+        """Return the names of all attributes, in the order in which they first occur."""
+        with Record(self._path) as record:
+            return record.attribute_names()
 
     def chunks(self, start: int, stop: int) -> Iterator[list[Event]]:
         """Yield the evaluations from `start` to before `stop`, a few at a time."""

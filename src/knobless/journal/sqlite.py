@@ -25,7 +25,7 @@ from .events import TOLD, Event, Journal, JournalError
 
 # "knob", in the field where SQLite stores which application a file belongs to
 APPLICATION = 0x6B6E6F62
-_VERSION = 6
+_VERSION = 7
 # Bytes of one text or blob; enforced by SQLite before it takes memory
 _LARGEST = 2**26
 _SECOND = 1.0  # between two syncs, at most, while rows are written
@@ -54,14 +54,15 @@ EVENTS = """CREATE TABLE events (
     worker TEXT,
     violation REAL,
     steps BLOB,
-    stopped INTEGER NOT NULL
+    stopped INTEGER NOT NULL,
+    attributes TEXT
 )"""
 # Two writers, whatever let them in, cannot record a candidate twice, which no run could resume.
 CANDIDATES = (
     "CREATE UNIQUE INDEX candidates ON events (id) WHERE fate IN (1, 2)"
 )
 COLUMNS = ", ".join(Event._fields)
-INSERT = f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT = f"INSERT INTO events ({COLUMNS}) VALUES ({', '.join('?' * len(Event._fields))})"
 SELECT = f"SELECT {COLUMNS} FROM events"
 SOUND = """typeof(drawn) = 'integer' AND drawn >= 0
 AND fate IN (1, 2, 3, 4) AND typeof(fate) = 'integer'
@@ -70,7 +71,8 @@ AND fate IN (1, 2, 3, 4) AND typeof(fate) = 'integer'
     AND (typeof(value) IN ('real', 'null') OR typeof(value) = 'text' AND value GLOB '[[][[]*')
     AND typeof(started) IN ('real', 'null') AND typeof(ended) IN ('real', 'null')
     AND typeof(worker) IN ('text', 'null') AND typeof(violation) IN ('real', 'null')
-    AND typeof(steps) IN ('blob', 'null') AND stopped IN (0, 1) AND typeof(stopped) = 'integer'"""
+    AND typeof(steps) IN ('blob', 'null') AND stopped IN (0, 1) AND typeof(stopped) = 'integer'
+    AND (attributes IS NULL OR typeof(attributes) = 'text' AND attributes GLOB '{*}')"""
 
 
 class Writer:

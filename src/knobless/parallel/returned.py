@@ -1,15 +1,16 @@
 """What an objective may return, and the one place where it is read.
 
 A value becomes a float, by which its point ranks. `Constrained` carries a violation besides; its rank is that of
-`knobless.core.violation`.
+`knobless.core.violation`. `Value` carries attributes, which are taken off where evaluations are recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import GeneratorType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -51,13 +52,107 @@ class Constrained:
     violation: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An objective value with attributes, such as further metrics, as an objective may return or yield it.
+
+    Attributes are stored with the evaluation, and the search does not read them.
+
+    Parameters
+    ----------
+    value : float
+        Objective value; or what an objective returns otherwise, such as a `Constrained`.
+    attributes : mapping
+        Anything that JSON can represent, by names; NumPy scalars and arrays as well.
+
+    Attributes
+    ----------
+    value, attributes : object
+        As given.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> fun = lambda x: kl.Value(x.sum(), {"first": x[0]})
+    >>> kl.minimize(fun, kl.Binary(3), budget=8, rng=0).evaluations[0].attributes
+    {'first': 0}
+    """
+
+    value: Any
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Attributed(float):
+    """The rank of a value with attributes, between an objective and what stores evaluations.
+
+    Parameters
+    ----------
+    rank : float
+        The value as it ranks: what `objective_value` returns for it.
+    text : str
+        The attributes as JSON.
+
+    Attributes
+    ----------
+    rank, text : object
+        As given.
+    """
+
+    __slots__ = ("rank", "text")
+    rank: float
+    text: str
+
+    def __new__(cls, rank: float, text: str) -> Self:
+        value = super().__new__(cls, rank)
+        value.rank, value.text = rank, text
+        return value
+
+    def __neg__(self) -> Attributed:
+        return Attributed(negated(self.rank), self.text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.rank, self.text)
+
+
+def attributes_text(attributes: Any, name: str) -> str:
+    """Return attributes as JSON; TypeError for what JSON cannot represent."""
+    if not isinstance(attributes, Mapping) or not all(isinstance(key, str) for key in attributes):
+        raise TypeError(f"{name}: attributes: expected values by names, got {attributes!r:.200}")
+    try:
+        return json.dumps(dict(attributes), default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        expected = "expected what JSON can represent, such as numbers, texts and lists of them"
+        raise TypeError(f"{name}: attributes: {expected}, got {attributes!r:.200}: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar or array, or one of another array library, as numbers and lists."""
+    if callable(getattr(value, "tolist", None)):
+        return value.tolist()
+    raise TypeError(f"an object of type {type(value).__name__}")
+
+
+def check_no_attributes(value: Any, name: str) -> None:
+    """TypeError for a value with attributes, which only evaluations have."""
+    if isinstance(value, Value):
+        raise TypeError(f"{name}: expected a value without attributes, which only evaluations have, got {value!r:.200}")
+
+
+def without_attributes(value: Any) -> Any:
+    """Return the value of an evaluation, or its failure, without attributes."""
+    return value.rank if isinstance(value, Attributed) else value
+
+
 def objective_value(value: Any, name: str = "objective") -> float:
     """Return an objective value as a float; NaN and inf are allowed, they rank worst.
 
-    A value with a violation becomes one number, by which it ranks.
+    A value with a violation becomes one number, by which it ranks; one with attributes an `Attributed`.
     """
-    if type(value) is float or isinstance(value, (Several, Infeasible, Curve)):  # the usual case, or read before
+    if type(value) is float or isinstance(value, (Several, Infeasible, Curve, Attributed)):  # usual, or read before
         return value
+    if isinstance(value, Value):
+        rank = objective_value(value.value, f"{name}: value")
+        return Attributed(rank, attributes_text(value.attributes, name))
     if isinstance(value, Constrained):
         if isinstance(value.violation, (bool, np.bool_)):  # True could mean either
             raise TypeError(f"{name}: violation: expected a number, at most 0 if feasible, got {value.violation!r}")
@@ -70,6 +165,8 @@ def objective_values(values: Any, n: int) -> list[float]:
     if isinstance(values, Constrained):
         pairs = zip(objective_values(values.value, n), objective_values(values.violation, n), strict=True)
         return [ranked(value, violation) for value, violation in pairs]
+    if isinstance(values, Value):
+        raise TypeError("objective: expected no attributes with vectorized=True, got a Value")
     if isinstance(values, GeneratorType):
         steps = "an objective with steps gets one point at a time: leave out vectorized=True"
         raise TypeError(f"objective: expected an array of {n} numbers, got a generator; {steps}")
@@ -85,10 +182,12 @@ def objective_values(values: Any, n: int) -> list[float]:
 def last_value(generator: Generator[Any, Any, Any], limits: Sequence[float] = (), sign: float = 1.0) -> float:
     """Run an objective that yields its value so far; return the last one, with all steps.
 
-    It is closed at the first value that, times `sign`, is hopeless by the `limits` (`knobless.core.early_stopping`).
+    The attributes are the last ones that were yielded. It is closed at the first value that, times `sign`, is hopeless
+    by the `limits` (`knobless.core.early_stopping`).
     """
     steps: list[float] = []
     stopped = False
+    text: str | None = None
     try:
         while not stopped:
             try:
@@ -103,13 +202,16 @@ def last_value(generator: Generator[Any, Any, Any], limits: Sequence[float] = ()
             if value is None:
                 hint = "a function that contains yield is an objective with steps, each with its value so far"
                 raise TypeError(f"{name}: expected one number, got None; {hint}")
-            steps.append(objective_value(value, name))
+            step = objective_value(value, name)
+            text = step.text if isinstance(step, Attributed) else text
+            steps.append(without_attributes(step))
             stopped = is_hopeless(steps[-1] if sign > 0.0 else negated(steps[-1]), len(steps) - 1, limits)
     finally:
         _close(generator)
     if not steps:
         raise TypeError("objective: expected a number from yield at least once, got none")
-    return Curve(steps, stopped)
+    curve = Curve(steps, stopped)
+    return curve if text is None else Attributed(curve, text)
 
 
 def _close(generator: Generator[Any, Any, Any]) -> None:

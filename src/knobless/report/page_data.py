@@ -27,6 +27,7 @@ from .trace import DOTS, Trace, drawable
 
 FATES = ("", "evaluated", "cancelled", "added", "check", "failed", "stopped")  # rows by their fates in a journal, and
 FAILED, STOPPED = 5, 6  # evaluations without a value; `page.js` has the same numbers
+COLUMNS = {"evaluation", "fate", "value", "iteration", "position", "steps", "seconds", "ended", "worker", "failure"}
 WIDTH = 256  # bytes per row for the variables in the table; wider ones are left out
 _LONG = 4000  # characters shown of a failure, the last ones
 IMPORTANT = 20  # variables shown with their importance
@@ -286,6 +287,7 @@ def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
         _column("fate", fates, labels=FATES),
         _column("value", np.array(trace.values[since:], dtype=float)),
         *(_variable(column, codes[:, column.where], active[:, i]) for i, column in _shown(trace)),
+        *_attributes(trace, since),
         _column("iteration", np.array(trace.iterations[since:], dtype=np.int64)),
         _column("position", np.array(trace.positions[since:], dtype=np.int64)),
         _column("steps", steps, zero=""),
@@ -293,6 +295,15 @@ def _columns(trace: Trace, since: int) -> list[dict[str, Any]]:
         _column("ended", ended, time=True),
         _column("worker", np.array(trace.workers[since:], dtype=np.int64), labels=list(trace.worker_names)),
         _column("failure", failures + 1, labels=["", *last]),
+    ]
+
+
+def _attributes(trace: Trace, since: int) -> list[dict[str, Any]]:
+    """Return the attributes; one that is called like a variable or another column begins with ``a.``"""
+    names = {shown_name(column.name) for column in trace.space.columns()} | COLUMNS
+    return [
+        _column(f"a.{name}" if name in names else name, data) | ({} if labels is None else {"labels": labels})
+        for name, data, labels in trace.attributes.columns(since)
     ]
 
 

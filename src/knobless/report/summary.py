@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from knobless.core.several import Several
+from knobless.journal.evaluations import attributes_of
 from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD
 from knobless.journal.records import Record
 from knobless.run.front import Front
@@ -47,6 +48,7 @@ class Summary:
     violation: float | None
     observed_x: Any
     observed_fun: Any
+    observed_attributes: dict[str, Any]
     nfev: int
     failures: int
     failure: str | None
@@ -114,6 +116,7 @@ def summary(record: Record) -> Summary:
         violation=_violation(best, chosen),
         observed_x=observed_x,
         observed_fun=observed_fun,
+        observed_attributes={} if best is None else attributes_of(best.at),
         nfev=nfev,
         failures=failures,
         failure=None if failure is None else failure.text,
@@ -141,7 +144,7 @@ def summary(record: Record) -> Summary:
 def _of_several(found: Summary, record: Record) -> Summary:
     """Return the summary of a run with several objectives, whose point to use is the knee of the front."""
     front = front_of(record.evaluations)
-    found = replace(found, front=front, observed_x=None, observed_fun=None, mode_fun=None)
+    found = replace(found, front=front, observed_x=None, observed_fun=None, observed_attributes={}, mode_fun=None)
     if len(front):
         x, fun, std = front[front.knee]
         return replace(found, x=x, fun=fun, fun_std=std, violation=0.0)

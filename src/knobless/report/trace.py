@@ -21,6 +21,7 @@ from knobless.core.adaptation import SNR
 from knobless.core.algorithm import Algorithm
 from knobless.core.several import Several
 from knobless.core.types import Array, Points
+from knobless.journal.evaluations import attributes_of
 from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD, unpacked
 from knobless.journal.records import Event, Record, read
 from knobless.run.iteration import Best, Info, is_better
@@ -29,6 +30,7 @@ from knobless.run.recording import replay
 from knobless.run.result import Thinned
 from knobless.run.run_state import RunState
 
+from .attributes import Attributes
 from .checks import Checks
 from .marginals import evenly, heat_rows, marginals_of
 from .observed import Observed
@@ -95,6 +97,8 @@ class Trace:
         Columns with one entry per row of the journal, `len(trace)` of them. A value is NaN if there is none; a worker
         is a number of `worker_names`; a failure is an index of `failure_messages`, −1 for none; the number of steps is
         0 if the objective does not yield.
+    attributes : Attributes
+        The attributes of each row.
     """
 
     def __init__(self, record: Record) -> None:
@@ -123,6 +127,7 @@ class Trace:
         self._last: tuple[int, Event] | None = None  # the row taken in last, and its number
         self._best: Best | None = None  # at a row
         self._checks = Checks(record.sign)
+        self.attributes = Attributes()
         self.marginals = marginals_of(record.space)
         self._heat = heat_rows(self.marginals)
         self._spread_of = [self.marginals[i] for i in evenly(len(self.marginals), SPREADS)]
@@ -227,6 +232,7 @@ class Trace:
             value = math.nan if event.value is None else event.value
             rank = event.rank(self.sign)
             self._checks.take(event)
+            self.attributes.take(attributes_of(event))
             if event.fate in (TOLD, ADDED) and is_better(rank, event.id, self._best):
                 self._best = Best(rank, event.id, row)
             self.failure_index.append(self._failure_message(event, row) if event.failed else -1)

@@ -37,13 +37,16 @@ class Follower:
         self._lock = threading.Lock()
         self._trace: Trace | None = None
         self._seen: object = None
-        # Incremented when the journal has become that of another run
+        # Incremented when the journal has become that of another run, or has other columns
         self._run = 0
+        self._kinds: object = ()  # of attributes
 
     def data(self, run: int, since: int) -> dict[str, Any]:
         """Return the rows from `since` on, or all rows if `run` is not the current one."""
         with self._lock:
             trace = self._followed()
+            if trace.attributes.kinds != self._kinds:
+                self._kinds, self._run = trace.attributes.kinds, self._run + 1
             known = run == self._run and 0 <= since <= len(trace)
             if known and since == len(trace):
                 return {"unchanged": True}

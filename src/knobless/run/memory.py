@@ -22,12 +22,13 @@ from knobless.core.early_stopping import Curve
 from knobless.core.several import Several
 from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible
-from knobless.journal.evaluations import ROWS_AT_ONCE, Evaluations, ListedRows
+from knobless.journal.evaluations import ROWS_AT_ONCE, Evaluations, ListedRows, names_in
 from knobless.journal.events import CHECKED, TOLD, Event, steps_of
 from knobless.parallel.evaluation import Outcome, process_name
+from knobless.parallel.returned import Attributed
 from knobless.space.space import Space
 
-from .candidates import Batch, ToldValues
+from .candidates import NONE, Batch, ToldValues
 from .recording import shortened
 from .run_state import RunState
 from .sink import Positions, Value
@@ -53,6 +54,7 @@ class KeptGroup(NamedTuple):
     infeasible: Mapping[int, Infeasible]
     several: Mapping[int, Several]
     curves: Mapping[int, Curve]
+    attributes: Mapping[int, str]
     times: int  # their first entry of the times
     workers: Sequence[int]  # where they ran; none for this process
 
@@ -68,6 +70,7 @@ class Block(NamedTuple):
     violations: Mapping[int, float]
     several: Mapping[int, Several]
     curves: Mapping[int, tuple[bytes, int]]  # as the fields of an event
+    attributes: Mapping[int, str]
 
 
 class Memory:
@@ -94,6 +97,7 @@ class Memory:
         self._checking = False  # whether the search learns nothing from the evaluations that are expected
         self._groups: list[KeptGroup] = []
         self._waiting = 0  # evaluations in these
+        self._attributes: dict[int, str] = {}  # of candidates that are not kept yet
         self._blocks: deque[Block] = deque()
         self._packed = 0  # evaluations in these
         self._checked = 0  # evaluations so far that the search was not told
@@ -113,12 +117,15 @@ class Memory:
     def record(self, outcomes: Sequence[Outcome]) -> None:
         """Record evaluations that have ended elsewhere."""
         self._outcomes |= {(self._checking, each.id): each for each in outcomes}
+        self._attributes |= {each.id: each.value.text for each in outcomes if isinstance(each.value, Attributed)}
 
     def record_here(self, id: int, value: Value, started: float, ended: float) -> None:
         """Record an evaluation that has ended in this process, with times by `time.monotonic()`."""
         append = self._times.append
         append(started)
         append(ended)
+        if isinstance(value, Attributed):
+            self._attributes[id] = value.text
 
     def record_together(self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float) -> None:
         """Record evaluations of one call in this process, as `record_here` does."""
@@ -132,12 +139,15 @@ class Memory:
         if workers:
             times = len(self._times) - 2 * len(ids)
         self._waiting += len(ids)
+        noted, popped = self._attributes, self._attributes.pop
+        attributes = {i: popped(id) for i, id in enumerate(ids) if id in noted} if noted else NONE
         if positions is None:
-            self._groups.append(KeptGroup(nit, TOLD, first, ids, codes, *told, times, workers))
+            self._groups.append(KeptGroup(nit, TOLD, first, ids, codes, *told, attributes, times, workers))
             return
         self._checked += len(ids)
         for i, id in enumerate(ids):
-            of_one = [id], codes[i : i + 1], *told.at(i), times + 2 * i, workers[i : i + 1]
+            noted_here = {0: attributes[i]} if i in attributes else NONE
+            of_one = [id], codes[i : i + 1], *told.at(i), noted_here, times + 2 * i, workers[i : i + 1]
             self._groups.append(KeptGroup(nit, CHECKED, id - positions[id], *of_one))
 
     def _take_outcomes(self, ids: Sequence[int], checking: bool) -> Sequence[int]:
@@ -205,12 +215,17 @@ class Memory:
             for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)
             for i, curve in group.curves.items()
         }
+        attributes = {
+            start + i: text
+            for start, group in zip(accumulate(sizes, initial=0), groups, strict=False)
+            for i, text in group.attributes.items()
+        }
         for row, rank in infeasible.items():
             values[row] = self._sign * rank.value
             if isinstance(rank.value, Several):
                 several[row] = rank.value
         violations = {row: rank.violation for row, rank in infeasible.items()}
-        block = Block(self._family.pack(codes), values, rows, times, failures, violations, several, curves)
+        block = Block(self._family.pack(codes), values, rows, times, failures, violations, several, curves, attributes)
         self._blocks.append(block)
         self._packed += len(values)
         self._times, self._groups, self._waiting = array("d"), [], 0
@@ -242,6 +257,11 @@ class Memory:
                 yield self._events(block, at - first, min(at + ROWS_AT_ONCE, high, end) - first, workers)
             first = end
 
+    def attribute_names(self) -> list[str]:
+        """Return the names of all attributes, in the order in which they first occur."""
+        self._pack()
+        return names_in(text for block in self._blocks for text in block.attributes.values())
+
     def _events(self, block: Block, start: int, stop: int, workers: Sequence[str]) -> list[Event]:
         width = self._family.width
         parts = (block.values[start:stop].tolist(), block.rows[start:stop].tolist(), block.times[start:stop].tolist())
@@ -259,7 +279,7 @@ class Memory:
                 ended,
                 workers[worker],
                 block.violations.get(row),
-                *block.curves.get(row, ()),
+                *(*block.curves.get(row, (None, 0)), block.attributes.get(row)),
             )
             for row, (value, (iteration, fate, id, position, worker), (started, ended)) in enumerate(
                 zip(*parts, strict=True), start

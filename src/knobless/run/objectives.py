@@ -14,7 +14,7 @@ import numpy as np
 from knobless.core.pareto import MOST_OBJECTIVES
 from knobless.core.several import Several
 from knobless.core.violation import ranked
-from knobless.parallel.returned import Constrained, number
+from knobless.parallel.returned import Attributed, Constrained, Value, attributes_text, number
 
 SIGNS = {"min": 1.0, "max": -1.0}
 
@@ -82,8 +82,10 @@ class Objectives:
 
         A single objective has a plain number, with the user's sign.
         """
-        if isinstance(value, Several):
+        if isinstance(value, (Several, Attributed)):
             return value
+        if isinstance(value, Value):
+            return Attributed(self.read(value.value, f"{name}: value"), attributes_text(value.attributes, name))
         if isinstance(value, Constrained):
             return ranked(self.read(value.value, f"{name}: value"), number(value.violation, f"{name}: violation"))
         values = [number(each, f"{name}: {own}") for own, each in zip(self.names, self._each(value, name), strict=True)]

@@ -15,7 +15,7 @@ from knobless.core.types import Points
 from knobless.core.violation import negated
 from knobless.journal.events import Journal
 from knobless.parallel.capacity import n_workers
-from knobless.parallel.returned import objective_value
+from knobless.parallel.returned import check_no_attributes, objective_value
 from knobless.space.space import Space
 
 from . import interrupts
@@ -206,6 +206,7 @@ def encoded_pairs(
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
         code = space.encode(pair[0], name)
+        check_no_attributes(pair[1], name)
         value = objective_value(pair[1], name) if objectives is None else objectives.read(pair[1], name)
         if feasibility is not None:
             feasibility.require(code, name)

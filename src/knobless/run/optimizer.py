@@ -24,14 +24,14 @@ from knobless.core.violation import negated
 from knobless.journal.events import JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.records import Record, read
-from knobless.parallel.returned import objective_value
+from knobless.parallel.returned import Value, attributes_text, check_no_attributes, objective_value
 from knobless.space.codec import space_data
 from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from . import snapshot
 from .arguments import OPTIMIZER
-from .candidates import Batch, Candidate, ToldValues, encoded_points, ids_of, told_values, values_of
+from .candidates import NONE, Batch, Candidate, ToldValues, encoded_points, ids_of, told_values, values_of
 from .constraints import Constraints
 from .display import Text, html_table
 from .feasibility import Feasibility
@@ -470,7 +470,8 @@ class Optimizer:
             Any pending candidates, in any order.
         values : array_like or float
             One number for each candidate, in their order, or a `Constrained`; for several objectives a tuple or a dict
-            of numbers. NaN or an exception is a failure, which ranks worst.
+            of numbers. A `Value` has attributes, which the journal records. NaN or an exception is a failure, which
+            ranks worst.
 
         Raises
         ------
@@ -485,6 +486,10 @@ class Optimizer:
             values = [values]
         elif not isinstance(values, (list, np.ndarray)) and isinstance(values, Iterator):  # can be read only once
             values = list(values)
+        attributes: Mapping[int, str] = NONE
+        if isinstance(values, (list, tuple)) and Value in {*map(type, values)}:
+            attributes = {i: attributes_text(v.attributes, "values") for i, v in enumerate(values) if type(v) is Value}
+            values = [v.value if type(v) is Value else v for v in values]
         if self._read is not None and isinstance(values, Iterable):
             values = [v if isinstance(v, BaseException) else self._read.read(v, "values") for v in values]
         self.run.expect(ids)
@@ -492,7 +497,7 @@ class Optimizer:
         if self.run.reported:
             told = self._with_steps(ids, told)
         if self._recording is not None:
-            self._recording.told(ids, told)
+            self._recording.told(ids, told, attributes)
         self.run.tell(ids, *told)
 
     def report(self, candidate: Candidate, value: float) -> bool:
@@ -582,6 +587,7 @@ class Optimizer:
 
     def _value(self, value: Any, name: str) -> float:
         """Return an objective value with the user's sign."""
+        check_no_attributes(value, name)
         return objective_value(value, name) if self._read is None else self._read.read(value, name)
 
     def close(self) -> None:

@@ -40,9 +40,10 @@ from knobless.journal.identity import Identity
 from knobless.journal.records import JournalPart, JournalRows, read
 from knobless.journal.sqlite import Writer
 from knobless.parallel.evaluation import Outcome
+from knobless.parallel.returned import Attributed
 
 from . import snapshot
-from .candidates import Batch, Failure, ToldValues, told_values, traceback_of
+from .candidates import NONE, Batch, Failure, ToldValues, told_values, traceback_of
 from .run_state import RunState, check_batch
 from .sink import Positions, Value
 from .streams import Streams
@@ -347,9 +348,12 @@ class Recording:
         direction = "minimize" if self._sign > 0 else "maximize"
         return Evaluations(self._run.space, direction, ListedRows([found[id] for id in ids]), 0, self._objectives)
 
-    def told(self, ids: Sequence[int], told: ToldValues) -> None:
-        """Commit values of candidates that were evaluated elsewhere."""
-        self._commit(TOLD, ids, told.values())
+    def told(self, ids: Sequence[int], told: ToldValues, attributes: Mapping[int, str] = NONE) -> None:
+        """Commit values of candidates that were evaluated elsewhere; `attributes` are by position."""
+        values: list[Any] = told.values()
+        for i, text in attributes.items():
+            values[i] = Attributed(values[i], text)
+        self._commit(TOLD, ids, values)
 
     def cancelled(self, ids: Sequence[int]) -> None:
         """Commit that candidates will have no values."""
@@ -393,10 +397,15 @@ class Recording:
         failure = None
         if isinstance(value, Exception):
             failure, value = shortened(traceback_of(value)), math.nan
+        attributes = None
+        if isinstance(value, Attributed):
+            attributes = value.text
+            value = value.rank
         curve = value if isinstance(value, Curve) else None
         stored, violation = self._stored(value if curve is None else curve.last)
         place = drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker, violation
-        return Event(*place) if curve is None else Event(*place, *steps_of(curve, self._sign))
+        steps, stopped = (None, 0) if curve is None else steps_of(curve, self._sign)
+        return Event(*place, steps, stopped, attributes)
 
     def _added(self, code: Points, value: float) -> Event:
         run, packed = self._run, self._family.pack(code[None])

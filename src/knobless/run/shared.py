@@ -19,7 +19,7 @@ from knobless.core.description import algorithm_of
 from knobless.journal.events import Journal, JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.sqlite import Writer
-from knobless.parallel.returned import objective_value
+from knobless.parallel.returned import Attributed, objective_value, without_attributes
 from knobless.space.codec import space_of
 from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
@@ -155,7 +155,9 @@ class SharedRun:
             values = {id: value for id, value in values.items() if id in left}
             cancelled = [id for id in cancelled if id in left]
         run.expect([*values, *cancelled])
-        self._recording.told(list(values), values_of(list(values.values()), len(values), self._sign))
+        attributes = {i: value.text for i, value in enumerate(values.values()) if isinstance(value, Attributed)}
+        told = values_of(list(map(without_attributes, values.values())), len(values), self._sign)
+        self._recording.told(list(values), told, attributes)
         self._recording.cancelled(cancelled)
 
     def __enter__(self) -> Self:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from knobless._checks import boolean
 from knobless.core.violation import negated
 from knobless.parallel.evaluation import evaluate
-from knobless.parallel.returned import objective_value, objective_values
+from knobless.parallel.returned import objective_value, objective_values, without_attributes
 
 from .candidates import Batch, Candidate
 from .constraints import function_name
@@ -150,7 +150,7 @@ def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Evaluator) ->
         if maximizing:
             value = _negated(value)
         record(id, value, started, ended)
-        yield value
+        yield value if type(value) is float else without_attributes(value)
         if ended >= deadline:
             return
 
@@ -182,7 +182,7 @@ def _in_pool(pool: Pool, candidates: Batch, run: Evaluator) -> ValueStream:
             outcomes = [each._replace(value=_negated(each.value)) for each in outcomes]
         for id, value, *_ in outcomes:
             pending.discard(id)
-            arrived[id] = value
+            arrived[id] = without_attributes(value)
             if isinstance(value, float) and value <= run.target:
                 last = min(last, id)
         run.sink.record(outcomes)
