@@ -226,6 +226,7 @@ PROTOCOL_METHODS = {
     f"{protocol.__module__}.{protocol.__qualname__}.{name}" for protocol in PROTOCOLS for name in vars(protocol)
 }
 Sections = griffe.DocstringSectionKind
+BRIEF = 4  # words
 
 
 def documented(name: str) -> list[tuple[str, object]]:
@@ -267,16 +268,16 @@ def faults(obj: object) -> list[str]:
     listed = [name for entry in entries for name in entry.split(", ")]
     missing = [name for name in parameters(obj) if name not in listed and name != "cls"]
     is_function = isinstance(obj, types.FunctionType)
-    returned = obj.__annotations__.get("return") if is_function else None
     if is_function and is_method_of_core(obj):
-        missing, returned = [], None
+        missing = []
     found = [f"{name}: not documented" for name in missing]
     if not summary.endswith(".") or rest.partition("\n")[0]:
         found.append("summary: expected one line that ends with a period")
     if is_function and NOT_IMPERATIVE.match(summary):
         found.append(f"summary: expected the imperative, got {summary.split()[0]!r}")
-    if returned not in (None, "None") and not {Sections.returns, Sections.yields} & set(kinds):
-        found.append("Returns: not documented")
+    returned = " ".join(entry.description for entry in kinds.get(Sections.returns, ()))
+    if Sections.returns in kinds and len(returned.split()) <= BRIEF:
+        found.append("Returns: repeats the summary or the type; leave it out, or state more")
     found += [f"one entry: {names}" for names in GROUPED.findall(text)]
     return found + [f"aligned columns: {line!r}" for line in ALIGNED.findall(text)]
 

@@ -85,11 +85,6 @@ def best(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     calls, values, _ = _best_of(run)
     ax = _axes(ax, "evaluations", "value")
@@ -109,11 +104,6 @@ def values(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it, or a trace.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     trace = _journal(run)
     ax = _axes(ax, "evaluations", "value")
@@ -136,11 +126,6 @@ def history(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     if isinstance(run, (Result, Evaluations)):
         evaluations = run if isinstance(run, Evaluations) else run.evaluations
@@ -170,11 +155,6 @@ def curves(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
 
     Raises
     ------
@@ -216,11 +196,6 @@ def front(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it; or a result.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
 
     Raises
     ------
@@ -274,11 +249,6 @@ def hypervolume(run: Any, ax: Axes | None = None) -> Axes:
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
-
     Raises
     ------
     ValueError
@@ -303,11 +273,6 @@ def attainment(runs: Sequence[Any], ax: Axes | None = None) -> Axes:
         Journals or results.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
 
     Raises
     ------
@@ -344,11 +309,6 @@ def importance(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     found = variable_importance(_observed(run))
     scores, names = found.scores[:BARS], found.names[:BARS]
@@ -372,11 +332,6 @@ def entropy(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it, or a trace.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     return _heat_map(ax, *_folded(_journal(run)).entropies, "entropy, relative to the start")
 
@@ -392,11 +347,6 @@ def slice_plot(run: Any, name: str, ax: Axes | None = None) -> Axes:
         Name of the variable, such as "optimizer.rate" or "layers[0]".
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
 
     Raises
     ------
@@ -452,11 +402,6 @@ def parallel_coordinates(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its evaluations.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     observed = _observed(run)
     chosen = sorted(variable_importance(observed).columns[:AXES].tolist())
@@ -498,11 +443,6 @@ def lam(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     return _line(ax, _steps(run), "lam_r", "$\\lambda_r$")
 
@@ -516,11 +456,6 @@ def eps(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     return _line(ax, _steps(run), "eps", "$\\varepsilon$")
 
@@ -536,11 +471,6 @@ def snr(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     if not isinstance(run, (Result, History)):
         run = Trace.of(run)
@@ -562,11 +492,6 @@ def theta(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it, or a trace.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     trace = _folded(_journal(run))
     numbers = any(not marginal.labels for marginal in trace.marginals)
@@ -585,11 +510,6 @@ def marginals(run: Any, ax: Axes | None = None) -> Axes:
         Journal, by its path or as `knobless.journal.read` returns it, or a trace.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     trace = _folded(_journal(run))
     ax = _axes(ax, "probability", "")
@@ -619,11 +539,6 @@ def convergence(runs: Sequence[Any] | Mapping[str, Any], ax: Axes | None = None)
         Runs, each as for `best`; or these by their names. Journals are called by the names of their files.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     named = dict(runs) if isinstance(runs, Mapping) else dict(zip(run_names(runs), runs, strict=True))
     if not named:
@@ -650,11 +565,6 @@ def hitting_times(runs: Sequence[Any], target: float, ax: Axes | None = None) ->
         Objective value to reach.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        The axes.
     """
     each = [_best_of(run) for run in runs]
     if not each:
@@ -678,11 +588,6 @@ def panel(run: Any) -> Figure:
     ----------
     run : str, os.PathLike, Record, Trace, Result or History
         Journal, by its path or as `knobless.journal.read` returns it; a trace; a result; or its history.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        The figure.
     """
     if isinstance(run, Result) and run.front is not None:
         return _front_panel(run)

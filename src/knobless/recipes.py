@@ -32,10 +32,6 @@ def pbil_lambda(space: Any) -> IGO:
     space : Space, Family, or anything `Space.of` takes
         What to search.
 
-    Returns
-    -------
-    IGO
-
     Examples
     --------
     >>> import knobless as kl
@@ -53,10 +49,6 @@ def pbil_epsilon(space: Any) -> IGO:
     ----------
     space : Space, Family, or anything `Space.of` takes
         What to search.
-
-    Returns
-    -------
-    IGO
     """
     return _parameterless(family_of(space), steps)
 
@@ -80,10 +72,6 @@ def cga(space: Any, eps: float | None = None) -> IGO:
         What to search.
     eps : float, optional
         Step length; 1/n by default.
-
-    Returns
-    -------
-    IGO
     """
     family = family_of(space)
     return IGO(
@@ -104,10 +92,6 @@ def umda(space: Any, lam: int, mu: int) -> IGO:
         Samples per iteration.
     mu : int
         Selected samples, fewer than `lam`.
-
-    Returns
-    -------
-    IGO
 
     Raises
     ------
@@ -131,10 +115,6 @@ def pbil(space: Any, lam: int, mu: int, eps: float) -> IGO:
     eps : float
         Step length in (0, 1].
 
-    Returns
-    -------
-    IGO
-
     Raises
     ------
     ValueError
@@ -154,10 +134,6 @@ def pbil_elitist(space: Any) -> IGO:
     ----------
     space : Space, Family, or anything `Space.of` takes
         What to search.
-
-    Returns
-    -------
-    IGO
     """
     return loop(family_of(space), LastBest())
 
@@ -169,10 +145,6 @@ def p3(space: Any) -> P3:
     ----------
     space : Space, Family, or anything `Space.of` takes
         What to search.
-
-    Returns
-    -------
-    P3
 
     Raises
     ------
@@ -189,11 +161,6 @@ def linear_thompson(space: Any) -> Search:
     ----------
     space : Space, Family, or anything `Space.of` takes
         What to search.
-
-    Returns
-    -------
-    Search
-        With one member, `LinearThompson`.
 
     Notes
     -----

@@ -77,8 +77,8 @@ def ask_command(
                 ways,
             )
         elif maximize or any(
-            given is not None
-            for given in (
+            source is not None
+            for source in (
                 objectives,
                 batch,
                 deterministic,

@@ -31,11 +31,11 @@ def import_object(name: str) -> Any:
             f"{name}: no module {module} in the current folder, and none installed"
         )
     try:
-        found = import_module(module)
+        loaded = import_module(module)
     except (Exception, SystemExit) as error:
         raise UserCodeError(f"{name}: {module} cannot be imported") from error
     try:
-        return reduce(getattr, attributes, found)
+        return reduce(getattr, attributes, loaded)
     except AttributeError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -52,23 +52,23 @@ def is_local(name: str) -> bool:
     # a file of a standard name is never imported
     if "." in module or module in sys.stdlib_module_names:
         return False
-    here = Path.cwd()
+    folder = Path.cwd()
     loaded = sys.modules.get(module)
     spec = (
-        PathFinder.find_spec(module, [str(here)])
+        PathFinder.find_spec(module, [str(folder)])
         if loaded is None
         else getattr(loaded, "__spec__", None)
     )
     if spec is None or not spec.has_location or spec.origin is None:
         return False
-    return Path(spec.origin).parent.resolve() == here.resolve()
+    return Path(spec.origin).parent.resolve() == folder.resolve()
 
 
 def _find(module: str) -> ModuleSpec | None:
     """Find a module, the current folder first; None if there is none."""
-    here = str(Path.cwd())
-    if sys.path[:1] != [here]:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
     try:
         return find_spec(module)
     except ModuleNotFoundError as error:

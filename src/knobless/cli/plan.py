@@ -39,12 +39,12 @@ class RunPlan:
 
     def __post_init__(self) -> None:
         for name in ("constraints", "fixed", "objectives"):
-            given = getattr(self, name)
-            if not isinstance(given, (list, tuple)) or not all(
-                isinstance(each, str) for each in given
+            choice = getattr(self, name)
+            if not isinstance(choice, (list, tuple)) or not all(
+                isinstance(item, str) for item in choice
             ):
                 raise TypeError(
-                    f"{name}: expected a list of text, got {given!r}"
+                    f"{name}: expected a list of text, got {choice!r}"
                 )
         for name in ("objective", "command", "space", "toml"):
             if not isinstance(getattr(self, name) or "", str):
@@ -52,9 +52,9 @@ class RunPlan:
                     f"{name}: expected text, got {getattr(self, name)!r}"
                 )
         if (self.objective is None) == (self.command is None):
-            given = "neither" if self.command is None else "both"
+            choice = "neither" if self.command is None else "both"
             raise ValueError(
-                f"objective: expected either MODULE:FUNCTION or --command, got {given}"
+                f"objective: expected either MODULE:FUNCTION or --command, got {choice}"
             )
         if self.budget is not None:
             positive_int("budget", self.budget)
@@ -83,7 +83,7 @@ class RunPlan:
             raise JournalError(
                 f"{record.path}: cannot resume: {reason}; call `minimize` again with this journal"
             )
-        names = {each.name for each in fields(cls)}
+        names = {field.name for field in fields(cls)}
         if not isinstance(noted, dict) or noted.keys() != names:
             raise JournalError(
                 f"{record.path}: command: expected {', '.join(sorted(names))}, got {noted!r:.100}"
@@ -121,24 +121,24 @@ class RunPlan:
         return _space_of(self.space, self.toml)
 
 
-def fixed_values(given: Sequence[str]) -> dict[str, Any]:
+def fixed_values(assignments: Sequence[str]) -> dict[str, Any]:
     """Return the values of fixed variables by name, each given as NAME=VALUE."""
-    return dict(map(_assignment, given))
+    return dict(map(_assignment, assignments))
 
 
 def objectives_of(
-    given: Sequence[str], maximize: bool
+    definitions: Sequence[str], maximize: bool
 ) -> dict[str, str] | None:
     """Return the directions of objectives, each given as NAME, NAME=min or NAME=max.
 
     None without any.
     """
-    if not given:
+    if not definitions:
         return None
     usual = "max" if maximize else "min"
     pairs = [
         (name, direction if equals else usual)
-        for name, equals, direction in (e.partition("=") for e in given)
+        for name, equals, direction in (e.partition("=") for e in definitions)
     ]
     names = [name for name, _ in pairs]
     if len({*names}) < len(names):

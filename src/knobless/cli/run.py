@@ -50,9 +50,9 @@ from .plan import RunPlan, direction_of, objectives_of, toml_text
 from .terminal import Messages, plain
 
 REPORTED = [
-    each.name
-    for each in fields(Result)
-    if each.name not in ("history", "evaluations")
+    field.name
+    for field in fields(Result)
+    if field.name not in ("history", "evaluations")
 ]
 RECIPES: dict[AlgorithmName, Callable[[Any], Algorithm]] = {
     AlgorithmName.PBIL_LAMBDA: pbil_lambda,
@@ -208,15 +208,16 @@ def show_command(
             if csv:
                 tables.write_evaluations(record.evaluations, sys.stdout)
                 return
-            found = summary(record)
+            shown = summary(record)
             space = record.space
         if json:
             data = {"journal": str(journal)} | {
-                each.name: getattr(found, each.name) for each in fields(found)
+                field.name: getattr(shown, field.name)
+                for field in fields(shown)
             }
             typer.echo(tables.as_json(data))
         else:
-            tables.print_summary(found, space)
+            tables.print_summary(shown, space)
 
 
 def _optimize(
@@ -231,11 +232,11 @@ def _optimize(
 ) -> None:
     """Run the optimization, print the result and exit."""
     workers = workers_of(plan.workers)
-    least = max(facts.batch or workers, 2)
-    if workers > least:
+    smallest = max(facts.batch or workers, 2)
+    if workers > smallest:
         advice = "begin a new run" if before else "leave out --batch"
         messages.write(
-            f"{workers} workers, but an iteration may have only {least} evaluations: {advice} to "
+            f"{workers} workers, but an iteration may have only {smallest} evaluations: {advice} to "
             "keep all workers busy."
         )
     constraints = plan.read_constraints()
@@ -258,7 +259,7 @@ def _optimize(
                 target=plan.target,
                 timeout=plan.timeout,
                 stall=plan.stall,
-                constraints=[each.fun for each in constraints],
+                constraints=[constraint.fun for constraint in constraints],
                 fixed=fixed,
                 rng=facts.rng,
                 batch=facts.batch,
@@ -294,7 +295,7 @@ def _optimize(
             }
             out.write(
                 tables.as_json(
-                    about | {each: getattr(result, each) for each in REPORTED}
+                    about | {name: getattr(result, name) for name in REPORTED}
                 )
                 + "\n"
             )
@@ -324,11 +325,15 @@ def _import_checked(
             "recorded"
         )
     fun = plan.read_objective(space)
-    for each in (fun, *plan.read_constraints()):
+    for function in (fun, *plan.read_constraints()):
         if not trust and not (
-            isinstance(each, NamedFunction) and each.is_local
+            isinstance(function, NamedFunction) and function.is_local
         ):
-            name = each.name if isinstance(each, NamedFunction) else plan.name
+            name = (
+                function.name
+                if isinstance(function, NamedFunction)
+                else plan.name
+            )
             raise ValueError(
                 _refused(
                     record,
@@ -384,14 +389,14 @@ def _check_same_run(
     """Raise unless an existing journal is of this run, before the plan is recorded in it."""
     with read(journal) as record:
         noted = record.meta.get("command")
-        there = (
+        recorded = (
             noted.get("objective") or noted.get("command")
             if isinstance(noted, dict)
             else plan.name
         )
         batch = facts.batch or record.batch
-        constraints = [each.fun for each in plan.read_constraints()]
-        here = Optimizer(
+        constraints = [constraint.fun for constraint in plan.read_constraints()]
+        current = Optimizer(
             space,
             facts.algorithm,
             None,
@@ -402,11 +407,11 @@ def _check_same_run(
             fixed=plan.read_fixed(),
             objectives=plan.read_objectives(),
         )
-        identity = here.identity(facts.direction)
+        identity = current.identity(facts.direction)
         if facts.rng is None:
             identity = identity._replace(rng=record.identity.rng)
         differs = difference(
-            there, plan.name, "objective"
+            recorded, plan.name, "objective"
         ) or record.identity.difference(identity)
         if differs:
             raise JournalError(

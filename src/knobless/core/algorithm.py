@@ -91,11 +91,6 @@ class Algorithm(Protocol[S]):
             Initial parameters of the family; those of `family.initial()` by default.
         x0 : array, optional
             Point to start from.
-
-        Returns
-        -------
-        state
-            The initial state.
         """
 
     def lam(self, state: S) -> int:

@@ -36,11 +36,6 @@ class Member(Algorithm[S], Protocol[S]):
             Point to start from.
         archive : Archive, optional
             All evaluations of the run.
-
-        Returns
-        -------
-        state
-            The initial state.
         """
 
     def inject(self, state: S, x: Points, f: float) -> S:
@@ -54,11 +49,6 @@ class Member(Algorithm[S], Protocol[S]):
             The point; must not be modified.
         f : float
             Its objective value.
-
-        Returns
-        -------
-        state
-            The next state.
         """
 
     def can_yield(self, state: S) -> bool:

@@ -36,11 +36,6 @@ class Preference(Protocol):
         ----------
         f : array
             Objective values of the points of an iteration; not modified.
-
-        Returns
-        -------
-        array
-            One weight per point.
         """
 
 

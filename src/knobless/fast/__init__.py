@@ -268,10 +268,6 @@ def compiled(fun: Any) -> Objective | None:
     fun : object
         An objective. If it is compiled it has a method `__knobless_compiled__`, which returns an
         `Objective` or None.
-
-    Returns
-    -------
-    Objective or None
     """
     marked = getattr(fun, "__knobless_compiled__", None)
     return None if marked is None else marked()
@@ -292,11 +288,6 @@ def of_kernel(
         Integer data of the kernel.
     reals : array of float64
         Real data of the kernel.
-
-    Returns
-    -------
-    Objective
-        The compiled objective.
     """
     return Objective(_kernel(name), ints, reals, n)
 

@@ -269,11 +269,6 @@ class Run:
             -1.0 to maximize.
         improved_at : int
             Number of evaluations at the last improvement.
-
-        Returns
-        -------
-        Run
-            The run.
         """
         run = cls(
             objective,

@@ -204,11 +204,6 @@ class Event(NamedTuple):
         ----------
         row : iterable
             The fields.
-
-        Returns
-        -------
-        Event
-            The row.
         """
         event = cls._make(row)
         if isinstance(event.value, str):

@@ -171,13 +171,7 @@ class Record:
         return select(self._connection, self.path, f"WHERE {FAILED}")
 
     def counts(self) -> Counts:
-        """Return the number of rows of each kind, the first start and the last end.
-
-        Returns
-        -------
-        Counts
-            The numbers and times.
-        """
+        """Return the number of rows of each kind, the first start and the last end."""
         with explained(self.path):
             return Counts(
                 *self._connection.execute(
@@ -292,11 +286,6 @@ class Record:
         ----------
         event : Event
             An event of this journal.
-
-        Returns
-        -------
-        object
-            The point.
 
         Raises
         ------

@@ -80,11 +80,6 @@ class Problem(ABC):
         ----------
         x : array of shape (m, n)
             Points, one per row.
-
-        Returns
-        -------
-        array of shape (m,)
-            The costs.
         """
 
 

@@ -122,11 +122,6 @@ class Linear(Problem):
         rng : int, Generator or None
             Seed or generator.
 
-        Returns
-        -------
-        Linear
-            The function.
-
         Notes
         -----
         Weights are multiples of 2⁻³², so that every sum is exact and equal points tie.

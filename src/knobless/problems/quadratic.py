@@ -72,11 +72,6 @@ class Qubo(InstanceProblem):
         optimum : float, optional
             The smallest cost, if it is known.
 
-        Returns
-        -------
-        Qubo
-            The problem.
-
         Raises
         ------
         ValueError
@@ -234,11 +229,6 @@ class MaxCut(InstanceProblem):
             The file; it may be compressed by gzip, xz or bzip2.
         optimum : float, optional
             Minus the weight of the largest cut, if it is known.
-
-        Returns
-        -------
-        MaxCut
-            The problem.
 
         Raises
         ------

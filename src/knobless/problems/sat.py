@@ -137,11 +137,6 @@ class MaxSat(InstanceProblem):
         optimum : float, optional
             The smallest cost, if it is known.
 
-        Returns
-        -------
-        MaxSat
-            The problem.
-
         Raises
         ------
         ValueError
@@ -165,11 +160,6 @@ class MaxSat(InstanceProblem):
         ----------
         source : path or binary file
             The file; it may be compressed by gzip, xz or bzip2.
-
-        Returns
-        -------
-        MaxSat
-            The problem.
 
         Raises
         ------

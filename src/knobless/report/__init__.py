@@ -32,11 +32,6 @@ def write(run: Any, path: str | os.PathLike[str]) -> Path:
     path : str or os.PathLike
         Path of the file to write.
 
-    Returns
-    -------
-    pathlib.Path
-        Path of the file.
-
     Examples
     --------
     >>> from knobless import report

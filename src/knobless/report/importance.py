@@ -62,11 +62,6 @@ def variable_importance(observed: Observed, forest: bool | None = None) -> Impor
         Evaluations.
     forest : bool, optional
         Whether to fit a random forest; by default, if scikit-learn is installed.
-
-    Returns
-    -------
-    Importance
-        The scores.
     """
     kept = np.flatnonzero(~np.isnan(observed.values))
     kept = kept[evenly(len(kept), MOST_USED)]

@@ -146,11 +146,6 @@ class Trace:
         run : Trace, Record or path-like
             A trace is returned as it is.
 
-        Returns
-        -------
-        Trace
-            The trace.
-
         Raises
         ------
         TypeError
@@ -288,11 +283,6 @@ class Trace:
         ----------
         since : int
             Row of the first point.
-
-        Returns
-        -------
-        array of shape (m, columns)
-            One code per row.
         """
         return self._family.unpack(bytes(self._codes[since * self._family.width :]))
 

@@ -149,11 +149,6 @@ class Front(Sequence[FrontPoint]):
         ----------
         index : int
             Index of the point.
-
-        Returns
-        -------
-        list of str
-            One text per objective.
         """
         errors = [""] * len(self.names) if self.std is None else [f" ± {std:.2g}" for std in self.std[index].tolist()]
         return [f"{value:.6g}{error}" for value, error in zip(self.values[index].tolist(), errors, strict=True)]

@@ -125,11 +125,6 @@ class SearchCV(BaseSearchCV):  # type: ignore[misc]
             Target values.
         **params : dict
             Parameters of the splitter, of fits and of scores, as for `RandomizedSearchCV`.
-
-        Returns
-        -------
-        SearchCV
-            The fitted search.
         """
         cv = self.get_params(deep=False)["cv"]
         if isinstance(cv, Iterator):  # which can be read only once

@@ -122,11 +122,6 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         **params : dict
             `groups` are passed to the splitter, other parameters to the estimator's `fit`. With scikit-learn's
             metadata routing enabled, each is passed to the methods that request it.
-
-        Returns
-        -------
-        FeatureSelector
-            The fitted selector.
         """
         n_iter = count("n_iter", self.n_iter)
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
@@ -171,13 +166,7 @@ class FeatureSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):  # type
         return self
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return how the parameters of `fit` are routed to the estimator, the splitter and the scorer.
-
-        Returns
-        -------
-        sklearn.utils.metadata_routing.MetadataRouter
-            The routing.
-        """
+        """Return how parameters of `fit` reach the estimator, the splitter and the scorer."""
         splitter = check_cv(self.cv, classifier=is_classifier(self.estimator))
         scorer = check_scoring(self.estimator, scoring=self.scoring)
         return (

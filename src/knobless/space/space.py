@@ -71,11 +71,6 @@ class Column(NamedTuple):
         ----------
         codes : array of shape (m, columns)
             Codes of the space.
-
-        Returns
-        -------
-        array of shape (m, 1) or (m, variable.n)
-            Codes of the variable.
         """
         if self.is_constant:
             return np.zeros((len(codes), self.variable.n or 1))
@@ -168,11 +163,6 @@ class Space:
             What to convert; a space is returned as it is. The points of a family are its codes, as
             arrays.
 
-        Returns
-        -------
-        Space
-            The space.
-
         Raises
         ------
         TypeError
@@ -257,13 +247,7 @@ class Space:
         return self._layout is not None and self._layout.is_conditional
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the variables with their names and columns, in the order of declaration.
-
-        Returns
-        -------
-        tuple of Column
-            One per variable.
-        """
+        """Return the variables with their names and columns, in the order of declaration."""
         return self._columns
 
     @property
@@ -460,11 +444,6 @@ class Space:
             A point of the space.
         name : str
             How error messages refer to the point.
-
-        Returns
-        -------
-        array of shape (columns,)
-            The code.
 
         Raises
         ------

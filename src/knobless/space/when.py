@@ -50,11 +50,6 @@ class When:
         **conditions
             One value or several values of each named variable.
 
-        Returns
-        -------
-        When
-            The conditional variable.
-
         Raises
         ------
         ValueError

@@ -44,11 +44,6 @@ def digits(seed: int = 0) -> Data:
     ----------
     seed : int, default=0
         Seed of the random split.
-
-    Returns
-    -------
-    Data
-        The data set.
     """
     try:
         from sklearn.datasets import load_digits

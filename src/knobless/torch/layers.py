@@ -50,11 +50,6 @@ class Searchable(nn.Module):
         ----------
         choice : torch.Tensor, Sequence[int] or None
             Choice given to `forward`.
-
-        Returns
-        -------
-        torch.Tensor or Sequence[int]
-            The choice, checked.
         """
         choice = self.choice if choice is None else choice
         if choice is None:
@@ -92,11 +87,6 @@ class Searchable(nn.Module):
         ----------
         choice : array-like of int
             Row of choices of this layer.
-
-        Returns
-        -------
-        torch.nn.Module
-            The plain module.
         """
         return deepcopy(
             self.plain(codes("choice", choice, Space.of(self.variable)))
@@ -109,11 +99,6 @@ class Searchable(nn.Module):
         ----------
         chosen : Sequence[int]
             Row of choices of this layer.
-
-        Returns
-        -------
-        torch.nn.Module
-            The plain module.
         """
         raise NotImplementedError
 
@@ -124,11 +109,6 @@ class Searchable(nn.Module):
         ----------
         chosen : Sequence[int]
             Row of choices of this layer.
-
-        Returns
-        -------
-        object
-            Description of the choice.
         """
         raise NotImplementedError
 
@@ -196,11 +176,6 @@ class Residual(Searchable):
         ----------
         chosen : Sequence[int]
             Row of choices of this layer.
-
-        Returns
-        -------
-        list of int
-            The indices.
         """
         return [k for k, m in enumerate(chosen) if m]
 
@@ -322,11 +297,6 @@ class Mixed(Searchable):
         ----------
         chosen : Sequence[int]
             Row of choices of this layer.
-
-        Returns
-        -------
-        str
-            The name.
         """
         return self.variable.options[chosen[0]]
 
@@ -397,11 +367,6 @@ class Architecture(nn.Module):
             Input of the model.
         mask : torch.Tensor or list of int, optional
             Row of choices. By default, the layers use that of the `Architecture` around this one.
-
-        Returns
-        -------
-        object
-            Output of the model.
         """
         if mask is None:
             return self.model(x)
@@ -439,11 +404,6 @@ class Architecture(nn.Module):
         ----------
         mask : array-like of int
             Row of choices.
-
-        Returns
-        -------
-        torch.nn.Module
-            The plain model.
         """
         chosen = codes("mask", mask, self.space)
         copy = deepcopy(self)

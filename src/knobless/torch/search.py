@@ -162,11 +162,6 @@ class ArchitectureSearch(nn.Module):
         ----------
         k : int, default=1
             Number of architectures per trial.
-
-        Returns
-        -------
-        torch.Tensor
-            Architectures, shape (k, variables).
         """
         u = tensor_uniforms(
             self.key, self.drawn, positive_int("k", k), self._words
@@ -270,13 +265,7 @@ class ArchitectureSearch(nn.Module):
         return value if self._lead else value[0]
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the space and the algorithm that the state belongs to.
-
-        Returns
-        -------
-        dict
-            Description of both.
-        """
+        """Return the space and the algorithm that the state belongs to."""
         return {
             "space": space_data(self.space),
             "algorithm": algorithm_data(self.algorithm),

@@ -109,11 +109,6 @@ class Separable:
             The variables of the tile, one row per point.
         columns : slice
             The columns of the tile.
-
-        Returns
-        -------
-        torch.Tensor
-            One contribution per row.
         """
         return checked_values(
             "partial", self.partial(points, columns), len(points)
@@ -126,11 +121,6 @@ class Separable:
         ----------
         sums : torch.Tensor
             One sum per point.
-
-        Returns
-        -------
-        torch.Tensor
-            One value per point.
         """
         if self.total is None:
             return sums
@@ -143,11 +133,6 @@ class Separable:
         ----------
         points : torch.Tensor
             One row per point.
-
-        Returns
-        -------
-        torch.Tensor
-            One value per point.
         """
         tiles = self.columns(points.shape[1])
         return self.values(
@@ -171,11 +156,6 @@ def weighted_sum(
         One weight per variable.
     total : callable, optional
         As in `Separable`.
-
-    Returns
-    -------
-    Separable
-        The objective.
 
     Examples
     --------
