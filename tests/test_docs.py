@@ -6,6 +6,7 @@ Pages are README.md and all of docs/. The blocks of a page run in order, in a fo
     ```python title="oven.py"   is written to that file instead, and so is ```toml title="space.toml"
     ```console                  has a command after each `$ `, and below it its output, errors included
     ```sh                       has commands whose output is not shown, and so do lines `    knobless …`
+    ```bibtex                   is shown only
 
 Commands run except for those in NOT_RUN. `python tests/test_docs.py` updates the outputs of all pages, or of those
 given; review the difference before committing it.
@@ -92,6 +93,8 @@ def updated(page: Path, text: str) -> str:
             case "sh":
                 for line in block["body"].splitlines():
                     printed(line)
+                return block[0]
+            case "bibtex":
                 return block[0]
         raise ValueError(f"{page.name}: a block of an unknown kind: {block[0][:40]!r}")
 

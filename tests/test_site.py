@@ -86,13 +86,12 @@ def test_readme_is_short_and_its_links_lead_to_files():
     assert [link for link in links if not link.endswith(".png") and not (ROOT / link).exists()] == []
 
 
-def test_readme_tunes_a_conditional_kernel_in_twelve_lines():
-    first = next(block["body"] for block in BLOCK.finditer(README) if block["kind"] == "python")
-    assert "SVC" in first
-    assert ".when(kernel=" in first
-    assert len(first.splitlines()) <= 12
+def test_readme_begins_with_a_model_that_is_tuned():
     blocks = [block["body"] for block in BLOCK.finditer(README) if block["kind"] == "python"]
-    assert max(len(block.splitlines()) for block in blocks[1:]) <= 10
+    assert len(README[: README.index("```python")].split()) <= 70  # of them ten for the installation
+    assert "LGBMClassifier" in blocks[0]
+    assert "kl.maximize(" in blocks[0]
+    assert [len(block.splitlines()) <= limit for block, limit in zip(blocks, [20, 12, 12], strict=True)] == [True] * 3
 
 
 @pytest.mark.slow
