@@ -16,8 +16,8 @@ import knobless as kl
 from knobless.cli.app import app
 from knobless.journal.records import read
 from knobless.journal.sqlite import Writer
-from knobless.report.summary import jsonable
 from knobless.run import shared
+from knobless.run.jsonable import jsonable
 from knobless.run.recording import Recording
 from knobless.space.toml import space_from_toml
 

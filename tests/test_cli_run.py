@@ -33,7 +33,7 @@ from knobless.families import Bernoulli
 from knobless.journal.records import read
 from knobless.journal.sqlite import Writer
 from knobless.report.marginals import variable_summaries
-from knobless.report.summary import jsonable
+from knobless.run.jsonable import jsonable
 from knobless.space import toml as spacefile
 
 TOML = """
@@ -145,7 +145,7 @@ def run(*words, objective="sim:loss", space="space.toml", budget=300, rng=5):
 
 def reported(result):
     """The expected output of `--json` for a result, through JSON and back."""
-    return json.loads(json.dumps(jsonable({name: getattr(result, name) for name in commands.REPORTED})))
+    return json.loads(json.dumps(result.to_dict(), allow_nan=False))
 
 
 def without_traceback(data):

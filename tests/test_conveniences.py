@@ -1,6 +1,7 @@
 """Conveniences of the interface, and warnings about what a user would otherwise not notice."""
 
 import itertools
+import json
 import math
 import os
 import signal
@@ -300,3 +301,14 @@ def test_an_interrupted_run_with_values_is_no_success():
     result = kl.minimize(lambda x: float(i) if (i := next(count)) < 3 else interrupt(x), kl.Binary(9), budget=20)
     assert result.fun == 0.0
     assert not result.success
+
+
+def test_a_result_is_plain_data():
+    space = {"bits": kl.Binary(3), "rate": kl.Float(0, 1), "kind": kl.Choice("a", None)}
+    result = kl.minimize(lambda x: float(x["rate"] + x["bits"].sum()), space, budget=5, rng=0)
+    data = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert data["x"] == result.x | {"bits": result.x["bits"].tolist()}
+    assert (data["fun"], data["status"], data["nfev"]) == (result.fun, "budget", 5)
+    assert {*data} == {*vars(result)} - {"history", "evaluations"}
+    two = kl.minimize(lambda x: (x[0], -x[1]), kl.Binary(2), budget=4, rng=0, objectives=("f", "g"))
+    assert two.to_dict()["front"] == [{"x": [0, 1], "values": {"f": 0.0, "g": -1.0}}]

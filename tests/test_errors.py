@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import pickle
 import sys
 
 import numpy as np
@@ -619,3 +620,39 @@ def test_modules_whose_library_is_missing_name_the_extra(module, library, extra,
     message = rf"^{library} is not installed: pip install 'knobless\[{extra}\]'$"
     with pytest.raises(ModuleNotFoundError, match=message):
         importlib.import_module(module)
+
+
+# What users of other libraries write.
+
+
+@pytest.mark.parametrize(
+    ("name", "here"),
+    [
+        ("best_params", "x, the point to use"),
+        ("best_value", "fun, its value"),
+        ("trials", "evaluations"),
+        ("lowest_fun", "observed_x and observed_fun"),
+    ],
+)
+def test_attributes_of_other_libraries_are_named(name, here):
+    result = kl.minimize(lambda x: x.sum(), kl.Binary(3), budget=3, rng=0)
+    with pytest.raises(AttributeError, match=f"'Result' object has no attribute '{name}': use {here}"):
+        getattr(result, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'other'$"):
+        getattr(result, "other")  # noqa: B009
+    assert pickle.loads(pickle.dumps(result)).fun == result.fun
+
+
+def test_swapped_arguments_and_functions_of_several_variables_are_explained():
+    def fun(a, b):
+        return a + b
+
+    with pytest.raises(TypeError, match=r"fun: expected a function, got Binary\(3\); the objective comes first"):
+        kl.minimize(kl.Binary(3), lambda x: x.sum(), budget=3)
+    space = kl.Space(a=kl.Float(0, 1), b=kl.Float(0, 1))
+    expected = r"fun: expected a function of one argument, the point, got fun\(a, b\); the variables .* x\['width'\]"
+    with pytest.raises(TypeError, match=expected):
+        kl.maximize(fun, space, budget=3)
+    assert kl.minimize(lambda x, more=2: x["a"] + more, space, budget=3, rng=0).nfev == 3
+    assert kl.minimize(lambda *each: each[0]["a"], space, budget=3, rng=0).nfev == 3
+    assert kl.minimize(max, kl.Binary(3), budget=3, rng=0).nfev == 3  # has no signature

@@ -844,3 +844,7 @@ def test_random_points_follow_the_priors():
 def test_a_seed_of_text_is_an_error():
     with pytest.raises(TypeError, match="rng: expected a seed"):
         kl.Space(x=kl.Binary(2)).sample("zero")
+    several = kl.Space(x=kl.Binary(2), y=kl.Integer(1, 9)).sample(3, size=4)
+    assert [len(each["x"]) for each in several] == [2] * 4
+    with pytest.raises(ValueError, match="size: expected an integer of at least 1, got 0"):
+        kl.Space(x=kl.Binary(2)).sample(size=0)

@@ -26,8 +26,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from knobless.parallel.returned import Constrained
-from knobless.report.summary import jsonable
 from knobless.run.candidates import Failure
+from knobless.run.jsonable import jsonable
 from knobless.space.space import Space
 from knobless.space.when import INACTIVE
 

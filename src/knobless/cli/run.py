@@ -35,7 +35,7 @@ from knobless.report.summary import summary
 from knobless.run.candidates import Failure
 from knobless.run.minimize import maximize, minimize
 from knobless.run.optimizer import Optimizer
-from knobless.run.result import Result, Status
+from knobless.run.result import Status
 from knobless.run.sources import workers_of
 from knobless.space.codec import space_data
 from knobless.space.fixed import FixedVariables
@@ -49,11 +49,6 @@ from .options import AlgorithmName
 from .plan import RunPlan, direction_of, objectives_of, toml_text
 from .terminal import Messages, plain
 
-REPORTED = [
-    field.name
-    for field in fields(Result)
-    if field.name not in ("history", "evaluations")
-]
 RECIPES: dict[AlgorithmName, Callable[[Any], Algorithm]] = {
     AlgorithmName.PBIL_LAMBDA: pbil_lambda,
     AlgorithmName.PBIL_EPSILON: pbil_epsilon,
@@ -293,12 +288,7 @@ def _optimize(
                 "objectives": plan.read_objectives() or {},
                 "journal": journal and str(journal),
             }
-            out.write(
-                tables.as_json(
-                    about | {name: getattr(result, name) for name in REPORTED}
-                )
-                + "\n"
-            )
+            out.write(tables.as_json(about | result.to_dict()) + "\n")
         else:
             tables.print_result(result, space)
     if result.status is Status.INTERRUPTED:

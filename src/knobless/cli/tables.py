@@ -17,8 +17,9 @@ from rich.text import Text
 
 from knobless.journal.evaluations import Evaluations, TableColumn
 from knobless.report.marginals import VariableSummary
-from knobless.report.summary import Summary, jsonable, objective_kind
+from knobless.report.summary import Summary, objective_kind
 from knobless.run.front import Front
+from knobless.run.jsonable import jsonable
 from knobless.run.result import Result
 from knobless.space.space import Space
 from knobless.space.when import INACTIVE

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 from knobless.core.several import Several
 from knobless.journal.evaluations import attributes_of
 from knobless.journal.events import ADDED, CHECKED, RETURNED_NAN, TOLD
@@ -163,25 +161,3 @@ def objective_kind(deterministic: bool | None, stated: bool | None) -> str:
     if deterministic is None:
         return "not known whether deterministic"
     return f"{'deterministic' if deterministic else 'noisy'}, {'found' if stated is None else 'stated'}"
-
-
-def jsonable(value: Any) -> Any:
-    """Return a value for JSON: arrays as lists, numbers that are not finite as null, other objects by their names."""
-    match value:
-        case None | bool() | int():
-            return value
-        case str():
-            return str(value)
-        case float():
-            return value if math.isfinite(value) else None
-        case np.ndarray() | np.generic():
-            return jsonable(value.tolist())
-        case dict():
-            return {str(key): jsonable(each) for key, each in value.items()}
-        case Front():
-            return [jsonable(value.named(point)) for point in value]
-        case tuple() if hasattr(value, "_asdict"):
-            return jsonable(value._asdict())
-        case list() | tuple():
-            return [jsonable(each) for each in value]
-    return str(value)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 MEANT = {
     "rng, the seed or generator": ("seed", "random_state", "random_seed", "generator"),
     "algorithm, a value such as kl.pbil_lambda(space)": ("method", "sampler", "algo", "strategy", "optimizer"),
@@ -50,3 +53,31 @@ _VARIABLES_AND_CALLS = {
     "knobless.optuna.KnoblessSampler": ("KnoblessSampler",),
 }
 PACKAGE_NAMES = suggestions(_VARIABLES_AND_CALLS)
+# Attributes of results.
+_RESULT = {
+    "x, the point to use": (
+        *("best_params", "best_config", "best_x", "best_point", "best_parameters", "best_trial", "params"),
+    ),
+    "fun, its value": ("best_value", "best_score", "best_score_", "best_fun", "best_f", "best_loss", "value"),
+    "front": ("best_trials", "pareto", "pareto_front"),
+    "evaluations": ("trials", "evals", "x_iters", "func_vals", "trials_dataframe"),
+    "observed_x and observed_fun, the best single observation": ("best", "lowest_x", "lowest_fun"),
+}
+RESULT_NAMES = {name: here for here, names in _RESULT.items() for name in names}
+
+
+def check_objective(fun: Any, space: Any) -> None:
+    """TypeError if the objective and the space are swapped, or if the objective cannot be called with one point."""
+    if not callable(fun):
+        hint = "; the objective comes first: minimize(fun, space, budget=1000)" if callable(space) else ""
+        raise TypeError(f"fun: expected a function, got {fun!r:.200}{hint}")
+    try:
+        accepted = inspect.signature(fun)
+    except (TypeError, ValueError):  # of a function without one
+        return
+    try:
+        accepted.bind(None)
+    except TypeError:
+        named = "; the variables of a space with names are the items of a dict: x['width']"
+        name = getattr(fun, "__name__", type(fun).__name__)
+        raise TypeError(f"fun: expected a function of one argument, the point, got {name}{accepted}{named}") from None

@@ -8,7 +8,7 @@ from typing import Any
 from knobless._checks import suggests
 from knobless.core.algorithm import Algorithm
 
-from .arguments import RUN
+from .arguments import RUN, check_objective
 from .iteration import Info
 from .objectives import Objectives
 from .optimize import batch_of, optimize
@@ -173,6 +173,7 @@ def minimize(
     >>> result.fun, result.nfev
     (0.0, 1000)
     """
+    check_objective(fun, space)
     workers, stated = workers_of(workers), Objectives.of(objectives, maximize=False)
     sign = 1.0 if stated is None else stated.sign
     return optimize(
@@ -298,6 +299,7 @@ def maximize(
     >>> result.fun, result.nfev
     (20.0, 1000)
     """
+    check_objective(fun, space)
     workers, stated = workers_of(workers), Objectives.of(objectives, maximize=True)
     sign = -1.0 if stated is None else stated.sign
     return optimize(

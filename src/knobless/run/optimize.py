@@ -49,8 +49,6 @@ def optimize(
     progress: bool,
 ) -> Result:
     """Minimize an objective if `sign` is 1, or maximize it if `sign` is -1."""
-    if not callable(objective.fun):
-        raise TypeError(f"fun: expected a function, got {objective.fun!r}")
     if boolean("vectorized", objective.vectorized):
         opt.space.check_vectorized()
     if opt.objectives is not None and not math.isnan(limits.target):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from knobless._checks import extra
 from knobless.journal.evaluations import Evaluations
 
+from .arguments import RESULT_NAMES
 from .display import Text, html_table, one_line
 from .front import Front
 from .iteration import Info
+from .jsonable import jsonable
 
 _T = TypeVar("_T")
 
@@ -292,6 +294,25 @@ class Result:
     history: History
     evaluations: Evaluations
     front: Front | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain data for JSON.
+
+        Returns
+        -------
+        dict
+            All attributes but `history` and `evaluations`: arrays as lists, numbers that are not finite as None, and
+            the front as a list of points with their values.
+        """
+        names = [field.name for field in fields(self) if field.name not in ("history", "evaluations")]
+        return {name: jsonable(getattr(self, name)) for name in names}
+
+    if not TYPE_CHECKING:  # a type checker would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an AttributeError, with the name to use for one of another library."""
+            hint = f": use {RESULT_NAMES[name]}" if name in RESULT_NAMES else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __repr__(self) -> str:
         lines = [

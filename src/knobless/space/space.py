@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless._checks import constructed_as
+from knobless._checks import constructed_as, positive_int
 from knobless.core.conditional import Conditional
 from knobless.core.families import Family, Product, slices
 from knobless.core.rng import Stream
@@ -348,18 +348,21 @@ class Space:
             _filled(self._tree, values) for values in zip(*columns, strict=True)
         ]
 
-    def sample(self, rng: Any = None) -> Any:
-        """Return a random point.
+    def sample(self, rng: Any = None, size: int | None = None) -> Any:
+        """Return a random point, or several.
 
         Parameters
         ----------
         rng : int, numpy.random.Generator or None, default None
             Seed or generator; random by default.
+        size : int, optional
+            Number of points; a single one by default.
 
         Returns
         -------
-        object
-            A point drawn from the distribution at the start of a run, as an objective gets it.
+        object or list
+            A point drawn from the distribution at the start of a run, as an objective gets it; with
+            `size` a list of points.
 
         Examples
         --------
@@ -367,9 +370,12 @@ class Space:
         >>> kl.Space(act=kl.Choice("relu", "tanh"), layers=kl.Integer(1, 4)).sample(rng=0)
         {'act': 'tanh', 'layers': 3}
         """
-        return self.decode(
-            self.family.sample(self.family.initial(), 1, Stream.of(rng))[0]
+        n = 1 if size is None else positive_int("size", size)
+        family = self.family
+        points = self.decode_each(
+            family.sample(family.initial(), n, Stream.of(rng))
         )
+        return points[0] if size is None else points
 
     def active(self, codes: Points) -> NDArray[np.bool_]:
         """Return which variables are active.
