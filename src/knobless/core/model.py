@@ -59,8 +59,8 @@ from .types import Array, Points
 from .violation import is_feasible, is_infeasible
 
 # Where the model yields to other members: it takes O(n³) operations for n evaluations.
-MOST_VARIABLES = 100
-MOST_EVALUATIONS = 300
+MOST_VARIABLES = 100  # of a space
+MOST_EVALUATIONS = 300  # of a run
 MOST_UNIMPROVED = 100  # evaluations without an improvement
 
 LEAST_FIRST, MOST_FIRST = 4, 10  # points that fill the space; between these, one more than there are variables

@@ -36,7 +36,7 @@ from .types import Array, Points
 
 FIRST = 16  # random points before the first child
 NEIGHBORS = 0.1  # points of the front among which the second parent is, as a share of it
-LEAST_NEIGHBORS = 3
+LEAST_NEIGHBORS = 3  # of these points, at least
 CROSSED = 0.5  # children that have two parents
 CHANGES = 0.5  # variables of a child that change, on average
 LEAST_STEP, MOST_STEP = -3.0, -0.3  # of a number, as powers of 10
