@@ -59,6 +59,7 @@ NOT_RUN = {
         ("PYTHONPATH=. dask ", "python on_", "mpiexec ", "python study.py ", "knobless ask run.sqlite "),
         "needs a cluster; tests/test_clusters.py runs it where one is installed",
     ),
+    **dict.fromkeys(("python tune_lightgbm.py", "python log_ioh.py"), "needs a library that the tests do not install"),
     "python -m reproduction": "takes minutes to hours; tests/test_reproduce.py does it in small",
 }
 # What differs from run to run is not compared.
