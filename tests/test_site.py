@@ -46,8 +46,9 @@ FIGURES = [
     ("peers/conditional/table.md", r"^\| deceptive \| conditional \| \S+ \| (\S+)"),
     ("peers/conditional/table.md", r"^\| deceptive \| tpe +\| \S+ \| (\S+)"),
     ("peers/noise/table.md", r"^## default / tpe\n(?:.*\n){3}\| 50 +\| \S+ +\| (\S+).*\n.*\n\| 300 +\| \S+ +\| (\S+)"),
-    ("peers/optuna/table.md", r"^\| mixed \| Knobless \| [^|]+ \| (\S+)"),
-    ("peers/optuna/table.md", r"^\| mixed \| TPE \| [^|]+ \| (\S+)"),
+    ("peers/hpo/table.md", r"^\| knobless +\| (\S+) +\| (\S+) +\| (\S+)"),
+    ("peers/hpo/table.md", r"^\| Optuna's TPE +\| (\S+) \(.*?\) +\| (\S+) \(.*?\) +\| (\S+)"),
+    ("peers/hpo/table.md", r"^\| knobless, `KnoblessSampler` +\| \S+ \(.*?\) +\| (\S+) \(.*?\) +\| (\S+)"),
 ]
 
 
