@@ -227,7 +227,9 @@ class SNR:
         _, eps = self.spend_at(signal)
         if not noise:  # no sample has a weight
             return eps, signal
+        # β = ε: the average s covers as many steps as θ needs to move.
         beta = eps
+        # 1 − (1 − β)², which keeps E‖s‖² = γ for uninformative values (eq. s)
         gain = beta * (2.0 - beta)
         s = (1.0 - beta) * s  # line 12
         s += (math.sqrt(gain) / noise) * z

@@ -334,6 +334,7 @@ class Archive:
                 else:
                     self._forget(self._recent)
             return
+        # Each point is one row: known points are not added again.
         codes = self.codes(x)
         keys = codes if self._keys is None else self._keys(x)
         if len(keys) == 1 and keys[0] not in self._index:  # the usual case
@@ -417,6 +418,7 @@ class Archive:
         start = len(self._codes)
         end = len(self._codes) + len(codes)
         if end > len(self._f):
+            # Grow by doubling, so that appending takes constant time on average.
             longer = np.empty(2 * end + 64)
             longer[:start] = self._f[:start]
             self._f = longer
@@ -519,6 +521,7 @@ class Archive:
         """
         if self.deterministic:
             return
+        # Drop blocks of half the capacity: what is kept does not depend on the sizes of additions.
         excess = len(self._codes) - self._most
         at_once = self._most - self._most // 2
         if excess > 0:

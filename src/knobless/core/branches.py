@@ -91,6 +91,7 @@ class Branches:
         columns = {column for column, _ in self.family.branches}
         # A combination decides whether a column is active only if it has values of all columns that
         # it depends on.
+        # A column whose own conditions no combination decides is no node.
         nodes = [
             node
             for node in self.family.branches
@@ -109,6 +110,7 @@ class Branches:
         branches = []
         for node, (column, codes) in enumerate(self._nodes):
             marginal = self.family.marginal(self.family.initial(), column)
+            # Values of a number are equally probable.
             p = (
                 marginal.p.tolist()
                 if isinstance(marginal, Discrete)
@@ -151,9 +153,11 @@ class Branches:
             weights = np.array([shares[b] for b in branches])
             marginal = self.family.marginal(theta, column)
             if isinstance(marginal, Normal):
+                # E[z] = mean and E[z²] = mean² + σ², with σ as before
                 mean = codes[weights.argmax()]
                 theta[at] = mean, mean**2 + marginal.sigma**2
             else:
+                # E[T(x)] = Σ weight · T(value)
                 theta[at] = weights @ statistics
         return self.family.move(theta, np.zeros(len(theta)))
 
@@ -194,12 +198,14 @@ class Branches:
                     for b in self.of_node[i]
                     if i not in needs or inside(self.each[b].code, needs[i])
                 ]
+                # With probability 1/columns explore: a branch from the prior.
                 if u[i, 0] * len(self.columns) < 1.0:
                     shares = list(
                         accumulate(self.each[b].prior for b in allowed)
                     )
                     pick = allowed[bisect_right(shares, u[i, 1] * shares[-1])]
                 else:
+                    # Otherwise the branch with the best value.
                     pick = min(allowed, key=lambda b: best[b])
                 chosen.append(self.each[pick].code)
         return tuple(chosen)
@@ -263,6 +269,7 @@ class Branches:
         """Return the part of the space that is active in a combination."""
         family = self.family
         template = family.inactive.copy()
+        # Inactive columns have their fixed codes, branch columns the codes of the combination.
         template[self.columns] = combination
         columns = [
             column
@@ -273,6 +280,7 @@ class Branches:
         if not columns:
             none = np.empty(0, dtype=np.intp)
             return Part(template, none, none, None)
+        # The rest of the space, as a family of its own.
         inner = family.select(columns)
         parameters = np.empty(len(inner.initial()), dtype=np.intp)
         for i, column in enumerate(columns):

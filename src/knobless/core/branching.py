@@ -157,6 +157,7 @@ class Branching:
             x, self.family.indices(x), finite.tolist(), f.tolist(), strict=True
         )
         for row, point, is_finite, value in rows:
+            # A value counts for each branch of its combination.
             key = self.branches.combination_of(row)
             for branch in self.branches.contained(key):
                 best[branch] = (
@@ -174,6 +175,8 @@ class Branching:
         Points of another one come from a replacement, such as a repair, and count for its least
         searched branch.
         """
+        # Points of another combination come from a repair; they count for its branch with the
+        # fewest turns.
         branch = turns.branch
         if key != turns.combination:
             branch = min(self.branches.contained(key), key=turns.n.__getitem__)
@@ -190,10 +193,12 @@ class Branching:
         The random numbers of the other branches of the combination are those of the stream with
         this key: the same for all seeds, since `lam` depends on the combination and draws nothing.
         """
+        # θ of a branch column follows the shares of its branches.
         shares = self._shares(turns)
         turns = turns._replace(
             theta=self.branches.weighted(turns.theta, shares)
         )
+        # The branch with the fewest evaluations relative to its share comes first.
         order = sorted(
             range(len(shares)),
             key=lambda branch: turns.n[branch] / shares[branch],
@@ -206,6 +211,8 @@ class Branching:
                 return turns._replace(branch=branch, combination=combination)
         for _ in range(TRIED):
             u = self._uniforms(stream)
+            # All combinations of the best branch are exhausted, it seems: draw others from the
+            # prior.
             u[:, 0] = 0.0  # all from the prior
             combination = self.branches.combine(order[0], turns.best, u)
             if not self._exhausted(turns, combination):
@@ -228,6 +235,7 @@ class Branching:
             ranked = enumerate(
                 sorted(of_node, key=lambda branch: turns.best[branch]), start=1
             )
+            # Zipf's law: weight 1/r for rank r, times the prior
             weights = {
                 branch: self.branches.each[branch].prior / rank
                 for rank, branch in ranked

@@ -87,6 +87,7 @@ class Conditional(ColumnFamily):
             if column not in closures:
                 needs: dict[int, Intervals] = {}
                 for _, parent, intervals in direct[column]:
+                    # What the parent needs, its children need too.
                     for ancestor, codes in (
                         (parent, intervals),
                         *closure(parent).items(),
@@ -110,6 +111,7 @@ class Conditional(ColumnFamily):
             dict.fromkeys(test for needs in tests_of for test in needs)
         )
         index = {test: i for i, test in enumerate(tests)}
+        # Column j has the tests of[:, j]; unused entries point to a test that always holds.
         of = np.full((max(map(len, tests_of)), self.variables), len(tests))
         for column, needs in enumerate(tests_of):
             of[: len(needs), column] = sorted(index[test] for test in needs)
@@ -136,9 +138,11 @@ class Conditional(ColumnFamily):
         parents, low, high, first = self._bounds
         codes = x[:, parents]
         holds = np.ones((len(x), len(tests) + 1), dtype=bool)
+        # A test holds if the code of its parent lies in one of its intervals.
         np.logical_or.reduceat(
             (low <= codes) & (codes < high), first, axis=1, out=holds[:, :-1]
         )
+        # A column is active if all its tests hold.
         active = holds[:, of[0]]
         for nth_test in of[1:]:
             active &= holds[:, nth_test]
@@ -182,12 +186,14 @@ class Conditional(ColumnFamily):
         holds = np.append(np.zeros(len(tests)), 1.0)
         for parent, (tests_of, test, option) in self._tests_by_parent.items():
             marginal = self.flat.marginal(theta, parent)
+            # Sum the probabilities of the options that pass each test.
             if isinstance(marginal, Discrete):
                 holds[:-1] += np.bincount(test, marginal.p[option], len(tests))
             else:
                 holds[tests_of] = [
                     _probability(marginal, tests[i][1]) for i in tests_of
                 ]
+        # Parents are drawn independently: P(active) = Π P(test).
         probabilities: Array = holds[of].prod(axis=0)
         return probabilities
 
@@ -300,10 +306,12 @@ class Conditional(ColumnFamily):
         # From the last dependent column up: the weight of a value of a branch is its own plus the
         # least ones of the columns that it makes active. Exact if no column depends directly on
         # several others.
+        # Start with the best code of each column by itself.
         x = self.flat.minimizer(w)
         lowest = self._scores(x, w)
         for column, codes in self._from_last:
             totals = []
+            # The best value of a branch counts the columns that it makes active.
             for code in codes:
                 x[:, column] = code
                 score = self._scores(x, w)[:, column]
@@ -377,6 +385,7 @@ class Conditional(ColumnFamily):
         return self.flat.parameters(i)
 
     def select(self, columns: Sequence[int]) -> Family:
+        # Conditions between the kept columns remain.
         kept = {column: i for i, column in enumerate(columns)}
         conditions = tuple(
             Condition(

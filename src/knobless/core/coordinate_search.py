@@ -164,6 +164,7 @@ class CoordinateSearch:
             value if value == value else math.inf for value in f.tolist()
         ]
         values = []
+        # Values come in the order of the pending points; a point without a value is skipped.
         row = 0
         for i, wanted in enumerate(state.pending):
             # Up to rounding
@@ -173,8 +174,10 @@ class CoordinateSearch:
             values.append(values_left[row] if equal else math.inf)
             if equal:
                 values_left[row] = math.inf
+            # Skip a row that no pending point matches, as long as enough rows remain.
             row += equal or len(values_left) - row >= self.climbers - i
         state.tell(values)
+        # What is left are points that were not asked for.
         if values_left and (lowest := min(values_left)) < math.inf:
             state.inject(x[values_left.index(lowest)], lowest)
         return state
@@ -226,6 +229,7 @@ class CoordinateSearch:
         key, values = told_of(data, self.climbers)
         x, f = elite_of(data["injected"], self.family)
         at = [whole(number, least=-1) for number in listed(data, "at")]
+        # A point is injected before the start (−1) or after a whole iteration.
         possible = {-1, *range(0, len(values) + 1, self.climbers)}
         if (
             len(at) != len(f)
@@ -323,16 +327,19 @@ class Descent:
         self.injected.append(
             Injected(-1 if self.stream is None else len(self.told), x.copy(), f)
         )
+        # Continue at the injected point, as if a sweep had led to it.
         before = self.x
         self.x = self.within(x)
         self.f = f
         self.best = f
         if before is not None:
+            # A step is at least as long as the way to the new point.
             away = np.abs(self.x - before)[self.columns]
             np.copyto(self.steps, away, where=away > np.abs(self.steps))
         self.queue = []
         self.origin = None
         self.improved = True
+        # Visit every variable again.
         self.due[:] = self.waits[:] = 0
 
     def within(self, x: Points) -> Points:
@@ -356,6 +363,7 @@ class Descent:
 
     def _begin_sweep(self, x: Points, stream: Stream) -> None:
         """Fill the queue, or end at a local optimum."""
+        # A local optimum: a sweep improved nothing, and no step is longer than a cell.
         idle = (
             not self.improved
             and not (np.abs(self.steps) > self.widths(x)).any()
@@ -364,7 +372,9 @@ class Descent:
             self._join(x)
             self._restart()
             return
+        # Sweeps in which no variable is due are left out.
         self.sweep = max(self.sweep + 1, int(self.due.min()))
+        # The last sweep before a local optimum visits all variables.
         visited = (
             np.arange(len(x))
             if idle
@@ -380,10 +390,12 @@ class Descent:
         ]
         self.queue = [moves[j] for j in stream.permutation(len(moves)).tolist()]
         if self.origin is not None:
+            # Hooke and Jeeves' pattern move: along the way of the last sweep, first of all.
             direction = (x - self.origin)[self.columns]
             if np.count_nonzero(direction) > 1:
                 self.direction = direction
                 self.queue.append(ALONG)
+        # Waits of 0, 1, 3, 7, … sweeps: w ← min(1 + 2 w, LONGEST_WAIT).
         self.due[visited] = self.sweep + 1 + self.waits[visited]
         self.waits[visited] = np.minimum(
             1 + 2 * self.waits[visited], LONGEST_WAIT
@@ -422,6 +434,7 @@ class Descent:
     @property
     def theta(self) -> Array:
         """Mean of the statistics of all local optima, with the initial θ as one more."""
+        # θ = (θ₀ + Σ T(x)) / (1 + m) over the m local optima
         mean = (self.first + self._sum) / (1 + len(self._optima))
         return self.family.move(self.first, mean - self.first)
 
@@ -441,6 +454,7 @@ class Descent:
         by_time = groupby(injected, key=lambda event: event.at)
         events = {at: list(group) for at, group in by_time}
         for at in (-1, *range(0, len(values) + 1, self.climbers)):
+            # Values and injected points come in the order in which the state received them.
             if at == 0 and key is not None:
                 copy.begin(key)
             if at > 0:
@@ -456,6 +470,7 @@ def climber(search: Descent, stream: Stream, x0: Points | None) -> Climber:
         move = search.next_move(stream)
         x = search.x
         if move is None or x is None:
+            # No current point: start at x0 once, then at random points.
             start = search.random(stream) if x0 is None else search.within(x0)
             x0 = None
             f = yield start
@@ -477,13 +492,12 @@ def change(
     if i in search.bounds_of:
         exchanged(y, i, search.bounds_of[i], stream)
     f = yield y
-    # Without a point after a restart
-    if (
-        f < (before if search.x is None else search.f)
-        or f == search.f < math.inf
-    ):
+    # Another climber may have moved on meanwhile; after a restart there is no point at all.
+    current = before if search.x is None else search.f
+    if f < current or f == search.f < math.inf:
         search.go(y, f, i)
     elif f < before:
+        # It improved the point that was left: try it again at the new one.
         search.queue.append((i, by))
 
 
@@ -500,16 +514,19 @@ def line(search: Descent, x: Points, j: int) -> Climber:
     worse: list[tuple[float, float]] = []
     while len(worse) < 2:
         y, t = stepped(search, x, j, t, widths)
+        # Outside of the range, or less than half of a cell away: worse than any point.
         value = math.inf if y is None else (yield y)
         left = search.x is not x  # by another climber, or for an injected point
         if y is not None and value < (f if search.x is None else search.f):
             search.go(y, value, i)
+            # Forward: the point left is the worse neighbor on the other side, and the step doubles.
             worse = [(-t, f)]
             x = y
             f = value
             t = 2.0 * t
         else:
             worse.append((t, value))
+            # Back: try the other side.
             t = -t
         if left:
             if value < f:
@@ -517,6 +534,7 @@ def line(search: Descent, x: Points, j: int) -> Climber:
             elif j >= 0:
                 search.revisit(i)
             return
+    # Both sides are worse: the minimum of the parabola through the three points.
     v = vertex(worse[0], worse[1], f)
     y, v = stepped(search, x, j, v, widths)
     if y is not None:
@@ -524,6 +542,7 @@ def line(search: Descent, x: Points, j: int) -> Climber:
         if value < (f if search.x is None else search.f):
             search.go(y, value, i)
     if j >= 0:
+        # The next sweep begins with half of the shorter distance, towards the vertex.
         step = 0.5 * min(abs(worse[0][0]), abs(worse[1][0]))
         search.steps[j] = math.copysign(max(step, widths[j]), v or t)
         if step > widths[j]:
@@ -545,6 +564,7 @@ def stepped(
         return (y, moved) if abs(moved) >= 0.5 * widths[j] else (None, t)
     z = x[search.columns]
     d = search.direction
+    # Along the direction d the numbers stay in their ranges, so the distance is a projection on d.
     away = bounded(z + t * d, search.low, search.high) - z
     y[search.columns] = z + away
     if (np.abs(away) >= 0.5 * widths).any():
@@ -560,10 +580,12 @@ def vertex(
     0 without one.
     """
     (a, fa), (b, fb) = left, right
+    # Slopes of the secants through (0, f). With f(t) = f + s t + c t²: p = s + c a and q = s + c b.
     p = (fa - f) / a
     q = (fb - f) / b
     if not math.isfinite(p + q):
         return 0.0
+    # c = (q − p)/(b − a), and the minimum is at −s/(2c) = (a − p/c)/2.
     curvature = (q - p) / (b - a)
     return 0.5 * (a - p / curvature) if curvature > 0.0 else 0.0
 

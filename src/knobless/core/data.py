@@ -38,6 +38,7 @@ def parsed(text: str) -> Any:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     level = [data]
+    # Descend level by level: recursion could overflow the stack.
     for _ in range(_DEEPEST):
         inner = (
             node.values() if isinstance(node, dict) else node
@@ -169,6 +170,7 @@ def theta_of(family: Family, data: Any) -> Array:
         raise ValueError(f"theta: expected {n} parameters, got {len(theta)}")
     with np.errstate(all="ignore"):
         moved = family.move(theta, np.zeros(n))
+        # Parameters outside of Θ have no finite entropy, or are moved by a projection.
         known = not isinstance(family, ColumnFamily) or math.isfinite(
             family.entropy(theta)
         )

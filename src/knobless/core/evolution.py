@@ -167,17 +167,20 @@ class Evolution:
             return self.family.sample(self._initial, size, rng)
         n = self.family.variables
         m = len(state.f)
+        # Uniforms of each child: 4 for the parents, n for the crossover, n for the mutations.
         words = uniforms(rng, size, 4 + 2 * n)
         # The population is sorted: the better of two is the one with the lower index.
         drawn = (m * unit_interval(words[:, :4])).astype(np.intp)
         first = drawn[:, :2].min(axis=1)
         second = drawn[:, 2:].min(axis=1)
+        # Uniform crossover: each variable of the second parent with probability ½.
         x = state.x.take(first, axis=0)
         # In less time than by np.where
         x += (state.x.take(second, axis=0) - x) * (words[:, 4 : 4 + n] < HALF)
         u = words[:, 4 + n :]
         # Rows and columns, in less time than by nonzero
         changed = np.divmod(np.flatnonzero(u <= last_change(n)), n)
+        # A changed variable takes any other option with equal probability.
         options = self.family.options[changed[1]]
         # Which is uniform
         by = 1 + (
@@ -209,6 +212,7 @@ class Evolution:
             return state
         state = state._replace(fresh=False)
         merged = self._merged(state, x, f)
+        # The population has changed: four more iterations before a restart.
         if not np.array_equal(merged.x, state.x):
             return merged._replace(idle=0)
         if state.idle + 1 < MOST_IDLE:
@@ -232,11 +236,13 @@ class Evolution:
         values = np.concatenate([state.f, np.where(f == f, f, math.inf)])
         width = points[:1].nbytes
         data = points.tobytes()
+        # The first of equal points, so older ones stay.
         first = {
             data[i * width : (i + 1) * width]: i
             for i in reversed(range(len(points)))
         }
         kept = np.sort(np.fromiter(first.values(), np.intp, len(first)))
+        # The best points stay, in the order of their values.
         kept = kept[values[kept].argsort(kind="stable")][: state.size]
         points = points[kept]
         theta = theta_around(self.family, self._initial, points)

@@ -438,12 +438,14 @@ class Bernoulli(ColumnFamily):
 
     def whiten(self, theta: Array, v: Array) -> Array:
         # Θ(1 − θ), in place: these vectors are long and the loop is hot
+        # G(θ) = 1/(θ (1 − θ)), so G^½ v = v/√(θ (1 − θ))
         variance = ONE - theta
         variance *= theta
         np.sqrt(variance, out=variance)
         return np.divide(v, variance, out=variance)
 
     def move(self, theta: Array, step: Array) -> Array:
+        # The projection of the paper onto [1/D, 1 − 1/D].
         moved = theta + step
         return moved.clip(*self._bounds, out=moved)
 
@@ -561,6 +563,7 @@ class Categorical(ColumnFamily):
             else np.array(self.p, dtype=float)
         )
         # 0.33 + 0.33 + 0.34 is 1 within rounding
+        # Given probabilities sum to one within rounding.
         p = p / p.sum(axis=1, keepdims=True)
         return self.move(p.ravel(), np.zeros(p.size))
 

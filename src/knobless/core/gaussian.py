@@ -129,6 +129,7 @@ class Gaussian(ColumnFamily):
     def draw(self, theta: Array, u: Words) -> Points:
         m, variance = self._moments(theta)
         half = (u + 0.5) * 2.0**-32  # Box and Muller
+        # Box and Muller: z = √(−2 ln u₁) cos(2π u₂), with u at the middle of its interval
         radius = np.sqrt(-2.0 * np.log(half[:, ::2]))
         return m + np.sqrt(variance) * radius * np.cos(
             2.0 * np.pi * half[:, 1::2]
@@ -158,6 +159,7 @@ class Gaussian(ColumnFamily):
         )
 
     def minimizer(self, w: Array) -> Points:
+        # Σ w·features = slope·u + curvature·(u² − 1/12) for u = x − ½, in the units of u
         slope, curvature = np.split(
             w * np.repeat((math.sqrt(12.0), math.sqrt(180.0)), self.variables),
             2,
@@ -172,6 +174,7 @@ class Gaussian(ColumnFamily):
 
     def whiten(self, theta: Array, v: Array) -> Array:
         m, variance = self._moments(theta)
+        # u = (δm/σ, δσ²/(√2 σ²)) with δσ² = δE[z²] − 2 m δm
         mean, second = v.reshape(2, -1)
         return np.concatenate(
             [
@@ -184,6 +187,7 @@ class Gaussian(ColumnFamily):
         m, variance = self._moments(theta)
         mean, second = step.reshape(2, -1)
         low, high, cell, rate = self._axes
+        # σ at least such that the neighbors of the mean keep the probability of a margin.
         floor = self._reach * np.maximum(
             cell_widths(cell, rate, bounded(m + mean, low, high)), RESOLUTION
         )

@@ -34,6 +34,7 @@ class Pairs:
         total = int(options.sum())
         n = len(options)
         self.size = 0
+        # counts[a, b]: number of points with both options a and b
         self.counts = np.zeros(
             (total, total) if total <= MAX_OPTIONS else (0, 0), dtype=np.int32
         )
@@ -52,6 +53,7 @@ class Pairs:
         self.size += 1
         if len(self.counts):
             shown = self.starts[x] + self.place
+            # All pairs of options of the point.
             self.counts[shown[:, None], shown] += 1
 
     def tree(self, stream: Stream) -> list[VariableGroup]:
@@ -67,16 +69,20 @@ class Pairs:
 
     def distances(self, variables: VariableGroup) -> Array:
         """Return the matrix of distances between these variables, inf on the diagonal."""
+        # −p log p of each pair of options; on the diagonal those of single options.
         h = entropy_terms(self.size)[self.counts]
+        # H(a) = Σ −p(a) log p(a) and H(a, b) = Σ −p(a, b) log p(a, b)
         alone = self._over_options(h.diagonal())
         # In the order of the compiled engine, for equal rounding
         joint = self._over_options(self._over_options(h).T).T
+        # D(a, b) = 2 − (H(a) + H(b)) / H(a, b), and 0 if both are constant
         ratio = np.divide(
             alone[:, None] + alone,
             joint,
             out=np.full(joint.shape, 2.0),
             where=joint > 0.0,
         )
+        # Multiples of 2⁻³⁰: rounding errors do not break ties.
         distance = np.rint(UNIT * (2.0 - ratio))
         np.fill_diagonal(distance, np.inf)
         places = self.place[variables]
@@ -103,6 +109,7 @@ def segments(n: int, stream: Stream) -> list[VariableGroup]:
     groups = []
     size = 2
     while 2 * size <= n:
+        # A random offset, the same for all groups of a size.
         begins = range(-stream.below(size), n, size)
         groups += [
             np.arange(max(begin, 0), min(begin + size, n))
@@ -135,11 +142,13 @@ def joined(distance: Array, names: Indices) -> list[VariableGroup]:
     for _ in range(n - 1):
         i = int(shortest.argmin())
         j = int(nearest[i])
+        # At distance 0 each group determines the other: only their union is useful.
         if shortest[i] <= 0.0:
             useful[place[i]] = useful[place[j]] = False
         groups.append(np.concatenate([groups[place[i]], groups[place[j]]]))
         useful.append(True)
         place[i] = len(groups) - 1
+        # UPGMA: d(i ∪ j, k) = (|i| d(i, k) + |j| d(j, k)) / (|i| + |j|)
         row = distance[i]
         row *= size[i]
         row += size[j] * distance[j]
@@ -163,6 +172,7 @@ def joined(distance: Array, names: Indices) -> list[VariableGroup]:
             nearest_of = distance[changed].argmin(axis=1)
             nearest[changed] = nearest_of
             shortest[changed] = distance[changed, nearest_of]
+        # Ties go to the first group.
         nearest[(row == shortest) & (nearest > i)] = i
     return [
         group

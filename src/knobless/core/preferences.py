@@ -97,6 +97,7 @@ class Values:
         finite = np.isfinite(f)
         if not finite.any():
             return np.zeros(len(f))
+        # The worst finite value stands for NaN and inf, the best one for −inf.
         f = np.where(
             f == -np.inf, f[finite].min(), np.where(finite, f, f[finite].max())
         )
@@ -141,6 +142,7 @@ def by_rank(f: Array, counts: NDArray[np.int64], unit: float) -> Array:
     if ranked[-1] != ranked[-1]:  # NaN is tied with +inf
         f = np.where(f == f, f, np.inf)
         ranked = np.sort(f)
+    # Values tied at the ranks first, …, last − 1 share the sum of the weights of these ranks.
     first = ranked.searchsorted(f)
     last = ranked.searchsorted(f, "right")
     return unit * (counts.take(last) - counts.take(first)) / (last - first)
@@ -163,6 +165,7 @@ def quartile_counts(lam: int) -> NDArray[np.int64]:
     """Return cumulative weights: 1 for the best quarter, −1 for the worst."""
     mu = -(-lam // 4)
     w = np.zeros(lam, dtype=np.int64)
+    # Both ends may overlap for small λ; their weights then cancel.
     w[:mu] += 1
     w[lam - mu :] -= 1
     return cumulated(w)

@@ -46,8 +46,10 @@ def tests(n: int, key: int) -> Flips:
     for size, u in zip(
         sizes := block_sizes(n), first_uniforms(key, len(sizes), n), strict=True
     ):
+        # Disjoint random sets A, B and C of this size.
         order = u.argsort(kind="stable")
         sets = [order[i * size : (i + 1) * size] for i in range(PARTS)]
+        # f(A), f(B), f(C), then f(AB), f(AC), f(BC), then f(ABC)
         for k in (1, 2, 3):
             for chosen in combinations(sets, k):
                 row = np.zeros(n, dtype=bool)
@@ -62,10 +64,13 @@ def is_quadratic(center: float, values: Array) -> bool:
     if not np.isfinite(values).all():
         return False
     a, b, c, ab, ac, bc, abc = values.T
+    # Values that differ by less are equal up to rounding.
     close = tolerance(np.append(values, center))
     # Sums of values near the largest float
     with np.errstate(over="ignore", invalid="ignore"):
+        # Zero in every test for a quadratic function; see the docstring of the module.
         third = abc - ab - ac - bc + a + b + c - center
+        # f(AB) − f(A) − f(B) + f() is zero in every test for a linear function.
         second = np.array([ab - a - b, ac - a - c, bc - b - c]) + center
     return bool(
         (np.abs(third) <= close).all() and (np.abs(second) > close).any()
@@ -86,11 +91,14 @@ def neighbors(n: int, start: int = 0, size: int | None = None) -> Flips:
     at = np.arange(start, total if size is None else min(start + size, total))
     # n single bits, then n − 1 pairs with the first bit, n − 2 others with the second one, …
     stops = np.arange(n, 0, -1).cumsum()
+    # Which block an index falls into: block 0 has the single bits, block i the pairs with bit i −
+    # 1.
     part = np.searchsorted(stops, at, side="right")
     second = at - stops[part] + n
     first = np.where(part, part - 1, second)
     rows = np.arange(len(at))
     flips = np.zeros((len(rows), n), dtype=bool)
+    # For a single bit, first and second are the same.
     flips[rows, first] = flips[rows, second] = True
     return flips
 
@@ -110,9 +118,11 @@ class Quadratic:
         # n + n (n − 1) / 2 values
         self.n = n = (int((8 * len(values) + 1) ** 0.5) - 1) // 2
         self.center = center
+        # a_i = f(i) − f()
         self.linear = values[:n] - center
         self.pairs = np.zeros((n, n))
         upper = np.triu_indices(n, 1)
+        # b_ij = f(ij) − f() − a_i − a_j
         self.pairs[upper] = (
             values[n:] - center - self.linear[upper[0]] - self.linear[upper[1]]
         )
@@ -127,6 +137,7 @@ class Quadratic:
         field = np.tile(self.linear, (len(flips), 1))
         for i, chosen in enumerate(flips.T):
             value += np.where(chosen, field[:, i], 0.0)
+            # A flipped bit i changes the effect of every other bit j by b_ij.
             field += chosen[:, None] * self.pairs[i]
         return value, field
 
@@ -141,19 +152,24 @@ class Quadratic:
         n = self.n
         rows = np.arange(RESTARTS)
         u = first_uniforms(key, RESTARTS, n)
+        # Random starts; the first search starts at the point itself.
         flips = u < 2**31
         flips[0] = False
         value, field = self.fields(flips)
         lowest = value.copy()
         best = flips.copy()
+        # For so many steps a flipped bit is tabu: 1 to n/4, different in each search.
         tenure = 1 + rows * max(n // 4, 1) // RESTARTS
         until = np.zeros((RESTARTS, n), dtype=np.int64)
         for step in range(1, 1 + STEPS_PER_BIT * n):
+            # Change in value by the flip of each bit: a flipped bit is flipped back.
             change = np.where(flips, -field, field)
+            # Tabu bits are excluded unless they lead below the best value so far (aspiration).
             tabu = (until >= step) & (change >= (lowest - value)[:, None])
             chosen = np.where(tabu, np.inf, change).argmin(axis=1)
             value = value + change[rows, chosen]
             flips[rows, chosen] ^= True
+            # Update the effects in O(n) per search instead of computing them again.
             field += (
                 np.where(flips[rows, chosen], 1.0, -1.0)[:, None]
                 * self.pairs[chosen]
@@ -161,6 +177,7 @@ class Quadratic:
             until[rows, chosen] = step + tenure
             better = value < lowest
             lowest[better], best[better] = value[better], flips[better]
+        # Lowest first, and each point once.
         order = lowest.argsort(kind="stable")
         _, first = np.unique(best[order], axis=0, return_index=True)
         return best[order[np.sort(first)]]

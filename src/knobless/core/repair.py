@@ -69,6 +69,7 @@ class Repair:
             return cls(family, point)
         poles = []
         for value in (0, 1):
+            # All zeros, then all ones.
             pole = point.copy()
             pole[bits] = value
             if feasible(pole):
@@ -94,11 +95,13 @@ class Repair:
         )
         y = x.copy()
         for columns in self._steps(x, order[(x != target)[order]].tolist()):
+            # Take over a value of the target.
             y[columns] = target[columns]
             if feasible(y):
                 if not family.options[columns[0]]:
                     y = self._halved(y, columns[0], x[columns[0]], feasible)
                 break
+        # Items were ejected until the point was feasible. Fill the room that is left.
         if self.directed:
             y = self._filled(y, second, bits, feasible)
         if isinstance(family, Conditional):
@@ -135,6 +138,7 @@ class Repair:
                 continue
             subset = subset_of[i]
             bit = int(x[i])
+            # A bit that becomes one is paired with a bit that becomes zero: the size stays.
             partners = waiting.get((subset, 1 - bit))
             if partners:
                 steps.append([partners.pop(), i])
@@ -149,6 +153,7 @@ class Repair:
         """Move number i of a feasible point towards a value at which it is infeasible."""
         feasible_value = float(y[i])
         for _ in range(HALVINGS):
+            # Bisection: y[i] = feasible_value is feasible, y[i] = infeasible is not.
             y[i] = middle = 0.5 * (feasible_value + infeasible)
             if feasible(y):
                 feasible_value = middle
@@ -163,6 +168,7 @@ class Repair:
         """Flip bits away from the value of the target, as long as the point stays feasible."""
         order = u.argsort(kind="stable")
         for i in order[(bits & (y == self.target))[order]].tolist():
+            # Keep the flip if the point stays feasible.
             y[i] = 1 - y[i]
             if not feasible(y):
                 y[i] = 1 - y[i]

@@ -112,6 +112,7 @@ class Stream:
         32 bits are exact enough (a probability is off by at most 2⁻³²) and cost half of what
         doubles do.
         """
+        # 64-bit words per row, two uniforms each
         half = (words + 1) // 2
         begin = 2 * self._advance(size * half)
         return self._halves[begin : begin + 2 * size * half].reshape(
@@ -134,6 +135,7 @@ class Stream:
     def word(self) -> int:
         """Return the next word as an integer."""
         self.count += 1
+        # SplitMix64: state = key + count · golden ratio, then the finalizer of MurmurHash3
         z = (self.count * int(GOLDEN) + self.key) & ALL
         z = ((z ^ (z >> 30)) * int(FIRST)) & ALL
         z = ((z ^ (z >> 27)) * int(SECOND)) & ALL

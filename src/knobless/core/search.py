@@ -433,6 +433,7 @@ class Search:
 
     def learn(self, state: SearchState, x: Points, f: Array) -> SearchState:
         """Return the state after iterations of one turn, whose rows the archive already has."""
+        # Members that need one number per point get ranks.
         if state.archive.objectives > 1 and not self._reads_outcomes:
             f = state.archive.ranked(x, f)
         state = state._replace(n=state.n + len(f))
@@ -500,6 +501,7 @@ class Search:
                 archive,
             )
         groups = dict(state.groups)
+        # Best first: each group gets the best of its points.
         for row in np.argsort(f)[
             : len(f) if groups and self.deterministic else 0
         ]:
@@ -529,6 +531,7 @@ class Search:
                 return state._replace(stage=i)
         if not state.begun:
             state = self._begin(state._replace(stage=len(self.stages)))
+        # The study interrupts the members once, when half of N evaluations were made.
         if self.study is None or state.studied or not self._can_yield(state):
             return state
         if self._spent(state) < self.study.begins_at:
@@ -545,6 +548,7 @@ class Search:
                 state._replace(turns=turns), self.branching
             )
         if self.stages and isinstance(self.rule, Shares):
+            # Under noise members continue with θ: it is what the stages have learned.
             theta = state.stages[-1].theta
             states = [
                 member.continued(theta)

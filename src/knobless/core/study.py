@@ -75,11 +75,14 @@ class Study(NamedTuple):
         # The same for a bit and a choice of two
         n, key = len(x), zlib.crc32(x.astype(np.int8).tobytes())
         if stage == TESTING:
+            # The next test alone: most objectives fail the first one.
             flips = tests(n, key)[len(f) : len(f) + PER_TEST]
         elif stage == LEARNING:
+            # The next n of the N − 1 = n (n + 1)/2 neighbors.
             flips = neighbors(n, len(f), max(n, batch))
         else:
             # Sums of values near the largest float
+            # Values near the largest float may overflow in sums.
             with np.errstate(over="ignore", invalid="ignore"):
                 flips = Quadratic(center, f).minima(key)[:batch]
         return cls(x, center, stage, f, flipped(x, flips))
@@ -95,11 +98,14 @@ class Study(NamedTuple):
         if stage == MINIMIZING or not _have_values(values):
             return None
         if stage == TESTING:
+            # One test that fails ends the study.
             if not is_quadratic(self.center, f):
                 return None
+            # All tests have passed. Their values are not those of neighbors.
             if len(f) == PER_TEST * len(block_sizes(n)):
                 stage = LEARNING
                 f = f[:0]
+        # Every neighbor has a value: f determines the model.
         elif len(f) == n * (n + 1) // 2:
             stage = MINIMIZING
         return Study.of(self.x, self.center, stage, f, batch)
@@ -111,6 +117,7 @@ class Study(NamedTuple):
         """
         if self.stage != MINIMIZING or not _have_values(values):
             return None
+        # The best minimum of the model, or the best neighbor if that is better.
         i = int(values.argmin())
         j = int(self.f.argmin())
         if values[i] <= self.f[j]:
@@ -171,11 +178,13 @@ class QuadraticStudy:
     @property
     def begins_at(self) -> int:
         """Number of evaluations after which the study begins: half of N."""
+        # N = 1 + n (n + 1)/2 values determine a quadratic function of n bits; begin at N/2.
         n = self.family.variables
         return (1 + n * (n + 1) // 2) // 2
 
     def begin(self, best: Elite) -> Study | None:
         """Return the first state of the study around the best point; None if it has no value."""
+        # Tests need the value of their center.
         if not len(best.f) or not _have_values(best.f):
             return None
         return Study.of(
@@ -241,6 +250,7 @@ class QuadraticStudy:
         stage = whole_at(data, "stage")
         f = floats(data, "values")
         n = self.family.variables
+        # Neighbors come in blocks of this size, so a state has a multiple of it.
         at_once = max(self.family.variables, self.batch)
         pairs = n * (n + 1) // 2
         # Number of values in each stage, and of values that are added at once.

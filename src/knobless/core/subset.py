@@ -116,6 +116,7 @@ class ConditionalBernoulli(ColumnFamily):
     @cached_property
     def size_range(self) -> tuple[float, float]:
         """Smallest and largest expected number of ones."""
+        # Distance of the expected size from its bounds.
         spare = min(0.5, (self.high - self.low) / 4)
         return self.low + spare, self.high - spare
 
@@ -137,14 +138,17 @@ class ConditionalBernoulli(ColumnFamily):
                 np.full(self.n, (self.low + self.high) / (2 * self.n)),
                 np.zeros(self.n),
             )
+        # Log odds of the given probabilities, before the size counts.
         eta = np.broadcast_to(
             np.clip(_logit(np.asarray(self.p, dtype=float)), -50.0, 50.0),
             self.n,
         )
         # The same distribution with a common factor of all odds that makes sizes within the bounds
         # probable.
+        # Expected size of independent bits, moved into the range of sizes.
         size = float(np.clip(_logistic(eta).sum(), *self.size_range))
         tilted = _with_sum(eta, size)
+        # Undo the common factor of the odds by a weight for each size.
         log_weights = (eta[0] - tilted[0]) * (
             np.arange(self.low, self.high + 1) - size
         )
@@ -159,6 +163,7 @@ class ConditionalBernoulli(ColumnFamily):
         x = np.empty((len(u), self.n), dtype=bool)
         n_ones = np.zeros(len(u), dtype=np.intp)
         for i, row in enumerate(rows):
+            # Option i is a member if u falls below the threshold for the members so far.
             n_ones += np.less(u[:, i], row[n_ones], out=x[:, i])
         return x.view(np.int8)
 
@@ -169,6 +174,7 @@ class ConditionalBernoulli(ColumnFamily):
     def _uniform_mean(self) -> float:
         """Probability of a one if all points are equally probable."""
         sizes = np.arange(self.low, self.high + 1)
+        # ln of the number of subsets of each size: C(n, k + 1)/C(n, k) = (n − k)/(k + 1)
         log = np.concatenate(
             ([0.0], np.cumsum(np.log((self.n - sizes[:-1]) / (sizes[:-1] + 1))))
         )
@@ -176,12 +182,14 @@ class ConditionalBernoulli(ColumnFamily):
         return float(weights @ sizes / weights.sum() / self.n)
 
     def features(self, x: Points) -> Array:
+        # (x − q)/√(q (1 − q)), scaled for a fixed size, where the bits are not independent.
         q = self._uniform_mean
         return (x - q) * math.sqrt(self.dim / (self.n * q * (1.0 - q)))
 
     def minimizer(self, w: Array) -> Points:
         # The options by increasing weight, the last ones first in case of ties.
         order = self.n - 1 - w[:, ::-1].argsort(axis=1, kind="stable")
+        # Take all options of negative weight, within the bounds of the size.
         sizes = np.clip((w <= 0.0).sum(axis=1), self.low, self.high)
         x = np.zeros(w.shape, dtype=np.int8)
         np.put_along_axis(x, order, np.arange(self.n) < sizes[:, None], axis=1)
@@ -203,6 +211,7 @@ class ConditionalBernoulli(ColumnFamily):
         breakpoints = np.concatenate((m - moved, 1.0 - m - moved))
         order = breakpoints.argsort(kind="stable")
         c = breakpoints[order]
+        # Between breakpoints, the size grows in c by the number of options inside of [m, 1 − m].
         slope = np.cumsum(np.where(order < self.n, 1.0, -1.0))
         sizes = self.n * m + np.concatenate(
             ([0.0], np.cumsum(slope[:-1] * np.diff(c)))
@@ -218,12 +227,14 @@ class ConditionalBernoulli(ColumnFamily):
         if self.low == self.high:
             eta = theta - 1.0  # in the order of the odds, and the size is fixed
         else:
+            # Log odds of the options, with the factor that the sizes contribute.
             p, log_weights = _odds(theta, self.low, self.high)
             eta = _logit(p) + (log_weights[1] - log_weights[0])
         return self.minimizer(-eta[None])[0]
 
     def entropy(self, theta: Array) -> float:
         p, log_weights = _odds(theta, self.low, self.high)
+        # −E[ln P(x)] with P(x) = weight(size) Π p^x (1 − p)^(1 − x) / total
         total = _Sums(p, self.low, self.high).sizes @ np.exp(log_weights)
         # E[log_weights(size)], which is linear in the size
         at_size = float(
@@ -281,11 +292,11 @@ def _with_sum(eta: Array, total: float) -> Array:
     high = 800.0
     for _ in range(100):
         c = 0.5 * (low + high)
-        low, high = (
-            (c, high)
-            if _logistic(np.clip(eta + c, -700.0, 700.0)).sum() < total
-            else (low, c)
-        )
+        # The sum increases in c.
+        if _logistic(np.clip(eta + c, -700.0, 700.0)).sum() < total:
+            low = c
+        else:
+            high = c
     return eta + c
 
 
@@ -298,12 +309,14 @@ class _Sums:
     """
 
     def __init__(self, p: Array, low: int, high: int) -> None:
+        # Bernstein: P(|S − E S| ≥ t) ≤ 2 exp(−t²/(2D + 2t/3)) is below 1e-15 at this t.
         reach = 12.0 + math.sqrt(144.0 + 70.0 * float(p @ (1.0 - p)))
         enough = (
             -(-min(len(p) + 1, math.ceil(reach) + high - low) // 16) * 16 + 1
         )
         self.p = p
         self._z, self._shifts = _nodes(enough, low, high)
+        # Characteristic function of a sum of independent bits: φ(z) = Π (1 + p (z − 1))
         self._factors = 1.0 + p[:, None] * (self._z - 1.0)
         # Half of the nodes: the others are their conjugates
         self._phi = self._factors.prod(axis=0) * (2.0 / enough)
@@ -319,6 +332,7 @@ class _Sums:
 
         Those outside of the bounds have weight zero.
         """
+        # P(x_i = 1 | size) = p_i z φ(z)/(1 + p_i (z − 1)), summed over the nodes
         phi = weights @ self._shifts * self._phi
         return (
             self.p
@@ -343,6 +357,7 @@ def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:
 
     The log weights are linear in the size: together they are a common factor of all odds p/(1 − p).
     """
+    # Start at independent bits.
     target = _logit(theta)
     eta, rate = target, 0.0
     # Newton's method with the approximation Cov ≈ diag(d) − d dᵀ/Σd of Hájek, where d is such that
@@ -352,6 +367,7 @@ def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:
     variance = theta * (1.0 - theta)
     d = variance
     for _ in range(5):
+        # d (1 − d/Σd) = θ (1 − θ), by fixed-point iteration
         d = variance / (1.0 - np.minimum(d / d.sum(), 0.5))
     damping = variance / d
     mean = float(theta.sum())
@@ -362,16 +378,19 @@ def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:
         p = _logistic(eta)
         sums = _Sums(p, low, high)
         if high > low:
+            # The common factor that gives the right expected size.
             rate = _rate(sums.sizes, deviations, rate)
         log_weights = rate * deviations
         marginals = sums.marginals(np.exp(log_weights))
         if np.abs(marginals - theta).max() <= MOST_ERROR:
             break
+        # Newton's step in log odds.
         step = damping * (
             target - _logit(np.clip(marginals, 1e-12, 1.0 - 1e-12))
         )
         following = eta + step
         if before is not None:
+            # Anderson acceleration with one previous step: minimize |step − c·change| over c.
             change = step - before[1]
             following -= (
                 (change @ step)
@@ -392,9 +411,11 @@ def _rate(probabilities: Array, deviations: Array, rate: float) -> float:
         weights = probabilities * np.exp(
             np.clip(rate * deviations, -700.0, 700.0)
         )
+        # The tilted distribution of sizes; its mean is to be zero.
         weights /= weights.sum()
         mean = float(weights @ deviations)
         step = -mean / max(float(weights @ deviations**2) - mean**2, 1e-6)
+        # Steps of at most 1 keep the exponentials bounded.
         rate += min(max(step, -1.0), 1.0)
         if abs(step) <= 1e-13:
             break
@@ -415,9 +436,11 @@ def draw_thresholds(
     """
     p, log_weights = _odds(np.frombuffer(theta), low, high)
     weights = np.zeros((n + 1, high + 2))
+    # weights[i, r]: total weight of the ways to continue with options i, …, n − 1 after r ones
     weights[n, low : high + 1] = np.exp(log_weights)
     weight_of_one = np.empty((n, high + 1))
     for i in range(n - 1, -1, -1):
+        # Option i is a one, or it is none.
         np.multiply(weights[i + 1, 1:], p[i], out=weight_of_one[i])
         np.multiply(weights[i + 1, :-1], 1.0 - p[i], out=weights[i, :-1])
         weights[i, :-1] += weight_of_one[i]
@@ -437,11 +460,13 @@ def resized(x: Points, bounds: Sequence[SizeBounds], cost: Array) -> Points:
     """
     for columns, low, high in bounds:
         sizes = x[:, columns].sum(axis=1, dtype=np.intp)
+        # Positive: ones to be removed; negative: ones to be added.
         excess = sizes - np.clip(sizes, low, high)
         if excess.any():
             x = x.copy()
             for i in excess.nonzero()[0].tolist():
                 bits = x[i, columns]
+                # The cost of bits that may change in this direction.
                 eligible = np.where(
                     bits == (excess[i] > 0), cost[i, columns], np.inf
                 )
@@ -457,6 +482,7 @@ def number_of_subsets(n: int, low: int, high: int) -> float:
     Inf for more than 2**1000.
     """
     middle = min(max(n // 2, low), high)
+    # ln C(n, middle) of the largest summand: it avoids integers of many digits.
     log = (
         math.lgamma(n + 1)
         - math.lgamma(middle + 1)

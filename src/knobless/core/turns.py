@@ -58,6 +58,7 @@ class MemberRecord(NamedTuple):
         NaN is no value.
         """
         spent, lowest, course = self
+        # The lowest value after 2^k evaluations, for each k that these evaluations reach.
         while spent + len(f) >= 1 << len(course):
             course += (min(lowest, lowest_of(f[: (1 << len(course)) - spent])),)
         return MemberRecord(spent + len(f), min(lowest, lowest_value), course)
@@ -147,6 +148,7 @@ class Lead:
         fewest = min(spent)
         if fewest < self.equal:
             return spent, [1] * len(spent)
+        # All members have at least 2^power evaluations: compare their lowest values after so many.
         power = fewest.bit_length() - 1
         values = [
             record.course[power] if fewest >= LEAST_COMPARED else math.inf
@@ -179,6 +181,7 @@ class Shares:
 
     def next(self, records: Sequence[MemberRecord]) -> int:
         """Return the index of the member that has the next turn."""
+        # Evaluations in units of the share.
         relative = [
             record.spent / share
             for record, share in zip(records, self.shares, strict=True)
@@ -236,10 +239,12 @@ class Group(NamedTuple):
         member = members[turn]
         state = member.tell(states[turn], x, f)
         lowest = lowest_of(f)
+        # A new best point belongs to the current member.
         if lowest < (best.f.item() if len(best.f) else math.inf):
             row = int((f == lowest).argmax())
             best = Elite(x[row : row + 1].copy(), f[row : row + 1].copy())
             owner = turn
+        # Tell the member about a better point of another one.
         elif owner != turn and len(best.f):
             state = member.inject(state, best.x[0], float(best.f[0]))
         states = (*states[:turn], state, *states[turn + 1 :])

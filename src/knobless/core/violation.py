@@ -41,6 +41,7 @@ class Infeasible(float):
     violation: float
 
     def __new__(cls, value: float, violation: float) -> Self:
+        # rank = 2⁷⁶⁷ · violation, with the violation in the range that ranks can represent
         rank = super().__new__(
             cls,
             PER_VIOLATION
