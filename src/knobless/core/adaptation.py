@@ -150,6 +150,11 @@ def samples(lam_r: float, lam_min: int) -> tuple[int, float]:
     -------
     tuple of int and float
         λ and the factor of ε.
+
+    Examples
+    --------
+    >>> samples(10.3, lam_min=2)
+    (10, 1.0)
     """
     return round(lam_r), 1.0
 
@@ -168,6 +173,11 @@ def steps(lam_r: float, lam_min: int) -> tuple[int, float]:
     -------
     tuple of int and float
         λ and the factor of ε.
+
+    Examples
+    --------
+    >>> steps(8.0, lam_min=2)
+    (2, 0.25)
     """
     return lam_min, lam_min / lam_r
 
@@ -193,6 +203,25 @@ class SNR:
     -----
     β, the inverse time horizon of the average s, equals ε, so the ratio includes the averaging of
     small steps. The ε of a step is the one before its update.
+
+    The state after a step with the whitened gradient z and its expected length `noise` is::
+
+        s ← (1 − β) s + √(β (2 − β)) z / noise
+        γ ← (1 − β)² γ + β (2 − β)
+        λ_r ← λ_r exp(β (γ − ‖s‖²/α))
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knobless.algorithms import SNR
+    >>> snr = SNR(eps=0.1, lam_max=100)
+    >>> signal = snr.start(np.zeros(2))
+    >>> snr.spend_at(signal)
+    (2, 0.1)
+    >>> for i in range(50):  # gradients that point nowhere in particular: more samples
+    ...     eps, signal = snr.step(signal, np.array([0.0, (-1.0) ** i]), noise=1.0)
+    >>> snr.spend_at(signal)
+    (100, 0.1)
     """
 
     eps: float

@@ -88,6 +88,18 @@ class CoordinateSearch:
     ----------
     Hooke, R. and Jeeves, T. A. (1961). "Direct search" solution of numerical and statistical
     problems. Journal of the ACM 8.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> from knobless.algorithms import CoordinateSearch
+    >>> space = kl.Float(-2, 2, n=2)
+    >>> search = CoordinateSearch(kl.Space.of(space).family)
+    >>> result = kl.minimize(
+    ...     lambda x: (x[0] - 1) ** 2 + (x[1] + 0.5) ** 2, space, budget=100, algorithm=search, rng=0
+    ... )
+    >>> result.x.round(2).tolist()
+    [1.0, -0.5]
     """
 
     family: Family

@@ -78,6 +78,14 @@ class LastBest:
     """Keep the best point of the last iteration, the first in case of ties, for one iteration.
 
     The elite changes with the samples, so θ is not tied to a single point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knobless.algorithms import Elite, LastBest
+    >>> elite = Elite(np.array([[0, 0]]), np.array([1.0]))
+    >>> LastBest()(elite, np.array([[0, 1], [1, 1]]), np.array([2.0, 3.0])).f.tolist()
+    [2.0]
     """
 
     def __call__(self, elite: Elite, x: Points, f: Array) -> Elite:
@@ -89,6 +97,14 @@ class BestSoFar:
     """Keep the best point of all iterations, the latest in case of ties, which crosses plateaus.
 
     This is the greediest rule, and the fastest one if a single path leads to the optimum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knobless.algorithms import BestSoFar, Elite
+    >>> elite = Elite(np.array([[0, 0]]), np.array([1.0]))
+    >>> BestSoFar()(elite, np.array([[0, 1], [1, 1]]), np.array([2.0, 3.0])).f.tolist()
+    [1.0]
     """
 
     def __call__(self, elite: Elite, x: Points, f: Array) -> Elite:

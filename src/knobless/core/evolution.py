@@ -108,6 +108,28 @@ class Evolution:
     ------
     TypeError
         If the family contains numbers or conditional variables.
+
+    Notes
+    -----
+    A child takes variable i from its second parent with probability 1/2, and changes it with
+    probability 1/(2 n) among n variables. Each parent is the better of two random points, and the best
+    ``size`` points of parents and children are the next population.
+
+    References
+    ----------
+    Syswerda, G. (1989). Uniform crossover in genetic algorithms. ICGA 1989.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> from knobless.algorithms import Evolution
+    >>> space = kl.Binary(20)
+    >>> evolution = Evolution(kl.Space.of(space).family)
+    >>> result = kl.minimize(
+    ...     lambda x: int((1 - x).sum()), space, budget=2000, algorithm=evolution, target=0, rng=0
+    ... )
+    >>> result.fun, result.nfev
+    (0.0, 185)
     """
 
     family: Family

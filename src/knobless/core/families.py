@@ -375,6 +375,14 @@ class Bernoulli(ColumnFamily):
     -----
     As in the paper, θ stays in [1/D, 1 − 1/D]. Below D = 4 that interval would be a point or empty,
     so D is at least 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knobless.families import Bernoulli
+    >>> bits = Bernoulli(3)
+    >>> bits.initial().tolist(), bits.mode(np.array([0.9, 0.2, 0.6])).tolist()
+    ([0.5, 0.5, 0.5], [1, 0, 1])
     """
 
     n: int
@@ -503,6 +511,14 @@ class Categorical(ColumnFamily):
     θ is ordered by variable. The k probabilities of a variable sum to one, so it has k − 1 free
     parameters. The probability of an option is at least min(1/(D(k − 1)), 1/(2k)). For k = 2 this
     is the margin of a bit, and the whole trajectory is that of a bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knobless.families import Categorical
+    >>> choice = Categorical(1, 3)
+    >>> choice.dim, choice.statistics(np.array([[2]])).astype(int).tolist()
+    (2, [[0, 0, 1]])
     """
 
     n: int
@@ -669,6 +685,12 @@ class Product(ColumnFamily):
     parts : tuple of Family
         The factors. Each gets the margins of the whole problem, so a product of bits is the family
         of all bits.
+
+    Examples
+    --------
+    >>> from knobless.families import Bernoulli, Categorical, Product
+    >>> Product((Bernoulli(2), Categorical(1, 3))).initial().round(3).tolist()
+    [0.5, 0.5, 0.333, 0.333, 0.333]
     """
 
     parts: tuple[Family, ...]

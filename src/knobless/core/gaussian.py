@@ -73,6 +73,13 @@ class Gaussian(ColumnFamily):
     The initial mean and variance are those of the uniform distribution. The mean stays in the range
     or near it. The variance never exceeds its initial value and has a floor: for integers, the
     neighbors of the mean together keep the probability that the less probable value of a bit keeps.
+
+    Examples
+    --------
+    >>> from knobless.families import Axis, Gaussian
+    >>> number = Gaussian((Axis(),))
+    >>> number.initial().round(4).tolist()  # m = 1/2 and m² + σ² = 1/4 + 1/12
+    [0.5, 0.3333]
     """
 
     axes: tuple[Axis, ...]

@@ -68,6 +68,26 @@ class IGO:
     The elite is ranked with the samples and contributes to the update of θ like them, but not to
     the signal. It was not drawn from θ, and the expected squared length of the whitened gradient
     for uninformative values, n Σ(w/λ)², is known only for points that were.
+
+    References
+    ----------
+    Ollivier, Y., Arnold, L., Auger, A. and Hansen, N. (2017). Information-geometric optimization
+    algorithms: a unifying picture via invariance principles. Journal of Machine Learning Research 18.
+
+    Examples
+    --------
+    PBIL-λ on OneMax with 20 bits:
+
+    >>> import knobless as kl
+    >>> from knobless.algorithms import IGO, SNR, Quartiles
+    >>> space = kl.Binary(20)
+    >>> family = kl.Space.of(space).family
+    >>> igo = IGO(family, Quartiles(), SNR(eps=20**-0.5, lam_max=20))
+    >>> result = kl.minimize(
+    ...     lambda x: int((1 - x).sum()), space, budget=2000, algorithm=igo, target=0, rng=0
+    ... )
+    >>> result.fun, result.nfev
+    (0.0, 75)
     """
 
     family: Family

@@ -81,6 +81,18 @@ class P3:
     References
     ----------
     Goldman, B. W. and Punch, W. F. (2014). Parameter-less population pyramid. GECCO 2014.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> from knobless.algorithms import P3
+    >>> space = kl.Binary(20)
+    >>> p3 = P3(kl.Space.of(space).family)
+    >>> result = kl.minimize(
+    ...     lambda x: int((1 - x).sum()), space, budget=2000, algorithm=p3, target=0, rng=0
+    ... )
+    >>> result.fun, result.nfev
+    (0.0, 20)
     """
 
     family: Family

@@ -48,6 +48,13 @@ class Quartiles:
     The paper gives the weights 2λ/μ, λ/μ and 0 and their mean μ_W as one, although it is λ/μ. The
     weights here are those minus their mean, not divided by it: λ = 2 is then exactly cGA, and σ_W²
     is 2λ/μ as the paper states.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knobless.algorithms import Quartiles
+    >>> Quartiles()(np.array([3.0, 1.0, 4.0, 1.5])).tolist()
+    [0.0, 4.0, -4.0, 0.0]
     """
 
     def __call__(self, f: Array) -> Array:
@@ -64,6 +71,13 @@ class Truncation:
     ----------
     mu : int
         Number μ of selected points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knobless.algorithms import Truncation
+    >>> Truncation(2)(np.array([3.0, 1.0, 4.0, 1.5])).tolist()
+    [0.0, 2.0, 0.0, 2.0]
     """
 
     mu: int
@@ -89,6 +103,13 @@ class Values:
     -----
     For exp(−f), f is shifted by its least value first: the shift cancels in W/μ_W and prevents
     overflow. NaN and inf get the weight of the worst finite value, −inf that of the best.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knobless.algorithms import Values
+    >>> Values()(np.array([0.0, np.log(3.0)])).round(6).tolist()  # W = 1 and 1/3, with mean 2/3
+    [0.5, -0.5]
     """
 
     W: Callable[[Array], NDArray[np.floating]] | None = None

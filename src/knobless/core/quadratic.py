@@ -59,7 +59,18 @@ def tests(n: int, key: int) -> Flips:
 
 
 def is_quadratic(center: float, values: Array) -> bool:
-    """Return whether the values of `tests` fit a quadratic function that is not linear."""
+    """Return whether the values of `tests` fit a quadratic function that is not linear.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.zeros(9, dtype=np.int8)
+    >>> points = flipped(x, tests(9, key=0))
+    >>> is_quadratic(0.0, points.sum(axis=1).astype(float) ** 2)
+    True
+    >>> is_quadratic(0.0, points.sum(axis=1).astype(float) ** 3)
+    False
+    """
     values = values.reshape(-1, PER_TEST)
     if not np.isfinite(values).all():
         return False

@@ -156,6 +156,13 @@ class QuadraticStudy:
     An iteration has the 7 points of a test, n neighbors, or the minimum of the model. If these are
     fewer than `batch`, the others are random. The study ends if one of its points fails, is
     cancelled or infeasible.
+
+    Examples
+    --------
+    >>> import knobless as kl
+    >>> from knobless.algorithms import QuadraticStudy
+    >>> QuadraticStudy(kl.Space.of(kl.Binary(12)).family).begins_at  # half of 1 + 12 · 13 / 2
+    39
     """
 
     family: Family

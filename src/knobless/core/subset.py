@@ -66,6 +66,14 @@ class ConditionalBernoulli(ColumnFamily):
     ----------
     Chen, S. X., Dempster, A. P. and Liu, J. S. (1994). Weighted finite population sampling to
     maximize entropy. Biometrika 81, 457-469.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from knobless.families import ConditionalBernoulli
+    >>> pairs = ConditionalBernoulli(4, 2, 2)
+    >>> pairs.sample(pairs.initial(), 3, np.random.default_rng(0)).sum(axis=1).tolist()
+    [2, 2, 2]
     """
 
     n: int

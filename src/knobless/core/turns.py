@@ -104,6 +104,15 @@ class Lead:
     equal : int
         Number of evaluations that each member has before one of them leads: an advantage in the
         first evaluations may not last.
+
+    Examples
+    --------
+    The second member has the lower value after 16 evaluations each, so it leads:
+
+    >>> import numpy as np
+    >>> records = [MemberRecord().after(np.full(16, value), value) for value in (3.0, 1.0)]
+    >>> Lead().next(records), Lead().keeps(records, 1)
+    (1, 16)
     """
 
     equal: int = 0
@@ -167,6 +176,11 @@ class Shares:
     ----------
     shares : tuple of int
         Evaluations of each member, relative to those of the others.
+
+    Examples
+    --------
+    >>> Shares((1, 3)).next([MemberRecord(spent=1), MemberRecord(spent=2)])
+    1
     """
 
     shares: tuple[int, ...]
