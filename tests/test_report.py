@@ -482,7 +482,7 @@ def test_the_numbers_on_the_page_are_the_journals(opened, recorded):
     assert float(tiles["largest value"]) == pytest.approx(result.fun, rel=1e-5)
     assert opened.locator(".tile").first.get_attribute("title") == repr(result.fun)
     assert (tiles["evaluations"], tiles["failed"]) == (str(result.nfev), str(result.failures))
-    assert tiles["iterations"] == str(result.nit)
+    assert opened.locator("#internals-hint").text_content().startswith(f"{result.nit} iterations, sample size ")
     shown = rows_of(opened)
     assert len(shown) == 50
     for row, (event, x) in zip(shown, events, strict=False):
@@ -494,13 +494,20 @@ def test_the_numbers_on_the_page_are_the_journals(opened, recorded):
         assert row["fate"] == ("added" if event.fate == 3 else "failed" if event.failed else "evaluated")
         assert (int(row["iteration"]), int(row["position"])) == (event.iteration, event.position)
         assert row["failure"] == (event.failure.splitlines()[-1] if event.failure else row["failure"])
-    configuration = {row[0]: row[1:] for row in opened.evaluate(
-        "[...document.querySelectorAll('#configuration tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
-    )}  # fmt: skip
-    assert configuration["switches"][:2] == ["".join(map(str, x["switches"])) for x in (result.x, opt.mode)]
-    assert configuration["act"][:2] == [result.x["act"], opt.mode["act"]]
-    assert float(configuration["act"][2]) == pytest.approx(max(opt.theta[13:16]), rel=1e-5)
-    assert [float(text) for text in configuration["rate"][:2]] == [result.x["rate"], opt.mode["rate"]]
+    best, mode = cells_by_name(opened, "configuration"), cells_by_name(opened, "mode")
+    for shown, x in ((best, result.x), (mode, opt.mode)):
+        assert shown["switches"][0] == "".join(map(str, x["switches"]))
+        assert shown["act"][0] == x["act"]
+        assert float(shown["rate"][0]) == x["rate"]
+    assert float(mode["act"][1]) == pytest.approx(max(opt.theta[13:16]), rel=1e-5)
+
+
+def cells_by_name(tab, table):
+    """The cells of each row of a table by the first one."""
+    rows = tab.evaluate(
+        "id => [...document.getElementById(id).tBodies[0].rows].map(r => [...r.cells].map(c => c.textContent))", table
+    )
+    return {row[0]: row[1:] for row in rows}
 
 
 @pytest.mark.slow
@@ -559,6 +566,8 @@ def test_hovering_tells_the_exact_values(opened, recorded):
     assert len(calls) == 5
     assert 230 in calls
     trace = Trace.of(recorded[0])
+    assert opened.locator("#lam_r").is_hidden()  # until somebody wants to see it
+    opened.locator("#internals > summary").click()
     for name, label in (("lam_r", "λ_r"), ("eps", "ε"), ("snr", "‖s‖²/γ")):
         opened.locator(f"#{name}").scroll_into_view_if_needed()
         title, told = hover(opened, f"#{name}", 0.6)
@@ -665,6 +674,32 @@ def test_it_fits_a_phone_in_either_light(tab, written, scheme):
     width, height = tab.evaluate("(b => [b.width, b.height])(document.querySelector('#values .best').getBBox())")
     assert width > 200
     assert height > 100
+
+
+@pytest.mark.slow
+def test_several_runs_are_compared_on_one_page(tab, tmp_path):
+    paths, results = [tmp_path / "a.sqlite", tmp_path / "b.sqlite"], []
+    for seed, path in enumerate(paths):
+        fun = (lambda x: kl.Value(float(x.sum()), {"note": EVIL})) if seed else (lambda x: float(x.sum()))
+        results.append(kl.minimize(fun, kl.Binary(12), budget=20 + seed, rng=seed, journal=path))
+    done = CliRunner().invoke(app, ["report", *map(str, paths), "-o", str(tmp_path / "both.html")])
+    assert done.exit_code == 0, done.output
+    tab.goto((tmp_path / "both.html").as_uri())
+    tab.wait_for_selector("#evaluations tbody tr")
+    assert tab.locator("#runs-legend span").all_inner_texts() == ["a", "b"]
+    assert tab.locator("#runs path.run").count() == 2
+    rows = cells_by_name(tab, "runs-table")
+    assert [float(rows[name][0]) for name in "ab"] == [result.fun for result in results]
+    assert [int(rows[name][1]) for name in "ab"] == [20, 21]
+    assert "note" not in cells_by_name(tab, "configuration")
+    tab.locator("#chosen").select_option("1")
+    assert tab.locator("#where").inner_text() == "page 1 of 1, 21 rows"
+    best = cells_by_name(tab, "configuration")
+    assert best["x"] == ["".join(map(str, results[1].observed_x))]
+    assert best["note"] == [EVIL]
+    kl.maximize(lambda x: float(x.sum()), kl.Binary(12), budget=3, rng=0, journal=tmp_path / "c.sqlite")
+    with pytest.raises(ValueError, match="run: expected runs that all minimize or all maximize, got both"):
+        report.write([paths[0], tmp_path / "c.sqlite"], tmp_path / "wrong.html")
 
 
 @pytest.mark.slow

@@ -60,17 +60,18 @@ def plot_command(
 
 
 def report_command(
-    journal: options.JournalArgument, out: options.PageOption = None
+    journals: options.JournalsArgument, out: options.PageOption = None
 ) -> None:
-    """Write a page with the figures, numbers, failures and evaluations of a run: one file for a
-    browser.
+    """Write a page with the figures, numbers, failures and evaluations of a run, or of several.
+
+    It is one file for a browser. Of several runs, it also compares the best values so far.
     """
     with reported_errors():
         from knobless.report import write
 
-        out = out or journal.with_suffix(".html")
-        _check_output([journal], out)
-        typer.echo(f"Page written to {write(journal, out)}")
+        out = out or journals[0].with_suffix(".html")
+        _check_output(journals, out)
+        typer.echo(f"Page written to {write(journals, out)}")
 
 
 def watch_command(

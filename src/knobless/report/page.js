@@ -322,7 +322,7 @@ function drawObjectives(run) {
   if (!run.objectives) return;
   const { directions, front, errors, rows, count, knee } = run.objectives, m = directions.length;
   const [first, second] = directions;
-  $("values-title").textContent = `Values of ${first[0]}`;
+  $("values-title").textContent = `Values of ${first[0]} over evaluations`;
   $("front-of").textContent = `${second[0]} (${second[1]}) over ${first[0]} (${first[1]}); the larger dot is the knee`;
   $("front-count").textContent = count > rows.length ? `${rows.length} of ${whole(count)}` : whole(count);
   charts.front.show(frontContent(run));
@@ -681,7 +681,7 @@ function tile(what, number, more, kind, title) {
 }
 
 function drawTiles(run) {
-  const best = run.best[0], last = run.steps.iteration.length - 1, [started, ended] = run.times;
+  const best = run.best[0], [started, ended] = run.times;
   const call = run.bestRow < 0 ? -1 : table.column("evaluation").data[run.bestRow], found = call < 0 ? [] : [call ? `at evaluation ${whole(call)}` : "known before"];
   const of = run.objectives ? run.objectives.directions[0][0] : "value";
   const name = `${run.direction === "maximize" ? "largest" : "smallest"} ${of}`, tiles = [];
@@ -697,11 +697,6 @@ function drawTiles(run) {
   tiles.push(tile("evaluations", whole(run.calls), more));
   tiles.push(tile("failed", whole(run.failed), run.calls ? [`${Number(((100 * run.failed) / run.calls).toPrecision(2))} %`] : [], run.failed ? "bad" : ""));
   if (run.curves) tiles.push(tile("steps", whole(run.curves.steps), [`${whole(run.curves.stops)} evaluations stopped`]));
-  if (last >= 0) {
-    const { iteration, lam_r, eps, entropy } = run.steps;
-    tiles.push(tile("iterations", whole(iteration[last]), [node("div", { className: "more" }, "λ", node("sub", {}, "r"), ` ${Number(lam_r[last].toPrecision(3))}${Number.isFinite(eps[last]) ? `, ε ${Number(eps[last].toPrecision(3))}` : ""}`)]));
-    tiles.push(tile("entropy of θ", Number(entropy[last].toPrecision(4)).toString(), [`from ${Number(entropy[0].toPrecision(4))} nats`], "", exact(entropy[last])));
-  }
   if (Number.isFinite(ended - started)) tiles.push(tile("time", duration(ended - started), [clock(started)]));
   $("tiles").replaceChildren(...tiles);
 }
@@ -758,18 +753,24 @@ function certainty(each) {
   return words.join("; ") + (each.sure.length > 8 ? " …" : "");
 }
 
+function tableOf(id, heads, rows) {
+  $(id).replaceChildren(node("thead", {}, node("tr", {}, ...heads.map((head) => node("th", {}, head)))), node("tbody", {}, ...rows));
+}
+
 function drawConfiguration(run) {
-  const heads = ["variable", run.recommended ? "recommended" : run.objectives ? "knee of the front" : "best", ...(run.folded ? ["most probable", "its probability"] : [])];
-  const rows = run.configuration.map((each) => {
-    const cells = [node("td", {}, each.name), entries(each, each.best, each.mode)];
-    if (run.folded) {
-      const sure = node("td", {}, certainty(each));
-      cells.push(entries(each, each.mode, each.best), sure);
-      if (each.sure.length === 1) sure.title = each.sure[0].map(exact).join(" to ");
-    }
-    return node("tr", {}, ...cells);
-  });
-  $("configuration").replaceChildren(node("thead", {}, node("tr", {}, ...heads.map((head) => node("th", {}, head)))), node("tbody", {}, ...rows));
+  const chosen = run.recommended ? "recommended" : run.objectives ? "knee of the front" : "best";
+  $("configuration-title").textContent = run.recommended ? "Recommended configuration" : run.objectives ? "Knee of the front" : "Best configuration";
+  const rows = run.configuration.map((each) => node("tr", {}, node("td", {}, each.name), entries(each, each.best, [])));
+  if (run.bestRow >= 0 && !run.recommended && !run.objectives) {  // the attributes of that evaluation
+    for (const column of table.columns.filter((c) => c.attribute)) rows.push(node("tr", { className: "attribute" }, node("td", {}, column.name), node("td", {}, textOf(column, run.bestRow))));
+  }
+  tableOf("configuration", ["variable", chosen], rows);
+  if (!run.folded) return;
+  tableOf("mode", ["variable", "most probable", "its probability"], run.configuration.map((each) => {
+    const sure = node("td", {}, certainty(each));
+    if (each.sure.length === 1) sure.title = each.sure[0].map(exact).join(" to ");
+    return node("tr", {}, node("td", {}, each.name), entries(each, each.mode, each.best), sure);
+  }));
 }
 
 function drawFailures(run) {
@@ -803,26 +804,63 @@ function show(run) {
   charts.values.show(valuesContent(run));
   drawCurves(run);
   drawObjectives(run);
-  for (const card of document.querySelectorAll(".folded")) card.hidden = !run.folded;
+  drawInternals(run);
   drawImportance(run);
   drawSlices(run);
   drawParallel(run);
-  if (run.folded) {
-    for (const name of ["eps", "snr"]) $(name).parentElement.hidden = !run.steps[name].some(Number.isFinite);
-    charts.lam_r.show(stepContent(run, "lam_r", "λ_r"));
-    charts.eps.show(stepContent(run, "eps", "ε"));
-    charts.snr.show(stepContent(run, "snr", "‖s‖²/γ", run.alpha));
-    charts.theta.show(run);
-    charts.entropies.show(run, run.entropies, "entropy, relative to the start");
-    $("entropies-hint").textContent = `Of the distribution, relative to the start (for a number: standard deviation). ${some(run.entropies.names.length, run.variables)}`;
-    drawMarginals(run);
-    $("theta-hint").textContent = some(run.marginals.length, run.variables);
-    $("marginals-hint").textContent = some(run.marginals.length, run.variables);
-  }
   drawConfiguration(run);
   drawFailures(run);
   $("left-out").textContent = run.leftOut ? `${whole(run.leftOut)} variables are too wide for this table and are in the journal only.` : "";
   $("facts").replaceChildren(...run.facts.flatMap(([name, text]) => [node("dt", {}, name), node("dd", {}, text)]));
+}
+
+function drawInternals(run) {  // of the algorithm: charts are drawn when the element is opened
+  $("internals").hidden = !run.folded;
+  if (!run.folded) return;
+  const last = run.steps.iteration.length - 1;
+  const { iteration, lam_r, eps, entropy } = run.steps;
+  const words = last < 0 ? [] : [`${whole(iteration[last])} iterations`, `sample size ${Number(lam_r[last].toPrecision(3))}`];
+  if (last >= 0 && Number.isFinite(eps[last])) words.push(`step length ${Number(eps[last].toPrecision(3))}`);
+  if (last >= 0) words.push(`entropy ${Number(entropy[last].toPrecision(4))} of ${Number(entropy[0].toPrecision(4))} nats`);
+  $("internals-hint").textContent = words.join(", ");
+  for (const name of ["eps", "snr"]) $(name).parentElement.hidden = !run.steps[name].some(Number.isFinite);
+  charts.lam_r.show(stepContent(run, "lam_r", "λ_r"));
+  charts.eps.show(stepContent(run, "eps", "ε"));
+  charts.snr.show(stepContent(run, "snr", "‖s‖²/γ", run.alpha));
+  charts.theta.show(run);
+  charts.entropies.show(run, run.entropies, "entropy, relative to the start");
+  $("entropies-hint").textContent = `Of the distribution, relative to the start (for a number: standard deviation). ${some(run.entropies.names.length, run.variables)}`;
+  drawMarginals(run);
+  $("theta-hint").textContent = some(run.marginals.length, run.variables);
+  $("marginals-hint").textContent = some(run.marginals.length, run.variables);
+}
+
+function runsContent(runs) {  // the best value so far of several runs
+  const turn = runs[0].direction === "maximize" ? -1 : 1;
+  const first = range(runs.flatMap((run) => Array.from(run.extent)));
+  const at = (run, x) => { const i = lastAtOrBefore(run.improvements[0], x); return i < 0 ? NaN : run.improvements[1][i]; };
+  return {
+    x: [0, Math.max(...runs.map((run) => run.calls), 1)],
+    y: first,
+    layers: (place) => runs.map((run, i) => drawn("path", { class: `run run-${i % 8}`, d: path(run.improvements[0], run.improvements[1], place, true) })),
+    look: (x) => {
+      const call = Math.max(Math.round(x), 1), found = runs.map((run) => [run.name, at(run, call)]);
+      found.sort((a, b) => turn * (a[1] - b[1]));
+      return { x: call, title: `evaluation ${whole(call)}`, pairs: found.slice(0, 12).map(([name, v]) => [name, short(v)]), marks: found.map(([, v]) => v).filter(Number.isFinite) };
+    },
+  };
+}
+
+function showSeveral(runs) {
+  $("choose").hidden = false;
+  $("chosen").replaceChildren(...runs.map((run, i) => node("option", { value: String(i) }, run.name)));
+  $("chosen").addEventListener("change", () => { table.page = 0; show(runs[Number($("chosen").value)]); });
+  show(runs[0]);
+  $("runs-card").hidden = false;
+  $("runs-legend").replaceChildren(...runs.map((run, i) => node("span", { className: `of-run-${i % 8}` }, run.name)));
+  charts.runs.show(runsContent(runs));
+  const rows = runs.map((run) => [run.name, run.recommended ? withError(...run.recommended) : short(run.best[0]), whole(run.calls), whole(run.failed), duration(run.times[1] - run.times[0])]);
+  tableOf("runs-table", ["run", "value", "evaluations", "failed", "time"], rows.map((cells) => node("tr", {}, ...cells.map((text) => node("td", {}, text)))));
 }
 
 function drawLegend(run) {
@@ -864,10 +902,13 @@ function pulse() {
 
 function start() {
   table = new Table();
-  for (const id of ["values", "curves", "lam_r", "eps", "snr", "front", "hypervolume"]) charts[id] = new Chart($(id));
+  for (const id of ["values", "curves", "runs", "lam_r", "eps", "snr", "front", "hypervolume"]) charts[id] = new Chart($(id));
   for (const id of ["theta", "entropies"]) charts[id] = new HeatMap($(id));
   const run = JSON.parse($("data").textContent, unpacked);
-  if (run) {
+  $("runs-card").hidden = true;
+  if (run && run.several) {
+    showSeveral(run.several);
+  } else if (run) {
     show(run);
   } else {
     table.sorted.down = true;  // newest first

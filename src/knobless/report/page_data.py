@@ -302,7 +302,9 @@ def _attributes(trace: Trace, since: int) -> list[dict[str, Any]]:
     """Return the attributes; one that is called like a variable or another column begins with ``a.``"""
     names = {shown_name(column.name) for column in trace.space.columns()} | COLUMNS
     return [
-        _column(f"a.{name}" if name in names else name, data) | ({} if labels is None else {"labels": labels})
+        _column(f"a.{name}" if name in names else name, data)
+        | {"attribute": True}
+        | ({} if labels is None else {"labels": labels})
         for name, data, labels in trace.attributes.columns(since)
     ]
 
