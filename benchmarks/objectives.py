@@ -3,14 +3,16 @@
     NASBENCH=FOLDER python benchmarks/objectives.py run [--tune] [--jobs 2] [--seeds 5] [--problems NAME ...]
     python benchmarks/objectives.py table
 
-FOLDER has the table of NAS-Bench-201; pymoo and coco-experiment are needed. The problems are those of
+FOLDER has the table of NAS-Bench-201; pymoo, coco-experiment and torch are needed. The problems are those of
 `objectives_problems.py`: with --tune those on which the search was designed, otherwise others. Each run is measured
 after 50, 100, 200 and 1,000 evaluations, on some problems also after 10,000, and Optuna, whose samplers take longer and
-longer, only up to 100. Finished runs are added to runs.csv at once, and the same command resumes.
+longer, only up to 100; its GPSampler, which takes seconds per trial, up to 50 and with three seeds. Finished runs are
+added to runs.csv at once, and the same command resumes.
 
 NSGA-II and SMS-EMOA of pymoo have a population of 100 and the default operators for the variables: two-point crossover
-and bit flips for bits, simulated binary crossover and polynomial mutation for floats, mixed ones otherwise. Optuna has
-its defaults. All get constraints as such. knobless gets the names of the objectives, and that they are deterministic.
+and bit flips for bits, simulated binary crossover and polynomial mutation for floats, mixed ones otherwise. As 100 is
+too many for runs of 50 to 200 evaluations, NSGA-II also runs with 20. Optuna has its defaults. All get constraints as
+such. knobless gets the names of the objectives, and that they are deterministic.
 """
 
 from __future__ import annotations
@@ -34,7 +36,12 @@ from knobless.core.pareto import hypervolume
 from objectives_problems import LONG, PROBLEMS, TUNED, Problem
 
 BUDGETS = (50, 100, 200, 1000, 10_000)
-FEW, MANY = 100, 1000  # evaluations of Optuna, and of the others except on some problems
+FEWEST, FEW, MANY = (
+    50,
+    100,
+    1000,
+)  # evaluations of GPSampler, of Optuna's others, and of all others except on some problems
+SLOW, MOST_SLOW = ("gp",), 3  # methods that take long, and their seeds at most
 RESULTS = (*(f"hv_{budget}" for budget in BUDGETS), "seconds")
 
 
@@ -76,7 +83,8 @@ def point(space: Any, value: Callable[[str, Any], Any]) -> Any:
     made = {}
     for name, each, n in columns(space):
         values = [value(f"{name}{i}", each) for i in range(n)]
-        made[name] = values if isinstance(each, kl.Choice) else np.array(values)
+        array = values if isinstance(each, kl.Choice) else np.array(values)
+        made[name] = values[0] if each.n is None else array
     return made if isinstance(space, kl.Space) else next(iter(made.values()))
 
 
@@ -131,7 +139,7 @@ def optuna(name: str) -> Callable[[Recorded, int], None]:
 # pymoo.
 
 
-def pymoo(name: str) -> Callable[[Recorded, int], None]:
+def pymoo(name: str, size: int = 100) -> Callable[[Recorded, int], None]:
     def search(run: Recorded, seed: int) -> None:
         from pymoo.algorithms.moo.nsga2 import NSGA2
         from pymoo.algorithms.moo.sms import SMSEMOA
@@ -177,7 +185,7 @@ def pymoo(name: str) -> Callable[[Recorded, int], None]:
                 if problem.violation is not None:
                     out["G"] = [violation]
 
-        algorithm = {"NSGA2": NSGA2, "SMSEMOA": SMSEMOA}[name](pop_size=100, **options)
+        algorithm = {"NSGA2": NSGA2, "SMSEMOA": SMSEMOA}[name](pop_size=size, **options)
         minimize(Evaluated(), algorithm, ("n_eval", run.budget), seed=seed)
 
     return search
@@ -186,9 +194,11 @@ def pymoo(name: str) -> Callable[[Recorded, int], None]:
 METHODS: dict[str, tuple[str, int, Callable[[Recorded, int], None]]] = {
     "knobless": ("knobless", BUDGETS[-1], ours),
     "nsga2": ("NSGA-II (pymoo)", BUDGETS[-1], pymoo("NSGA2")),
+    "nsga2-20": ("NSGA-II 20 (pymoo)", BUDGETS[-1], pymoo("NSGA2", 20)),
     "sms": ("SMS-EMOA (pymoo)", BUDGETS[-1], pymoo("SMSEMOA")),
     "tpe": ("TPE (Optuna)", FEW, optuna("TPESampler")),
     "optuna-nsga2": ("NSGA-II (Optuna)", FEW, optuna("NSGAIISampler")),
+    "gp": ("GP (Optuna)", FEWEST, optuna("GPSampler")),
 }
 
 
@@ -269,7 +279,8 @@ def write(options: argparse.Namespace) -> None:
 
 def runs(options: argparse.Namespace) -> None:
     names = options.problems or [*(TUNED if options.tune else PROBLEMS)]
-    tasks = [Task(p, m, s) for s in range(options.seeds) for p in names for m in options.methods]
+    each = [Task(p, m, s) for s in range(options.seeds) for p in names for m in options.methods]
+    tasks = [task for task in each if task.method not in SLOW or task.seed < MOST_SLOW]
     complete_runs(options.out / "runs.csv", tasks, RESULTS, measured, options.jobs, options.anew)
     meta = {"command": "python benchmarks/objectives.py run", "commit": commit()} | machine()
     meta |= {name: version(name) for name in ("pymoo", "optuna", "coco-experiment")}

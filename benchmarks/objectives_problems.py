@@ -6,6 +6,8 @@
 - ZDT, DTLZ2, and a mixed function of floats, integers, choices and bits.
 - bbob-biobj: pairs of functions of the COCO platform.
 - NAS-Bench-201: error of networks on CIFAR-10, and their weights relative to a convolution of 3×3.
+- Models of scikit-learn: error and size, which stands for the time of a prediction and is the same on every machine:
+  nodes of a decision tree, and pixels of handwritten digits that nearest neighbors compare.
 
 The reference point of a hypervolume is a tenth of the ranges beyond the nadir of the front where the front is known, or
 beyond no profit; the nadir for bbob-biobj; otherwise the mean of 1,000 random points.
@@ -191,6 +193,51 @@ def nasbench(data: Path) -> Problem:
     return Problem("NAS-Bench-201", kl.Choice(*"01234", n=6), fun, 2)
 
 
+@cache
+def _halves(name: str) -> Any:
+    from sklearn import datasets
+    from sklearn.model_selection import train_test_split
+
+    x, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return train_test_split(x, y, test_size=0.5, random_state=0)
+
+
+def tree() -> Problem:
+    """A decision tree for breast cancer: error and nodes."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    x, x_test, y, y_test = _halves("breast_cancer")
+
+    def fun(options: Any) -> tuple[float, ...]:
+        model = DecisionTreeClassifier(random_state=0, **options).fit(x, y)
+        return 1.0 - float(model.score(x_test, y_test)), float(model.tree_.node_count)
+
+    space = kl.Space(
+        criterion=kl.Choice("gini", "entropy"),
+        splitter=kl.Choice("best", "random"),
+        max_depth=kl.Integer(1, 12),
+        min_samples_leaf=kl.Integer(1, 40),
+        min_samples_split=kl.Integer(2, 60),
+        max_features=kl.Float(0.05, 1.0),
+        ccp_alpha=kl.Float(0.0, 0.05),
+    )
+    return Problem("tree", space, fun, 2, box=((0.0, 1.0), (0.5, 41.0)))
+
+
+def pixels() -> Problem:
+    """Nearest neighbors for handwritten digits: error and pixels."""
+    x, x_test, y, y_test = _halves("digits")
+
+    def fun(chosen: Any) -> tuple[float, ...]:
+        if not chosen.any():
+            return 1.0, 0.0
+        one, two = (each[:, chosen == 1] for each in (x, x_test))
+        nearest = ((one**2).sum(axis=1) - 2.0 * two @ one.T).argmin(axis=1)
+        return float((y[nearest] != y_test).mean()), float(chosen.sum())
+
+    return Problem("pixels", kl.Binary(64), fun, 2, box=((0.0, 0.0), (1.0, 64.0)))
+
+
 PROBLEMS: dict[str, Callable[[], Problem]] = {
     "OneMinMax 70": lambda: one_min_max(70),
     "LOTZ 40": lambda: lotz(40),
@@ -202,6 +249,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "bbob-biobj 5 3 5": lambda: bbob(5, 3, 5),
     "bbob-biobj 37 3 5": lambda: bbob(37, 3, 5),
     "bbob-biobj 50 3 10": lambda: bbob(50, 3, 10),
+    "pixels": pixels,
     "NAS-Bench-201": lambda: nasbench(Path(os.environ["NASBENCH"])),
 }
 # With 10,000 evaluations.
@@ -216,6 +264,7 @@ TUNED: dict[str, Callable[[], Problem]] = {
     "ZDT1 10": lambda: zdt(1, 10),
     "ZDT4 5": lambda: zdt(4, 5),
     "DTLZ2 8 3": lambda: dtlz2(8, 3),
+    "tree": tree,
     "bbob-biobj 1 1 5": lambda: bbob(1, 1, 5),
     "bbob-biobj 11 1 5": lambda: bbob(11, 1, 5),
     "bbob-biobj 28 1 5": lambda: bbob(28, 1, 5),

@@ -76,11 +76,14 @@ class Outcomes(NamedTuple):
         observed = values * signs_of(directions)
         observed[infeasible] = np.nan
         valued = np.flatnonzero(~np.isnan(observed).any(axis=1))
-        _, point = np.unique(space.visible(codes), axis=0, return_inverse=True)
+        _, first, point = np.unique(space.visible(codes), axis=0, return_index=True, return_inverse=True)
         own = point.ravel()[valued]
         counts = np.maximum(np.bincount(own, minlength=1), 1)
+        # Relative to the first value of a point, so that the mean of equal ones is exact.
+        base = np.where(np.isfinite(observed[first]), observed[first], 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
-            means = np.stack([np.bincount(own, column / counts[own], len(counts)) for column in observed[valued].T], 1)
+            columns = (observed[valued] - base[own]) / counts[own, None]
+            means = base[: len(counts)] + np.stack([np.bincount(own, each, len(counts)) for each in columns.T], 1)
             offsets = np.where(counts[own, None] > 1, observed[valued] - means[own], 0.0)
             finite = np.where(np.isfinite(observed[valued]), np.abs(observed[valued]), 0.0)
             if not (np.abs(offsets) > JITTER * finite.max(axis=0, initial=0.0)).any():

@@ -327,8 +327,9 @@ function drawObjectives(run) {
   $("front-count").textContent = count > rows.length ? `${rows.length} of ${whole(count)}` : whole(count);
   charts.front.show(frontContent(run));
   charts.hypervolume.show(hypervolumeContent(run));
-  const head = node("tr", {}, node("th", {}, "row"), ...directions.map(([name, direction]) => node("th", {}, `${name} (${direction})`)));
-  const lines = Array.from(rows, (row, i) => node("tr", { className: row === knee ? "best" : "" }, node("td", {}, whole(row + 1)), ...directions.map((_, j) => node("td", { title: exact(front[i * m + j]) }, errors ? withError(front[i * m + j], errors[i * m + j]) : short(front[i * m + j])))));
+  const variables = table.columns.filter((column) => column.variable).slice(0, FRONT_VARIABLES);
+  const head = node("tr", {}, node("th", {}, "row"), ...directions.map(([name, direction]) => node("th", {}, `${name} (${direction})`)), ...variables.map((column) => node("th", {}, column.name)));
+  const lines = Array.from(rows, (row, i) => node("tr", { className: row === knee ? "best" : "" }, node("td", {}, whole(row + 1)), ...directions.map((_, j) => node("td", { title: exact(front[i * m + j]) }, errors ? withError(front[i * m + j], errors[i * m + j]) : short(front[i * m + j]))), ...variables.map((column) => cell(column, row))));
   $("front-table").replaceChildren(node("thead", {}, head), node("tbody", {}, ...lines));
 }
 
@@ -431,6 +432,7 @@ class HeatMap {
 // Importance, slices and parallel coordinates, from the rows of the table.
 
 const SLICES = 12, AXES = 10, DOTS = 1500, LINES = 400;
+const FRONT_VARIABLES = 8;  // columns of the table of the front
 
 function cellOf(entry) {  // a function from a row to the number in it: the index of an option, NaN if inactive
   const { data, per, labels, bits } = table.columns.filter((column) => column.variable)[entry.place], k = entry.entry;
@@ -683,16 +685,18 @@ function tile(what, number, more, kind, title) {
 function drawTiles(run) {
   const best = run.best[0], [started, ended] = run.times;
   const call = run.bestRow < 0 ? -1 : table.column("evaluation").data[run.bestRow], found = call < 0 ? [] : [call ? `at evaluation ${whole(call)}` : "known before"];
-  const of = run.objectives ? run.objectives.directions[0][0] : "value";
-  const name = `${run.direction === "maximize" ? "largest" : "smallest"} ${of}`, tiles = [];
-  if (run.recommended) {
+  const name = `${run.direction === "maximize" ? "largest" : "smallest"} value`, tiles = [];
+  if (run.objectives) {
+    const { directions, front, rows, count, knee } = run.objectives, at = rows.indexOf(knee), m = directions.length;
+    const values = directions.map(([objective], j) => `${objective} ${short(front[at * m + j])}`);
+    tiles.push(tile("front", `${whole(count)} points`, at < 0 ? [] : [`knee: ${values.join(", ")}`], "first wide"));
+  } else if (run.recommended) {
     const [mean, error] = run.recommended;
     const more = [`estimated mean${Number.isFinite(error) ? " ± standard error" : ""}`, `${name} observed ${short(best)}`];
     tiles.push(tile("recommended point", withError(mean, error), more, "first wide", exact(mean)));
   } else {
     tiles.push(tile(name, short(best), found, "first", exact(best)));
   }
-  if (run.objectives) tiles.push(tile("front", whole(run.objectives.count), ["points"]));
   const more = run.budget ? [node("progress", { max: run.budget, value: Math.min(run.calls, run.budget) }), `of ${whole(run.budget)}`] : [];
   tiles.push(tile("evaluations", whole(run.calls), more));
   tiles.push(tile("failed", whole(run.failed), run.calls ? [`${Number(((100 * run.failed) / run.calls).toPrecision(2))} %`] : [], run.failed ? "bad" : ""));
