@@ -77,6 +77,61 @@ def test_one_objective_is_the_run_without_it():
     assert larger.fun == named.fun
 
 
+ALIKE = {
+    "bits": (kl.Binary(12), {}),
+    "choices": (kl.Choice("a", "b", "c", n=6), {"deterministic": True}),
+    "subset": (kl.Subset(8, 3), {"batch": 3}),
+    "numbers": (kl.Float(0.0, 1.0, n=2), {}),
+    "mixed": (MIXED, {"rng": 5}),
+    "noisy": (MIXED, {"deterministic": False}),
+    "constraints": (kl.Binary(12), {"constraints": lambda x: x[:3].sum() - 1.0}),
+    "fixed": (MIXED, {"fixed": {"kind": "b"}}),
+    "algorithm": (kl.Binary(12), {"algorithm": kl.pbil_lambda(kl.Binary(12))}),
+}
+
+
+def numbers_in(x):
+    """All numbers and options of a point as numbers."""
+    parts = x.values() if isinstance(x, dict) else [x]
+    arrays = [np.atleast_1d(np.asarray(part)) for part in parts]
+    return np.concatenate([[*map(ord, each)] if each.dtype.kind == "U" else each.astype(float) for each in arrays])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "form"),
+    [(case, "plain") for case in ALIKE]
+    + [(case, form) for case in ("bits", "mixed") for form in ("violation", "noise")],
+)
+def test_one_objective_is_the_run_without_it_in_every_kind_of_space(case, form):
+    space, options = ALIKE[case]
+
+    def runs():
+        g = np.random.default_rng(0)
+
+        def value(x):
+            each = numbers_in(x)
+            distance = float((each**2).sum() - each[:-1] @ each[1:])
+            return distance + g.normal() if form == "noise" else distance
+
+        def plain(x):
+            return kl.Constrained(value(x), numbers_in(x)[0] - 0.5) if form == "violation" else value(x)
+
+        def named(x):
+            found = plain(x)
+            return kl.Constrained((found.value,), found.violation) if form == "violation" else {"a": found}
+
+        return plain, named
+
+    plain = kl.minimize(runs()[0], space, budget=20, **{"rng": 1} | options)
+    named = kl.minimize(runs()[1], space, budget=20, objectives=("a",), **{"rng": 1} | options)
+    assert [e.value for e in plain.evaluations] == [e.value for e in named.evaluations]
+    assert [numbers_in(e.x).tolist() for e in plain.evaluations] == [
+        numbers_in(e.x).tolist() for e in named.evaluations
+    ]
+    assert (plain.fun, plain.nit, plain.deterministic) == (named.fun, named.nit, named.deterministic)
+
+
 def test_directions():
     small = kl.minimize(count, kl.Binary(6), budget=40, objectives=NAMES, rng=0, deterministic=True)
     signs = {"ones": "min", "zeros": "max"}
@@ -164,6 +219,21 @@ def test_violations():
     assert len(none.front) == 0
     assert not none.success
     assert none.violation == 1.0
+
+
+def test_stated_constraints_and_fixed_variables():
+    result = kl.minimize(
+        mixed,
+        MIXED,
+        budget=40,
+        objectives={"cost": "min", "gain": "max"},
+        constraints=lambda x: x["bits"].sum() - 2.0,
+        fixed={"kind": "b"},
+        rng=0,
+    )
+    assert all(each.x["bits"].sum() <= 2 and each.x["kind"] == "b" for each in result.evaluations)
+    assert len({str(each.x) for each in result.evaluations}) > 30
+    assert max(point.values[1] for point in result.front) > 4.0
 
 
 class Noisy:

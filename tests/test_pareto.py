@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from knobless.core.hypervolume_improvement import expected_hypervolume_improvement
-from knobless.core.pareto import Front, contributions, hypervolume, is_front, knee, levels, ranking
+from knobless.core.pareto import Front, Layers, contributions, hypervolume, is_front, knee, levels, ranking
 
 SIDE = 4
 
@@ -48,6 +48,26 @@ def test_front(values):
         front.add(i, row)
     assert (front.values == np.unique(values[expected], axis=0)).all()
     assert all((values[row] == value).all() for row, value in zip(front.rows, front.values, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables(most=14), st.integers(1, 9))
+def test_layers_are_the_first_fronts(values, least):
+    layers = Layers(values.shape[1], least)
+    for n, value in enumerate(values, start=1):
+        layers.add(n - 1, value)
+        different = np.unique(values[:n], axis=0)
+        level = levels(different)
+        for i, front in enumerate(layers.fronts):
+            assert (front.values == different[level == i]).all()
+        assert (np.diff(layers.level) >= 0).all()
+        assert (values[layers.rows] == layers.values).all()
+        assert all((values[row + 1 : n] != values[row]).any(axis=1).all() for row in layers.rows)  # the last equal one
+        size = len(layers.rows)
+        assert min(least, len(different)) <= size
+        assert len(layers.fronts) == 1 or size - len(layers.fronts[-1]) < least
+    layers.add(len(values), np.full(values.shape[1], np.inf))
+    assert len(layers.rows) == size
 
 
 @settings(max_examples=40, deadline=None)

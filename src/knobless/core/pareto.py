@@ -246,7 +246,24 @@ class Front:
         """Add a row unless another one is as good in every objective; return whether it is in the front."""
         if not (value < math.inf).all() or (self.values <= value).all(axis=1).any():
             return False
+        self._insert(row, value)
+        return True
+
+    def place(self, row: int, value: Array) -> list[tuple[int, Array]]:
+        """Add a row in place of an equal one; return the rows that are dominated then, or this one if it is."""
+        as_good = (self.values <= value).all(axis=1)
+        if not as_good.any():
+            return self._insert(row, value)
+        equal = as_good & (self.values == value).all(axis=1)
+        if not equal.any():
+            return [(row, value)]
+        self.rows = np.where(equal, row, self.rows)
+        return []
+
+    def _insert(self, row: int, value: Array) -> list[tuple[int, Array]]:
+        """Add a row that none dominates; return those that it dominates, which are removed."""
         kept = ~(value <= self.values).all(axis=1)
+        removed = list(zip(self.rows[~kept].tolist(), self.values[~kept], strict=True))
         values, rows = self.values[kept], self.rows[kept]
         at = int((values[:, 0] < value[0]).sum())
         while at < len(values) and tuple(values[at]) < tuple(value):
@@ -254,12 +271,70 @@ class Front:
         self.values = np.insert(values, at, value, axis=0)
         self.rows = np.insert(rows, at, row)
         self.last = row
-        return True
+        return removed
+
+    def copy(self) -> Self:
+        """Return a copy that does not change with this one."""
+        other = type(self)(self.values.shape[1])
+        other.values, other.rows, other.last = self.values, self.rows, self.last
+        return other
+
+
+class Layers:
+    """The front of a table, the front of its other rows, and so on, until these have a number of rows together.
+
+    The table may grow, and of rows with equal values the last one is kept.
+
+    Parameters
+    ----------
+    objectives : int
+        Number of objectives.
+    least : int
+        Number of rows after which no other front is needed.
+
+    Attributes
+    ----------
+    fronts : list of Front
+        The fronts, at least one.
+    """
+
+    def __init__(self, objectives: int, least: int) -> None:
+        self.objectives, self.least = objectives, least
+        self.fronts = [Front(objectives)]
+
+    def add(self, row: int, value: Array) -> None:
+        """Add a row; those that it dominates move to the next front (Li, Deb, Zhang and Kwong, 2017)."""
+        moved = [(row, value)] if (value < math.inf).all() else []
+        for front in self.fronts:
+            moved = [each for own in moved for each in front.place(*own)]
+        if moved and sum(map(len, self.fronts)) < self.least:
+            self.fronts.append(Front(self.objectives))
+            for own in moved:
+                self.fronts[-1].place(*own)
+        total = sum(map(len, self.fronts))
+        while len(self.fronts) > 1 and total - len(self.fronts[-1]) >= self.least:
+            total -= len(self.fronts.pop())
 
     @property
-    def scaled(self) -> Array:
-        """The values from 0, the ideal point, to 1, the nadir; 0 in an objective in which all are equal."""
-        return scaled(self.values, self.values)
+    def rows(self) -> NDArray[np.intp]:
+        """The rows of all fronts."""
+        return np.concatenate([front.rows for front in self.fronts])
+
+    @property
+    def values(self) -> Array:
+        """Their values."""
+        return np.concatenate([front.values for front in self.fronts])
+
+    @property
+    def level(self) -> NDArray[np.intp]:
+        """The front to which each row belongs, 0 for the first."""
+        return np.repeat(np.arange(len(self.fronts)), [len(front) for front in self.fronts])
+
+    def copy(self) -> Self:
+        """Return a copy that does not change with this one."""
+        other = type(self)(self.objectives, self.least)
+        other.fronts = [front.copy() for front in self.fronts]
+        return other
 
 
 def scaled(values: Array, front: Array) -> Array:

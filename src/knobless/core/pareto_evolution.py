@@ -3,8 +3,9 @@
 A child takes variables of two points of the front: the first is the one of two random ones that is further from its
 neighbors, so that gaps are filled, the second one of the neighbors. Numbers move along the difference of two other
 points of the front as often, as in differential evolution. Then each variable changes with probability 1/(2 n). There
-is no population to size and none to restart: a front of one point is a local search, one of many points recombines
-them.
+is no population to size and none to restart. A front of few points would be a local search, so the next fronts are part
+of the population until it has 16 points; of two random ones, that of the better front is the first parent. Of points
+with equal values the last one counts: where many points have equal values, the population drifts.
 
 Under noise, the front is that of the means of all evaluations of each point, in which lucky values come first. So every
 second evaluation is another one of the point of the front that has the fewest.
@@ -29,12 +30,12 @@ from .conditional import Conditional
 from .data import floats, listed, text, whole
 from .evolution import theta_around
 from .families import Family
-from .pareto import Front
+from .pareto import Front, Layers, scaled
 from .rng import RNG, Stream
 from .subset import resized
 from .types import Array, Points
 
-FIRST = 16  # random points before the first child
+FIRST = 16  # random points before the first child, and points of the population at least
 NEIGHBORS = 0.1  # points of the front among which the second parent is, as a share of it
 LEAST_NEIGHBORS = 3  # of these points, at least
 CROSSED = 0.5  # children that have two parents
@@ -56,8 +57,8 @@ class FrontState:
         All evaluations.
     rows : int
         Number of rows whose front this is.
-    front : Front
-        The front, in terms of the rows; under noise that of the means of points, in terms of these.
+    layers : Layers
+        The population, in terms of the rows; under noise the front of the means of points, in terms of these.
     counts : array
         Under noise, how often each point of the front was evaluated.
     """
@@ -65,30 +66,36 @@ class FrontState:
     def __init__(self, archive: Archive, first: Array, x0: Points | None) -> None:
         self.archive, self.first, self.x0 = archive, first, x0
         self.rows = 0
-        self.front = Front(archive.objectives)
+        self.layers = Layers(archive.objectives, FIRST)
         self.counts = self.front.rows
+
+    @property
+    def front(self) -> Front:
+        """The front."""
+        return self.layers.fronts[0]
 
     def update(self, rows: int) -> None:
         """Add the rows of the archive up to a number of them; under noise, take the front of the means."""
         if self.archive.deterministic:
             for row, value in enumerate(self.archive.outcomes[self.rows : rows], start=self.rows):
-                self.front.add(row, value)
+                self.layers.add(row, value)
         else:
             points = self.archive.by_point
-            self.front = Front.of(points.means, points.feasible)
+            self.layers.fronts = [Front.of(points.means, points.feasible)]
             self.counts = points.counts[self.front.rows]
         self.rows = rows
 
     @property
     def points(self) -> Points:
-        """The points of the front."""
+        """The points of the population, those of the front first."""
         source = self.archive if self.archive.deterministic else self.archive.by_point
-        return source.at(self.front.rows.tolist())
+        return source.at(self.layers.rows.tolist())
 
     @property
     def theta(self) -> Array:
         """Mean of the statistics of the front."""
-        return theta_around(self.archive.family, self.first, self.points) if len(self.front) else self.first
+        front = self.points[: len(self.front)]
+        return theta_around(self.archive.family, self.first, front) if len(front) else self.first
 
     def is_new(self, x: Points) -> bool:
         """Return whether a point was not evaluated when this was the front."""
@@ -101,8 +108,7 @@ class FrontState:
     def copy(self, archive: Archive) -> FrontState:
         """Return a state that reads a copy of the archive."""
         other = FrontState(archive, self.first, self.x0)
-        other.rows, other.counts = self.rows, self.counts
-        other.front.values, other.front.rows, other.front.last = self.front.values, self.front.rows, self.front.last
+        other.rows, other.counts, other.layers = self.rows, self.counts, self.layers.copy()
         return other
 
 
@@ -172,15 +178,15 @@ class ParetoEvolution:
         return x
 
     def children(self, state: FrontState, g: np.random.Generator) -> Points:
-        """Return some children of the front."""
+        """Return some children of the population."""
         parents = state.points
         random = self.family.sample(state.first, CHILDREN, g)
         return np.array([self._child(state, parents, each, g) for each in random])
 
     def _child(self, state: FrontState, parents: Points, random: Points, g: np.random.Generator) -> Points:
-        """Return a child of the front, whose inactive variables are those of a random point."""
+        """Return a child of the population, whose inactive variables are those of a random point."""
         family, (k, n) = self.family, parents.shape
-        one, other = self._pair(state.front, g)
+        one, other = self._pair(state.layers, g)
         x, mate = parents[one].copy(), parents[other]
         if isinstance(family, Conditional):
             x = np.where(family.active(x[None])[0], x, random)
@@ -210,18 +216,19 @@ class ParetoEvolution:
         return (family.canonical(x) if isinstance(family, Conditional) else x)[0]
 
     @staticmethod
-    def _pair(front: Front, g: np.random.Generator) -> tuple[int, int]:
-        """Return the indices of two parents: one in a gap of the front, and one of its neighbors."""
-        k, values = len(front), front.scaled
+    def _pair(layers: Layers, g: np.random.Generator) -> tuple[int, int]:
+        """Return the indices of two parents: one of the better front, or in a gap of it, and one of its neighbors."""
+        level, values = layers.level, scaled(layers.values, layers.values)
+        k = len(level)
         near = min(max(LEAST_NEIGHBORS, int(NEIGHBORS * k)), k - 1)
-        best: tuple[float, int, Any] = (-math.inf, 0, None)
+        best: tuple[tuple[int, float], int, Any] = ((-k, -math.inf), 0, None)
         for i in g.integers(k, size=2).tolist():
             squares = ((values - values[i]) ** 2).sum(axis=1)
             squares[i] = math.inf
             # An extreme point has neighbors on one side only, and may have a better one on the other.
             gap = math.inf if (values[i] <= 0.0).any() else float(np.partition(squares, min(1, k - 1))[:2].sum())
-            if gap > best[0] or best[2] is None:
-                best = gap, i, squares
+            if (rank := (-int(level[i]), gap)) > best[0]:
+                best = rank, i, squares
         _, one, squares = best
         if not near:
             return one, one
@@ -262,6 +269,7 @@ class ParetoEvolution:
             state.update(rows)
             return state
         points = [whole(i, most=len(archive.by_point) - 1) for i in listed(data, "at")]
+        state.layers.fronts = [Front(archive.objectives)]
         state.rows, state.front.rows = rows, np.array(points, dtype=np.intp)
         state.front.values = floats(data, "values").reshape(-1, archive.objectives)
         state.counts = np.array([whole(count, least=1) for count in listed(data, "counts")], dtype=np.intp)
