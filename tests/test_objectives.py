@@ -382,6 +382,18 @@ def test_ask_and_tell():
         _ = kl.Optimizer(kl.Binary(6)).front
 
 
+def test_cancelled_candidates():
+    opt = kl.Optimizer(kl.Binary(6), rng=0, objectives=NAMES)
+    for i in range(20):
+        batch = opt.ask()
+        if i % 3:
+            opt.tell(batch, [count(each.x) for each in batch])
+        else:
+            opt.cancel(batch)
+    assert opt.nfev == 13
+    assert len(opt.front) > 1
+
+
 def test_algorithms_that_rank_work_as_they_are():
     for algorithm in (kl.pbil_lambda(kl.Binary(8)), P3(kl.pbil_lambda(kl.Binary(8)).family)):
         result = kl.minimize(

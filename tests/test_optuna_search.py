@@ -310,3 +310,92 @@ def test_several_directions():
         found.append(dict(sorted(candidate.x.items())))
         opt.tell(candidate, (cost(candidate.x), candidate.x["x"]))
     assert points(study) == found
+
+
+DIRECTIONS, NAMES = ["minimize", "maximize"], {"cost": "min", "gain": "max"}
+
+
+def two(x):
+    """The cost, and what is largest elsewhere."""
+    return cost(x), sum(v for v in x.values() if isinstance(v, float)) - 3.0 * (x.get("z") == "b")
+
+
+@pytest.mark.parametrize("kind", ["mixed", pytest.param("conditional", marks=pytest.mark.slow)])
+def test_several_objectives_have_the_points_of_minimize(kind):
+    space, storage = SPACES[kind], optuna.storages.InMemoryStorage()
+    for count in (13, 11):  # in another process, as it were
+        study = study_of(space, directions=DIRECTIONS, storage=storage, study_name="s", load_if_exists=True)
+        study.optimize(lambda trial: two(suggested(trial, space)), n_trials=count)
+    assert points(study) == evaluations(space, 24, value=two, objectives=NAMES)
+
+
+def excess(x):
+    return [x["n"] - 20.5, x["x"] - 0.8]
+
+
+@pytest.mark.parametrize("form", ["constraints_func", "set_constraint"])
+@pytest.mark.parametrize("several", [False, True])
+def test_constraints_are_those_of_minimize(form, several):
+    if form == "set_constraint" and not hasattr(optuna.Trial, form):
+        pytest.skip("needs Optuna 5")
+    space, fun = SPACES["mixed"], two if several else cost
+
+    def objective(trial):
+        x = suggested(trial, space)
+        if form == "set_constraint":
+            for name, value in zip("ab", excess(x), strict=True):
+                trial.set_constraint(name, value)
+        return fun(x)
+
+    options = {"constraints_func": lambda trial: excess(trial.params)} if form == "constraints_func" else {}
+    sampler = KnoblessSampler(space, seed=3, **options)
+    study = optuna.create_study(sampler=sampler, directions=DIRECTIONS[: 1 + several])
+    study.optimize(objective, n_trials=14)
+    feasible = [max(excess(trial.params)) <= 0.0 for trial in study.trials]
+    assert not all(feasible)
+    given = {"objectives": NAMES} if several else {}
+    assert points(study) == evaluations(
+        space, 14, value=lambda x: kl.Constrained(fun(x), sum(max(each, 0.0) for each in excess(x))), **given
+    )
+
+
+def test_constraints_of_a_stated_algorithm():
+    constraint = lambda trial: [trial.params["n"] - 6.5]  # noqa: E731
+    sampler = KnoblessSampler(SPACES["mixed"], seed=3, algorithm=kl.pbil_lambda, constraints_func=constraint)
+    study = optuna.create_study(sampler=sampler)
+    study.optimize(lambda trial: cost(suggested(trial, SPACES["mixed"])), n_trials=150)
+    feasible = [trial.params["n"] <= 6 for trial in study.trials]
+    assert sum(feasible[:20]) < 8
+    assert sum(feasible[-20:]) > 15
+
+
+def test_constraints_that_cannot_be_computed_end_the_study():
+    sampler = KnoblessSampler(BOX, seed=3, constraints_func=lambda trial: [math.nan])
+    study = optuna.create_study(sampler=sampler, directions=DIRECTIONS)
+    with pytest.raises(ValueError, match="constraints_func: expected numbers, got"):
+        study.optimize(lambda trial: (cost(suggested(trial, BOX)), 0.0), n_trials=2)
+    study.tell(study.ask(), state=TrialState.FAIL)
+    with pytest.raises(TypeError, match="constraints_func: expected a function of a trial, got 1"):
+        KnoblessSampler(constraints_func=1)
+
+
+def test_several_objectives_in_threads_and_failures():
+    space = SPACES["mixed"]
+
+    def fun(trial):
+        x = suggested(trial, space)
+        if x["z"] == "c":
+            raise RuntimeError
+        return two(x)
+
+    study = study_of(space, directions=DIRECTIONS)
+    study.optimize(fun, n_trials=16, n_jobs=4, catch=RuntimeError)
+    assert 0 < sum(trial.state == TrialState.FAIL for trial in study.trials) < 12
+    ahead = [study.ask() for _ in range(4)]
+    assert len({tuple(trial.relative_params.values()) for trial in ahead}) == 4
+
+
+def test_six_objectives_are_too_many():
+    study = study_of(BOX, directions=["minimize"] * 6)
+    with pytest.raises(ValueError, match="objectives: expected 1 to 5 different names"):
+        study.optimize(lambda trial: (cost(suggested(trial, BOX)),) * 6, n_trials=1)

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from knobless.core.algorithm import AnyState
 from knobless.core.rng import Stream
 from knobless.core.types import Points
 
 from .joint import Joint
-from .ranking import trial_values
+from .ranking import completed_value, trial_values
 from .tags import tag_of
 
 STATES = 16  # number of states kept; older ones are computed again when needed
@@ -138,15 +138,14 @@ class Fold:
         return joint.drawn(trials[number]) if drawn else joint.code(trials[number].params)
 
     def _begin(self, joint: Joint, trials: Sequence[FrozenTrial], number: int) -> tuple[Opening, dict[str, Any]]:
-        known = [
-            t
+        ranks = [
+            (value, t.number)
             for t in trials
-            if t.state == TrialState.COMPLETE and not _is_blind(trials, t.number) and math.isfinite(t.value or 0.0)
+            if math.isfinite(value := completed_value(t, self._sign)) and not _is_blind(trials, t.number)
         ]
-        known = [t for t in known if joint.code(t.params) is not None]
-        best = min(known, key=lambda t: self._sign * (t.value or 0.0), default=None)
+        best = min((rank for rank in ranks if joint.code(trials[rank[1]].params) is not None), default=None)
         size = joint.stated.lam(joint.stated.init())
-        opening = Opening(number, 0, size, number, joint.identity, None if best is None else best.number, None, ())
+        opening = Opening(number, 0, size, number, joint.identity, None if best is None else best[1], None, ())
         tag = {"iteration": 0, "number": number, "opened": number, "size": size}
         return opening, tag | {"identity": opening.identity, "x0": opening.x0}
 

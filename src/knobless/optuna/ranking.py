@@ -10,6 +10,29 @@ import numpy as np
 from optuna.trial import FrozenTrial, TrialState
 
 from knobless.core.types import Array
+from knobless.core.violation import ranked
+
+CONSTRAINTS = "constraints"  # the system attribute of a trial, or the beginning of the names of one per constraint
+
+
+def violation_of(trial: FrozenTrial) -> float | None:
+    """Return the sum of the constraints of a trial that are above 0, None without any; NaN if they were not computed.
+
+    They are stored as the samplers of Optuna do, or with `trial.set_constraint`.
+    """
+    attrs = trial.system_attrs
+    named = [value for name, value in attrs.items() if name.startswith(f"{CONSTRAINTS}:")]
+    if CONSTRAINTS not in attrs and not named:
+        return None
+    computed = attrs.get(CONSTRAINTS, ())
+    return math.nan if computed is None else float(sum(value for value in (*computed, *named) if value > 0.0))
+
+
+def completed_value(trial: FrozenTrial, sign: float) -> float:
+    """Return the value of a trial as it ranks, to be minimized; NaN unless it is complete."""
+    if trial.state != TrialState.COMPLETE or trial.value is None:
+        return math.nan
+    return ranked(sign * trial.value, violation) if (violation := violation_of(trial)) else sign * trial.value
 
 
 def trial_values(trials: Sequence[FrozenTrial], sign: float) -> Array:
@@ -17,10 +40,9 @@ def trial_values(trials: Sequence[FrozenTrial], sign: float) -> Array:
 
     A failed trial, and a pruned one without a report, has the value NaN, which ranks worst. Other pruned trials rank
     behind the completed ones, each one unit in the last place after the one before: a preference for values rather than
-    ranks treats them as the worst completed trial.
+    ranks treats them as the worst completed trial. Infeasible trials rank behind the feasible ones, by their violation.
     """
-    complete = [t.value if t.state == TrialState.COMPLETE else None for t in trials]
-    values = sign * np.array([math.nan if value is None else value for value in complete])
+    values = np.array([completed_value(t, sign) for t in trials])
     finite = values[np.isfinite(values)]
     value = finite.max() if len(finite) else 0.0
     reports = [

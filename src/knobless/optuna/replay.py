@@ -23,10 +23,12 @@ from optuna.trial import FrozenTrial, TrialState
 from knobless.core.early_stopping import Curve
 from knobless.core.rng import Stream
 from knobless.core.types import Points
+from knobless.parallel.returned import Constrained
 from knobless.run.candidates import Candidate
 from knobless.run.optimizer import Optimizer
 
 from .joint import Joint
+from .ranking import violation_of
 from .tags import TAG, Call, call_of
 
 
@@ -169,16 +171,21 @@ class Replay:
             trial, candidate = trials[n], self._waiting.pop(n, None)
             code = self._late.pop(n, None)
             if candidate is not None and joint.drawn(trial) is not None:
-                opt.tell(candidate, value_of(trial))
+                opt.tell(candidate, self._value_of(trial))
                 continue
             if candidate is not None:  # its objective has suggested other ranges
                 opt.cancel(candidate)
             if code is None or joint.drawn(trial) is None:
                 code = joint.code(trial.params)
             if code is not None and trial.state == TrialState.COMPLETE:
-                opt.add(joint.space.decode(code), value_of(trial))
+                opt.add(joint.space.decode(code), self._value_of(trial))
         if len(opt.run.archive.pending) != len(self._late):
             self._note_late()
+
+    def _value_of(self, trial: FrozenTrial) -> Any:
+        """Return what the optimizer is told; if the trial has failed, NaN for each objective."""
+        m, value = len(self._maximize), value_of(trial)
+        return (value,) * m if m > 1 and isinstance(value, float) else value
 
     def _random(self, number: int) -> Points:
         """Return a random point, where there is none left to ask for."""
@@ -189,16 +196,18 @@ class Replay:
 def value_of(trial: FrozenTrial) -> Any:
     """Return what an optimizer is told of a trial: its values, with the steps that it has reported; NaN if it failed.
 
-    A pruned trial is an evaluation that was stopped.
+    A pruned trial is an evaluation that was stopped. With constraints, the values come with their violation.
     """
     steps = [trial.intermediate_values[step] for step in sorted(trial.intermediate_values)]
     if trial.state == TrialState.PRUNED:
         return Curve(steps, stopped=True) if steps and math.isfinite(steps[-1]) else math.nan
     if trial.state != TrialState.COMPLETE or trial.values is None:
         return math.nan
+    value: Any = tuple(trial.values) if len(trial.values) > 1 else float(trial.values[0])
+    if (violation := violation_of(trial)) is not None:
+        return Constrained(value, violation)
     if len(trial.values) > 1:
-        return tuple(trial.values)
-    value = float(trial.values[0])
+        return value
     return Curve((*steps, value)) if steps and all(map(math.isfinite, steps)) else value
 
 

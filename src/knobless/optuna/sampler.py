@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from knobless.space.space import Space
 from .conditions import Needs, Presence, variable_value
 from .fold import Fold
 from .joint import Joint, declared, variable_of
+from .ranking import CONSTRAINTS
 from .replay import Replay
 from .tags import TAG
 
@@ -35,6 +37,8 @@ OPTUNA_SAMPLER = suggestions(
     ("n_startup_trials", "n_ei_candidates", "multivariate", "group", "popsize", "population_size", "sigma0"),
     "the sampler has no strategy parameters, so leave it out",
 )
+
+Constraints = Callable[[FrozenTrial], Sequence[float]]
 
 MANY_TRIALS = 10  # after which a declared parameter that no trial has suggested is reported
 UNEXPLAINED = (
@@ -61,6 +65,9 @@ class KnoblessSampler(BaseSampler):
         Seed of the random numbers.
     independent_sampler : optuna.samplers.BaseSampler, optional
         Sampler of the other parameters, by default a `RandomSampler`.
+    constraints_func : Callable[[FrozenTrial], Sequence[float]], optional
+        Return the values of the constraints of a complete trial, which is feasible if none is above 0. Values that the
+        objective stores with `trial.set_constraint` are used in any case.
 
     Notes
     -----
@@ -76,6 +83,9 @@ class KnoblessSampler(BaseSampler):
     the order of the `Space`, or else that of their names. Processes that share a study take part in one search, with
     the seed of the first trial that was sampled jointly. A study that is resumed continues as if it had not been
     interrupted.
+
+    Studies may have up to five directions. Infeasible trials rank behind feasible ones, by the sum of the values of
+    violated constraints.
 
     With an `algorithm`, its state follows from the trials that it has sampled, and θ starts halfway to the best one of
     the others. A point that was evaluated before is a trial like any other.
@@ -98,6 +108,7 @@ class KnoblessSampler(BaseSampler):
         algorithm: Callable[[Space], Algorithm] | None = None,
         seed: int | None = None,
         independent_sampler: BaseSampler | None = None,
+        constraints_func: Constraints | None = None,
     ) -> None:
         self._needs: Needs | None = None  # inferred from the trials
         if isinstance(search_space, Space):
@@ -114,6 +125,9 @@ class KnoblessSampler(BaseSampler):
             raise TypeError(f"algorithm: expected a recipe such as pbil_lambda, or None, got {algorithm!r}")
         if independent_sampler is not None and not isinstance(independent_sampler, BaseSampler):
             raise TypeError(f"independent_sampler: expected a sampler of Optuna, got {independent_sampler!r}")
+        if constraints_func is not None and not callable(constraints_func):
+            raise TypeError(f"constraints_func: expected a function of a trial, got {constraints_func!r}")
+        self._constraints_func = constraints_func
         # A Space has an order, which is that of `minimize`.
         self._ordered = self._needs is not None
         self._given = None if search_space is None else _sorted(search_space, self._ordered)
@@ -191,12 +205,26 @@ class KnoblessSampler(BaseSampler):
         if self._given is not None and state == TrialState.COMPLETE:
             with self._lock:
                 self._view_of(study).compare(trial, self._given, self._needs)
+        if self._constraints_func is not None and state == TrialState.COMPLETE:
+            _store_constraints(study, trial, self._constraints_func)
         self._independent.after_trial(study, trial, state, values)
 
     def _view_of(self, study: Study) -> _View:
         if self._view is None or not self._view.shows(study):
             self._view = _View(study)
         return self._view
+
+
+def _store_constraints(study: Study, trial: FrozenTrial, function: Constraints) -> None:
+    """Store the values of the constraints where the samplers of Optuna do; None if they cannot be computed."""
+    values: list[float] | None = None
+    try:
+        computed = [float(value) for value in function(trial)]
+        if any(map(math.isnan, computed)):
+            raise ValueError(f"constraints_func: expected numbers, got {computed}")
+        values = computed
+    finally:
+        study._storage.set_trial_system_attr(trial._trial_id, CONSTRAINTS, values)
 
 
 def _sorted(distributions: Mapping[str, BaseDistribution], ordered: bool = False) -> dict[str, BaseDistribution]:

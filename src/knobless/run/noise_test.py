@@ -83,6 +83,8 @@ class NoiseTest:
 
     def observe(self, x: Points, f: Array) -> None:
         """Take evaluations into account, in the order of their candidates."""
+        if not len(f):  # all were cancelled
+            return
         rows: Iterable[int] = range(len(f))
         if f.ndim == 1:  # most values are worse than the best one
             lowest = f.item() if len(f) == 1 else np.fmin.reduce(f, initial=math.inf)
