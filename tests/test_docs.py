@@ -183,6 +183,7 @@ MODULES = [
     "knobless.torch",
     "knobless.torch.data",
     "knobless.report.trace",
+    "knobless.run.front",
 ]
 
 

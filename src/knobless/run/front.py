@@ -16,6 +16,8 @@ from .display import Text, html_grid, one_line
 from .objectives import SIGNS, Objectives
 from .run_state import RunState
 
+__all__ = ["Front", "FrontPoint"]
+
 MOST_SHOWN = 30  # points of a table in a notebook
 
 
@@ -48,6 +50,19 @@ class Front(Sequence[FrontPoint]):
 
     Of points with equal values, it is the one that was evaluated first. Under noise, points are compared by the means
     of their evaluations, and those with a single one, of which the best is a lucky one, are left out.
+
+    Parameters
+    ----------
+    space : Space
+        The space of the points.
+    directions : dict
+        "min" or "max" by the names of the objectives.
+    codes : array of shape (k, columns)
+        Codes of the points.
+    minimized : array of shape (k, objectives)
+        Their objectives, each to be minimized.
+    std : array of the same shape, optional
+        The standard errors.
 
     Attributes
     ----------
@@ -83,7 +98,22 @@ class Front(Sequence[FrontPoint]):
 
     @classmethod
     def of(cls, run: RunState, space: Space, objectives: Objectives) -> Front:
-        """Return the front of all evaluations of a run."""
+        """Return the front of all evaluations of a run.
+
+        Parameters
+        ----------
+        run : RunState
+            The run.
+        space : Space
+            Its space.
+        objectives : Objectives
+            Its objectives.
+
+        Returns
+        -------
+        Front
+            The points that no other one dominates.
+        """
         points = run.archive.by_point
         noisy = not run.archive.deterministic and points.noisy
         values = points.means if noisy else points.first
