@@ -427,7 +427,9 @@ def asked_run(name: str, cell: Cell, record: Record) -> None:
     objective, space = Objective(name, cell.regime, cell.seed), kinds()[name].space()
     opt = kl.Optimizer(
         space,
-        None if cell.way == "default" else getattr(kl.algorithms, cell.way)(space),
+        None
+        if cell.way == "default"
+        else getattr(getattr(kl, "algorithms", kl), cell.way)(space),  # the latter for earlier versions
         objective.feasible_point() if cell.variant == "x0" else None,
         cell.seed,
         cell.batch,
@@ -535,12 +537,14 @@ def whole_run(name: str, cell: Cell, record: Record) -> None:
     optimize = kl.maximize if maximized else kl.minimize
     budget = evaluations(name, cell)
     result = optimize(fun, objective.kind.space(), budget=budget, rng=cell.seed, batch=cell.batch, **given)
+    observed = "observed" if hasattr(result, "observed_x") else "lowest"  # the latter for earlier versions
+    best = getattr(result, f"{observed}_x"), getattr(result, f"{observed}_fun")
     record.end = {
         "status": digest(str(result.status)),
         "iterations": digest(result.nit),
         "evaluations": digest((result.nfev, result.failures)),
         "deterministic": digest(result.deterministic),
-        "best": digest((result.observed_x, result.observed_fun)),
+        "best": digest(best),
         "recommended": digest((result.x, round(result.fun, DECIMALS), result.violation)),
         "mode": digest((result.mode, result.mode_fun)),
     }
