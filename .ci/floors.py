@@ -7,6 +7,8 @@ import re
 import tomllib
 from pathlib import Path
 
+# Libraries of these libraries and of the tests, as old as the oldest versions allow: with newer ones these warn.
+INDIRECT = ("click<8.2", "pyparsing<3.2", "pytest<9")
 EXTRAS = ("fast", "cli", "progress", "pandas", "plots", "dask", "optuna", "sklearn")
 
 project = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -14,3 +16,4 @@ required = [*project["dependencies"], *(each for extra in EXTRAS for each in pro
 for requirement in required:
     if bounded := re.fullmatch(r"([\w-]+)>=([\d.]+)", requirement):
         print(f"{bounded[1]}=={bounded[2]}")
+print(*INDIRECT, sep="\n")

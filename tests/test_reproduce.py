@@ -20,7 +20,19 @@ from knobless.core.adaptation import SNR
 from knobless.fast import Run
 from knobless.problems import LeadingOnes, MaxSat, OneMax
 from knobless.run.result import Status
-from reproduction import Claim, Options, Report, alpha, hitting_times, max_3_sat, mechanism, noise, theorem
+from reproduction import (
+    Claim,
+    Options,
+    Report,
+    alpha,
+    drift,
+    hitting_times,
+    lambda_dynamics,
+    max_3_sat,
+    mechanism,
+    noise,
+    theorem,
+)
 from reproduction.commands import app
 from reproduction.experiment import (
     Readiness,
@@ -224,6 +236,62 @@ def test_on_equal_seeds_pbil_lambda_with_two_samples_is_cga():
     runs = [Run(kernel_of(OneMax(300)), ALGORITHMS[name](300), seed("pair")) for name in (LAMBDA_1, CGA_1)]
     assert [run.go(1e6, target=0.0) for run in runs] == [Status.TARGET] * 2
     assert runs[0].nfev == runs[1].nfev == 2 * runs[0].nit
+
+
+# The committed tables.
+
+TABLES = {
+    "hitting-times": (hitting_times, hitting_times.reproduce),
+    "hitting-times-drift": (drift, drift.reproduce),
+    "lambda-dynamics": (lambda_dynamics, lambda_dynamics.reproduce),
+    "alpha": (alpha, alpha.reproduce),
+    "alpha-lambda-max": (alpha, lambda options: alpha.run_bounds(options, 3e7)),
+    "noise": (noise, noise.reproduce),
+    "theorem": (theorem, theorem.reproduce),
+    "mechanism": (mechanism, mechanism.reproduce),
+}
+OUTDATED = {"alpha", "alpha-lambda-max", "hitting-times", "hitting-times-drift", "max-3-sat"}  # of stream 1
+COMPILED = {"lambda-dynamics", "noise"}  # of those that are remade
+
+
+class PlannedError(Exception):
+    """The trials that a command would run."""
+
+
+def numbers(text: str) -> object:
+    """Return the numbers of a field up to what another machine may round; a name as it is."""
+    try:
+        return pytest.approx([float(word) for word in text.split()], rel=1e-3, abs=1e-6, nan_ok=True)
+    except ValueError:
+        return text
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in COMPILED else []) for name in TABLES]
+)
+def test_a_committed_row_is_remade(name, tmp_path, monkeypatch):
+    module, reproduce = TABLES[name]
+    rows = read_csv(ROOT / "docs" / "reproduction" / f"{name}.csv")
+    streams = {row["stream"] for row in rows}
+    if name in OUTDATED:
+        assert streams < {str(STREAM - 1), str(STREAM)}
+        pytest.skip(f"{name}.csv was made before the random stream was changed")
+    assert streams == {str(STREAM)}
+
+    def planned(table, tasks, *_):
+        raise PlannedError({table.path.stem: tasks})
+
+    monkeypatch.setattr(module, "run_tasks", planned)
+    with pytest.raises(PlannedError) as plan:
+        reproduce(Options(tmp_path))
+    (tasks,) = plan.value.args[0].values()
+    by_key = {task.key: task for task in tasks}
+    names = ("stream", *tasks[0].name)
+    keyed = {tuple(row[column] for column in names): row for row in rows}
+    key = min(keyed.keys() & by_key.keys(), key=lambda key: (float(keyed[key]["seconds"]), key))
+    made = by_key[key].run(Event())
+    expected = {column: numbers(value) for column, value in keyed[key].items() if column in made}
+    assert {column: [float(word) for word in str(value).split()] for column, value in made.items()} == expected
 
 
 # The figures, computed another way.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .adaptation import SNR, samples
 from .branches import Branches
@@ -30,6 +30,17 @@ LOOP_SHARE = 3  # evaluations of the loop per evaluation of the linear search, u
 MODEL_ON_NUMBERS = 100  # evaluations of the model in a space with numbers
 PER_BRANCH = 5  # evaluations of the loop per branch, and of the linear search, before the turns of branches
 ELITIST = LastBest()
+# All members, which journals describe by the names of their classes.
+MEMBERS: tuple[type[Any], ...] = (
+    IGO,
+    P3,
+    Evolution,
+    ParetoEvolution,
+    CoordinateSearch,
+    LinearThompson,
+    Model,
+    QuadraticStudy,
+)
 
 
 class Regime(NamedTuple):

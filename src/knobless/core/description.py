@@ -12,37 +12,18 @@ from typing import Any
 
 from .adaptation import SNR, Fixed, samples, steps
 from .algorithm import Algorithm
-from .catalog import PartMembers
-from .coordinate_search import CoordinateSearch
+from .catalog import MEMBERS, PartMembers
 from .data import from_plain, readable_name, shown, to_plain
 from .elitism import BestSoFar, LastBest, NoElitism
-from .evolution import Evolution
 from .families import Family, RecordedFamily
-from .igo import IGO
-from .linear import LinearThompson
-from .model import Model
-from .p3 import P3
-from .pareto_evolution import ParetoEvolution
 from .preferences import Quartiles, Truncation, Values
 from .rng import Stream
 from .search import Search, Stage
-from .study import QuadraticStudy
 from .turns import Lead, Shares
 
 AT_ONCE = 2**20  # points per iteration, at most, that a file may ask for
 _DEPTH = 8  # of components in components
 _MOST_PARTS = 100  # of a tuple of components
-_ALGORITHMS = (
-    IGO,
-    P3,
-    Evolution,
-    ParetoEvolution,
-    CoordinateSearch,
-    LinearThompson,
-    Model,
-    QuadraticStudy,
-    Search,
-)
 _PARTS = (
     Quartiles,
     Truncation,
@@ -58,7 +39,7 @@ _PARTS = (
     PartMembers,
 )
 COMPONENTS: dict[str, type[Any]] = {
-    made.__name__: made for made in (*_ALGORITHMS, *_PARTS)
+    made.__name__: made for made in (*MEMBERS, Search, *_PARTS)
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {"samples": samples, "steps": steps}
 
