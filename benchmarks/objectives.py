@@ -6,8 +6,8 @@
 FOLDER has the table of NAS-Bench-201; pymoo, coco-experiment and torch are needed. The problems are those of
 `objectives_problems.py`: with --tune those on which the search was designed, otherwise others. Each run is measured
 after 50, 100, 200 and 1,000 evaluations, on some problems also after 10,000, and Optuna, whose samplers take longer and
-longer, only up to 100; its GPSampler, which takes seconds per trial, up to 50 and with three seeds. Finished runs are
-added to runs.csv at once, and the same command resumes.
+longer, only up to 100; its GPSampler, which takes seconds per trial, up to 50, with three seeds and on problems of few
+variables. Finished runs are added to runs.csv at once, and the same command resumes.
 
 NSGA-II and SMS-EMOA of pymoo have a population of 100 and the default operators for the variables: two-point crossover
 and bit flips for bits, simulated binary crossover and polynomial mutation for floats, mixed ones otherwise. As 100 is
@@ -33,7 +33,7 @@ import knobless as kl
 from contest import complete_runs, grid, run_command
 from harness import commit, machine, read_csv
 from knobless.core.pareto import hypervolume
-from objectives_problems import LONG, PROBLEMS, TUNED, Problem
+from objectives_problems import LONG, PROBLEMS, SMALL, TUNED, Problem
 
 BUDGETS = (50, 100, 200, 1000, 10_000)
 FEWEST, FEW, MANY = (
@@ -280,7 +280,9 @@ def write(options: argparse.Namespace) -> None:
 def runs(options: argparse.Namespace) -> None:
     names = options.problems or [*(TUNED if options.tune else PROBLEMS)]
     each = [Task(p, m, s) for s in range(options.seeds) for p in names for m in options.methods]
-    tasks = [task for task in each if task.method not in SLOW or task.seed < MOST_SLOW]
+    # The methods that take long come last.
+    tasks = [task for task in each if task.method not in SLOW]
+    tasks += [t for t in each if t.method in SLOW and t.seed < MOST_SLOW and t.problem in SMALL]
     complete_runs(options.out / "runs.csv", tasks, RESULTS, measured, options.jobs, options.anew)
     meta = {"command": "python benchmarks/objectives.py run", "commit": commit()} | machine()
     meta |= {name: version(name) for name in ("pymoo", "optuna", "coco-experiment")}

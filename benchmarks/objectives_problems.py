@@ -253,7 +253,9 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "NAS-Bench-201": lambda: nasbench(Path(os.environ["NASBENCH"])),
 }
 # With 10,000 evaluations.
-LONG = ("OneMinMax 70", "LOTZ 40", "MNK 64 3 -0.3 2 1", "knapsack 60 1", "bbob-biobj 5 3 5")
+LONG = ("MNK 64 3 -0.3 2 1", "bbob-biobj 5 3 5")
+# For GPSampler, which takes minutes on many variables.
+SMALL = ("ZDT2 10", "bbob-biobj 5 3 5", "bbob-biobj 37 3 5", "NAS-Bench-201", "ZDT4 5", "bbob-biobj 1 1 5")
 TUNED: dict[str, Callable[[], Problem]] = {
     "OneMinMax 50": lambda: one_min_max(50),
     "LOTZ 30": lambda: lotz(30),
