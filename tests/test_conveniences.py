@@ -246,8 +246,8 @@ def test_a_warning_if_most_evaluations_fail():
 
 def test_the_progress_bar_shows_no_infinity(capsys):
     with Bar(10) as bar:
-        bar.show(1, math.inf, 2, 1)
-        bar.show(2, -math.inf, 2, 2)
+        bar.show(1, "best", math.inf, 1)
+        bar.show(2, "best", -math.inf, 2)
     shown = capsys.readouterr().err
     assert "inf" not in shown.replace("it/s", "")
     assert "2 failed" in shown

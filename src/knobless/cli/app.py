@@ -18,7 +18,8 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(no_args_is_help=True)
+# Plain help, where the names of types do not narrow the column of descriptions
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()

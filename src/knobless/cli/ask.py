@@ -31,8 +31,12 @@ EXPECTED = (
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
-    app.command("ask")(ask_command)
-    app.command("tell")(tell_command)
+    app.command("ask", short_help="Print candidates to evaluate, as JSON.")(
+        ask_command
+    )
+    app.command("tell", short_help="Record values of candidates, from JSON.")(
+        tell_command
+    )
 
 
 def ask_command(

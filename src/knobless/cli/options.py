@@ -70,14 +70,20 @@ BudgetOption = Annotated[
 ]
 TargetOption = Annotated[
     float | None,
-    typer.Option(help="Stop at the first value that is at least this good."),
+    typer.Option(
+        metavar="NUMBER",
+        help="Stop at the first value that is at least this good.",
+    ),
 ]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(metavar="SECONDS", help="Stop after this many seconds."),
 ]
 SeedOption = Annotated[
-    int | None, typer.Option(min=0, help="Seed of the random number generator.")
+    int | None,
+    typer.Option(
+        metavar="INTEGER", min=0, help="Seed of the random number generator."
+    ),
 ]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one line of JSON.")
@@ -126,6 +132,7 @@ JournalOption = Annotated[
 WorkersOption = Annotated[
     int,
     typer.Option(
+        metavar="INTEGER",
         min=-1,
         help="Number of worker processes, -1 for all CPUs; for a given --batch the result does "
         "not depend on it.",
@@ -134,6 +141,7 @@ WorkersOption = Annotated[
 BatchOption = Annotated[
     int | None,
     typer.Option(
+        metavar="INTEGER",
         min=1,
         help="Number of evaluations that can run at once.",
         show_default="the number of workers, or as recorded in the journal",
@@ -170,7 +178,8 @@ AlgorithmOption = Annotated[
     AlgorithmName | None,
     typer.Option(
         "--algorithm",
-        help="Algorithm to use.",
+        metavar="NAME",
+        help=f"Algorithm to use: {', '.join(AlgorithmName)}.",
         show_default="the recommended one",
     ),
 ]
@@ -215,6 +224,7 @@ NewWorkersOption = Annotated[
     int | None,
     typer.Option(
         "--workers",
+        metavar="INTEGER",
         min=-1,
         help="Number of worker processes, -1 for all CPUs.",
         show_default="as recorded",
@@ -237,7 +247,10 @@ SharedJournalArgument = Annotated[
     ),
 ]
 CandidatesOption = Annotated[
-    int, typer.Option("--n", "-n", min=1, help="Number of candidates.")
+    int,
+    typer.Option(
+        "--n", "-n", metavar="INTEGER", min=1, help="Number of candidates."
+    ),
 ]
 AgainOption = Annotated[
     float | None,
@@ -268,6 +281,7 @@ AskBudgetOption = Annotated[
 AskBatchOption = Annotated[
     int | None,
     typer.Option(
+        metavar="INTEGER",
         min=1,
         help="Number of evaluations that run at once.",
         show_default="as recorded in the journal, or 1",
@@ -309,6 +323,7 @@ FigureOption = Annotated[
     typer.Option(
         "-o",
         "--out",
+        metavar="FILE",
         help="File to write: .png, .svg or .pdf.",
         show_default="next to the journal, .png",
     ),
@@ -318,6 +333,7 @@ PageOption = Annotated[
     typer.Option(
         "-o",
         "--out",
+        metavar="FILE",
         help="File to write.",
         show_default="next to the journal, .html",
     ),
@@ -326,6 +342,7 @@ HittingTargetOption = Annotated[
     float | None,
     typer.Option(
         "--target",
+        metavar="NUMBER",
         help="Plot hitting times: the share of runs that reached this value.",
     ),
 ]
@@ -333,14 +350,18 @@ PlotKindOption = Annotated[
     PlotKind | None,
     typer.Option(
         "--kind",
-        help="Draw one plot.",
+        metavar="NAME",
+        help=f"Draw one plot: {', '.join(PlotKind)}.",
         show_default="a figure with the main ones",
     ),
 ]
 PortOption = Annotated[
     int,
     typer.Option(
-        min=0, max=65535, help="Port on this machine; 0 for any free port."
+        metavar="INTEGER",
+        min=0,
+        max=65535,
+        help="Port on this machine; 0 for any free port.",
     ),
 ]
 

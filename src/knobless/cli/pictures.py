@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
-    app.command("plot")(plot_command)
-    app.command("report")(report_command)
-    app.command("watch")(watch_command)
+    app.command("plot", short_help="Plot a run, or compare several.")(
+        plot_command
+    )
+    app.command(
+        "report", short_help="Write an HTML page of a run, or of several."
+    )(report_command)
+    app.command(
+        "watch", short_help="Serve the page of a run while it is running."
+    )(watch_command)
 
 
 def plot_command(

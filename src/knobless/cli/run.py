@@ -74,9 +74,15 @@ class Facts:
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the app."""
-    app.command("run")(run_command)
-    app.command("show")(show_command)
-    app.command("resume")(resume_command)
+    app.command(
+        "run", short_help="Optimize a function or the output of a program."
+    )(run_command)
+    app.command("show", short_help="Summarize a journal, also during the run.")(
+        show_command
+    )
+    app.command("resume", short_help="Resume a run from its journal.")(
+        resume_command
+    )
 
 
 def run_command(

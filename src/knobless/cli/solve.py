@@ -18,7 +18,9 @@ from .terminal import Messages, plain
 
 def register(app: typer.Typer) -> None:
     """Add the command to the app."""
-    app.command("solve")(solve_command)
+    app.command(
+        "solve", short_help="Optimize a SAT, MaxSAT, Max-Cut or QUBO instance."
+    )(solve_command)
 
 
 def solve_command(

@@ -94,10 +94,6 @@ def print_summary(found: Summary, space: Space) -> None:
         "evaluations": f"{found.nfev}" + (f" of {found.budget}" if found.budget else ""),
         "failures": _failures(found.failures, found.failure),
         **({"steps": f"{found.steps}, {found.stopped} evaluations stopped"} if found.steps else {}),
-        "iterations": _number(found.nit),
-        "λ": _number(found.lam),
-        "ε": _number(found.eps),
-        "value at mode": _number(found.mode_fun),
         "evaluation time": _took(found.seconds_median, found.seconds_longest),
         "started": _moment(found.started),
         "last ended": _moment(found.ended),
@@ -105,6 +101,10 @@ def print_summary(found: Summary, space: Space) -> None:
         "objective": objective_kind(found.deterministic, found.deterministic_stated),
         "batch": str(found.batch),
         "seed": str(found.seed),
+        "value at mode": _number(found.mode_fun),
+        "iterations": _number(found.nit),
+        "sample size λ": _number(found.lam),
+        "step length ε": _number(found.eps),
     }
     console = Console(highlight=False)
     console.print(_grid(facts))

@@ -204,7 +204,7 @@ def search_incrementally(
                 if status is None and time.monotonic() >= end:
                     status = Status.TIMEOUT
                 if bar is not None:
-                    bar.show(found.nfev + run.nfev, run.best, 1, 0)
+                    bar.show(found.nfev + run.nfev, "best", run.best, 0)
         except KeyboardInterrupt as error:
             interrupts.end_of_run(error)
             status = Status.INTERRUPTED

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from knobless.fast import Run
 
 LOG = logging.getLogger("knobless")
+ESTIMATE_INTERVAL = 1.0  # seconds between two estimates for the progress bar, at least
+ESTIMATE_SHARE = 0.02  # of the runtime that these may take
 EVALUATIONS = LOG.getChild("evaluations")  # which can be silenced alone
 
 
@@ -70,6 +72,7 @@ class Loop:
         self.reaching: Points | None = None  # the last point that reached the target in an interpreted iteration
         self.rest: Batch | None = None  # candidates after it, which are evaluated if it is refuted
         self.kept: dict[int, Value] = {}  # values of these that have arrived
+        self.estimate, self.estimate_due = math.nan, 0.0  # shown on the progress bar, and when it is computed again
         self.fresh: list[int] = []  # candidates told since functions of the user were called
         opt.on_iteration = self._report
 
@@ -279,8 +282,21 @@ class Loop:
 
     def _show(self, nfev: int) -> None:
         if self.bar is not None:
-            best = self.sign * self.opt.observed_fun if self.opt.objectives is None else math.nan
-            self.bar.show(nfev, best, self.opt.lam, self.opt.failures)
+            self.bar.show(nfev, *self._shown_fun, self.opt.failures)
+
+    @property
+    def _shown_fun(self) -> tuple[str, float]:
+        """The value to show, with its name; under noise an estimate, as the best value is a lucky one."""
+        run, now = self.opt.run, time.monotonic()
+        if self.opt.objectives is not None:
+            return "best", math.nan
+        if not run.noisy:
+            return "best", self.sign * self.opt.observed_fun
+        if now >= self.estimate_due and (run.feasibility is None or not run.feasibility.constraints.functions):
+            self.estimate = self._recommended()[1]
+            seconds = time.monotonic() - now
+            self.estimate_due = now + ESTIMATE_INTERVAL + seconds / ESTIMATE_SHARE
+        return "estimated mean", self.estimate
 
     def _log(self, name: str, value: Value) -> None:
         """Log an evaluation, with the best value so far."""

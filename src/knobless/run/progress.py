@@ -9,16 +9,16 @@ from knobless._checks import extra
 
 
 class Bar:
-    """Evaluations done out of the budget, with the best value, λ, and failures if there are any."""
+    """Evaluations done out of the budget, with the value of the point to use, and failures if there are any."""
 
     def __init__(self, total: float | None) -> None:
         with extra("progress"):
             from tqdm.auto import tqdm
         self._bar: Any = tqdm(total=total, unit="eval", dynamic_ncols=True)
 
-    def show(self, nfev: int, best: float, lam: int, failures: int) -> None:
-        shown = [f"best {best:.6g}"] if math.isfinite(best) else []
-        shown += [f"λ {lam}", *([f"{failures} failed"] if failures else [])]
+    def show(self, nfev: int, name: str, value: float, failures: int) -> None:
+        shown = [f"{name} {value:.6g}"] if math.isfinite(value) else []
+        shown += [f"{failures} failed"] if failures else []
         self._bar.set_postfix_str(", ".join(shown), refresh=False)
         self._bar.update(nfev - self._bar.n)
 

@@ -559,8 +559,8 @@ class TensorRun:
         if self.bar is not None:
             self.bar.show(
                 sum(reading.nfev),
+                "best",
                 self.sign * min(best),
-                max(reading.lam),
                 sum(reading.failures),
             )
         return reading
