@@ -44,13 +44,17 @@ FEW = 32  # values whose ranks are counted rather than sorted
 WORDS_AT_ONCE = REALS_AT_ONCE = 1024
 _SAMPLES = 256  # for which there are buffers at first; they grow with λ
 
-# Rules of elitism.
+# Rules of elitism
 _NO_ELITISM, _LAST_BEST, _BEST_SO_FAR = range(3)
 
-# Indices into the arrays of a `LoopState`.
-# ELITE is the value of the elite, inf if there is none
-GAMMA, LAM_R, ELITE = range(3)
-KEY, COUNT = range(2)
+# Indices into the scalars of a `LoopState`
+GAMMA = 0
+LAM_R = 1
+ELITE = 2  # value of the elite, inf if there is none
+
+# Indices into the stream of a `LoopState`
+KEY = 0
+COUNT = 1  # words drawn
 
 
 class Plan(NamedTuple):

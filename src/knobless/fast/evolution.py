@@ -32,10 +32,13 @@ from .shared import BITS, CACHE, INTS, LONG_WORDS, REALS, WORDS
 _UNIT = 2.0**-32  # of a random number
 _HALF = np.uint32(2**31)
 
-# Indices into the counts of a `PopulationState`: size of the population, points in it, iterations
-# since it changed, whether the next points are random, points that θ is the mean of, and whether
-# the flags in the cache are set.
-POPULATION_SIZE, SELECTED_POINTS, IDLE, FRESH, AVERAGED, FLAGGED = range(6)
+# Indices into the counts of a `PopulationState`
+POPULATION_SIZE = 0
+SELECTED_POINTS = 1  # points in the population
+IDLE = 2  # iterations since it changed
+FRESH = 3  # whether the next points are random
+AVERAGED = 4  # points that θ is the mean of
+FLAGGED = 5  # whether the flags in the cache are set
 
 
 class PopulationState(NamedTuple):

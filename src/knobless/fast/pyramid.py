@@ -32,31 +32,51 @@ from .shared import BITS, INTS, LONG_WORDS, REALS, WORDS
 # Points in one compiled call that were asked for before, so that Ctrl-C is handled in time
 MOST_ANSWERS = 2**16
 
-# Phases of an individual: it begins, has begun, climbs, combines the better values of its bits, has
-# climbed, enters a level, crosses there.
-BEGIN, BEGUN, CLIMB, COMBINE, CLIMBED, ENTER, CROSS = range(7)
+# Phases of an individual
+BEGIN = 0
+BEGUN = 1  # its first point was asked for
+CLIMB = 2  # local search
+COMBINE = 3  # the point of the better values of each bit was asked for
+CLIMBED = 4  # the local search has ended
+ENTER = 5  # it enters a level
+CROSS = 6  # it takes over groups of bits from the points of a level
 
-# Indices into the arrays of a `PyramidState`.
-(
-    PHASE,
-    WORD_COUNT,
-    NEXT,
-    STEPS,
-    UP,
-    MOVED,
-    CHANGED,
-    LEVEL,
-    LEVELS,
-    BLOCKS,
-    MEMBERS,
-) = range(11)
-PENDING_POINT, ANSWERED, CAN_YIELD, INDIVIDUALS, PASS, TREE, TREE_SIZE = range(
-    11, 18
-)
-# The patience is N ln N, of which P3 takes `ROUNDS`, and a tabu search one
-F, BEFORE, PATIENCE = range(3)
-STREAM, POINT = range(2)
-HEAD, TAIL, SIZE, GROUPS = range(4)
+# Indices into the counts of a `PyramidState`
+PHASE = 0
+WORD_COUNT = 1  # random words drawn
+NEXT = 2  # place in the order of bits or groups
+STEPS = 3  # flips tried by the local search
+UP = 4  # of these, until the last improvement
+MOVED = 5  # whether the round has changed the point
+CHANGED = 6  # entries of `changed`
+LEVEL = 7  # the level that is crossed
+LEVELS = 8
+BLOCKS = 9
+MEMBERS = 10  # of the pyramid
+PENDING_POINT = 11  # whether x has no value yet
+ANSWERED = 12  # points in a row that were answered from the cache
+CAN_YIELD = 13  # whether an individual has just finished
+INDIVIDUALS = 14  # begun so far
+PASS = 15  # steps before the current round
+TREE = 16  # row of `leaves` and `spans` of the current groups
+TREE_SIZE = 17  # its groups
+N_COUNTS = 18
+
+# Indices into the reals of a `PyramidState`
+F = 0  # value of x
+BEFORE = 1  # value before the level
+PATIENCE = 2  # N ln N, of which P3 takes `ROUNDS`, and a tabu search one
+
+# Indices into the keys of a `PyramidState`
+STREAM = 0
+POINT = 1  # x
+
+# Indices into a row of `levels`
+HEAD = 0  # first block
+TAIL = 1  # last block
+SIZE = 2  # members
+GROUPS = 3  # of the tree; −1 if there is none
+
 NEIGHBORS = 0  # row of `leaves` and `spans`; the tree of level i has row i + 1
 
 
@@ -96,7 +116,7 @@ def empty_pyramid(algorithm: P3, key: int, x0: Points | None) -> PyramidState:
     none = np.empty(0, dtype=np.int64)
     return grown_pyramid(
         PyramidState(
-            np.zeros(18, dtype=np.int64),
+            np.zeros(N_COUNTS, dtype=np.int64),
             np.array([math.inf, math.inf, coupon_draws(n)]),
             np.array([key, 0], dtype=np.uint64),
             threshold(algorithm.family.initial()),

@@ -37,19 +37,25 @@ LONG_WORDS = types.uint64[::1]
 # Of a point and of the data that belong to it
 OBJECTIVE = types.float64(BITS, INTS, REALS)
 
-# Why a member returned: a limit is reached, an array is too small, or an interrupt from the
-# keyboard must be handled.
-GOING, LIMIT, GROW_BLOCK, GROW_BUFFERS, GROW_CACHE, GROW_TERMS, INTERRUPTION = (
-    range(7)
-)
+# Why a member returned
+GOING = 0  # it did not
+LIMIT = 1  # one of its `Limits` is reached
+GROW_BLOCK = 2  # an array is too small: that of samples,
+GROW_BUFFERS = 3  # one of the member,
+GROW_CACHE = 4  # the cache,
+GROW_TERMS = 5  # or the entropies of a tree
+INTERRUPTION = 6  # an interrupt from the keyboard must be handled
 
-# Indices into the counts of a `SampleBlock`: rows of complete iterations; samples of the one under
-# way, 0 if there is none, those of them that have values, and those that were evaluated;
-# evaluations left; iterations completed by this call; samples in a row that were known; points in
-# the cache; whether all points are kept.
-DONE_ROWS, LAM, VALUED, NEW, LEFT, COMPLETED, STALE, KNOWN, KEEPS_POINTS = (
-    range(9)
-)
+# Indices into the counts of a `SampleBlock`
+DONE_ROWS = 0  # rows of complete iterations
+LAM = 1  # samples of the iteration under way; 0 if there is none
+VALUED = 2  # samples of this iteration that have values
+NEW = 3  # samples of this iteration that were evaluated
+LEFT = 4  # evaluations left
+COMPLETED = 5  # iterations completed by this call
+STALE = 6  # samples in a row that were known
+KNOWN = 7  # points in the cache
+KEEPS_POINTS = 8  # whether all points are kept
 # Size of a block at first, at most; it grows with λ. That of points that are all kept fits into the
 # fast caches.
 SAMPLE_ROWS = 2**14

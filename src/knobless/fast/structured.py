@@ -62,9 +62,14 @@ GAINS_AT_ONCE = 2**24
 # Steps for which a flipped bit is tabu, and the share of n that is added at random
 TENURE, TENURE_SHARE = 3, 10
 
-# Indices into the counts and reals of a `TabuState`.
-EVALUATIONS, FULL, FLIPS = range(3)
-LOWEST_COST, VALUE = range(2)
+# Indices into the counts of a `TabuState`
+EVALUATIONS = 0
+FULL = 1  # evaluations that were not incremental
+FLIPS = 2
+
+# Indices into the reals of a `TabuState`
+LOWEST_COST = 0  # of the run
+VALUE = 1  # cost of the point of the gains
 
 
 class TabuState(NamedTuple):
