@@ -29,7 +29,10 @@ UNPACKED_BYTES = 2**22  # of rows that are not packed yet
 # What a row is: an evaluation; a value that was known, of an equal point that is no row, or from
 # elsewhere; a point that was not evaluated because it is infeasible, from which the members learn
 # nevertheless; or an evaluation that was stopped, of which the value is estimated.
-EVALUATED, COPIED, REJECTED, STOPPED = 1, 5, 6, 7
+EVALUATED = 1
+COPIED = 5
+REJECTED = 6
+STOPPED = 7
 
 Keys = Callable[[Points], list[bytes]]
 

@@ -437,7 +437,8 @@ class Descent:
             self.improved, self.best = True, min(self.best, f)
             if i >= 0 and not self.options[i]:
                 self.revisit(i)
-        self.x, self.f = x, f
+        self.x = x
+        self.f = f
 
     def revisit(self, i: int) -> None:
         """Visit variable i in the next sweep."""
@@ -591,7 +592,8 @@ def vertex(
 
     0 without one.
     """
-    (a, fa), (b, fb) = left, right
+    a, fa = left
+    b, fb = right
     # Slopes of the secants through (0, f). With f(t) = f + s t + c t²: p = s + c a and q = s + c b.
     p = (fa - f) / a
     q = (fb - f) / b

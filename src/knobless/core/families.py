@@ -28,7 +28,8 @@ from .rng import RNG, Stream, uniforms
 from .types import Array, Indices, Points, Words
 
 # Arrays, because NumPy takes longer with Python numbers
-ONE, TWO_TO_32 = np.array(1.0), np.array(2.0**32)
+ONE = np.array(1.0)
+TWO_TO_32 = np.array(2.0**32)
 
 
 class Discrete(NamedTuple):

@@ -135,7 +135,8 @@ def joined(distance: Array, names: Indices) -> list[VariableGroup]:
     groups: list[VariableGroup] = list(names[:, None])
     useful = [True] * n
     # Index and size of the group of each row
-    place, size = list(range(n)), [1.0] * n
+    place = list(range(n))
+    size = [1.0] * n
     rows = np.arange(n)
     nearest = distance.argmin(axis=1)
     shortest = distance[rows, nearest]

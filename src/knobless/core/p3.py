@@ -512,7 +512,8 @@ def climb_together(pyramid: Pyramid, stream: Stream) -> Batches:
         last = f
         # Equal values are accepted, which crosses plateaus.
         if value_of_x <= f:
-            best, f = x, value_of_x
+            best = x
+            f = value_of_x
         lowest = min(tried, key=value.__getitem__, default=None)
         if lowest is not None and value[lowest] <= f:
             best = tried[lowest]

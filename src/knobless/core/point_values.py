@@ -45,7 +45,8 @@ class PointValues:
     """
 
     def __init__(self, family: Family, objectives: int) -> None:
-        self.family, self.objectives = family, objectives
+        self.family = family
+        self.objectives = objectives
         self.codes: list[bytes] = []
         self.evaluations: list[list[Values]] = []
         self._index: dict[bytes, int] = {}

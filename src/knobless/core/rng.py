@@ -21,7 +21,8 @@ LAST = np.uint64(31)
 ALL = 2**64 - 1
 # Words computed at once, at most and at first: a NumPy call takes as long as several hundred words,
 # for any number.
-BLOCK, FIRST_BLOCK = 16384, 1024
+BLOCK = 16384
+FIRST_BLOCK = 1024
 
 LongWords = NDArray[np.uint64]
 

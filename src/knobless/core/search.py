@@ -245,7 +245,8 @@ class Search:
                 "study: expected one for the family of the members"
             )
         if isinstance(self.rule, Shares):
-            n, n_shares = len(self.members), len(self.rule.shares)
+            n = len(self.members)
+            n_shares = len(self.rule.shares)
             if n_shares != n:
                 raise ValueError(f"rule: expected {n} shares, got {n_shares}")
         positive_int("batch", self.batch)

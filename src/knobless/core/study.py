@@ -73,7 +73,8 @@ class Study(NamedTuple):
         These are 7 points of a test, n neighbors (at least `batch`), or minima of the model.
         """
         # The same for a bit and a choice of two
-        n, key = len(x), zlib.crc32(x.astype(np.int8).tobytes())
+        n = len(x)
+        key = zlib.crc32(x.astype(np.int8).tobytes())
         if stage == TESTING:
             # The next test alone: most objectives fail the first one.
             flips = tests(n, key)[len(f) : len(f) + PER_TEST]

@@ -367,7 +367,8 @@ def _odds(theta: Array, low: int, high: int) -> tuple[Array, Array]:
     """
     # Start at independent bits.
     target = _logit(theta)
-    eta, rate = target, 0.0
+    eta = target
+    rate = 0.0
     # Newton's method with the approximation Cov ≈ diag(d) − d dᵀ/Σd of Hájek, where d is such that
     # the variances are θ(1 − θ), and with differences of logits instead of those of θ, divided by
     # θ(1 − θ). Its convergence is linear near the margins, so two steps are extrapolated (Anderson

@@ -17,7 +17,8 @@ from .types import Array, Mask
 FEASIBLE_LIMIT = 2.0**512
 PER_VIOLATION = 2.0**767  # the rank of a violation of 1
 # Violations that differ in rank
-LEAST_VIOLATION, MOST_VIOLATION = FEASIBLE_LIMIT / PER_VIOLATION, 2.0**255
+LEAST_VIOLATION = FEASIBLE_LIMIT / PER_VIOLATION
+MOST_VIOLATION = 2.0**255
 
 
 class Infeasible(float):
@@ -47,7 +48,8 @@ class Infeasible(float):
             PER_VIOLATION
             * min(max(violation, LEAST_VIOLATION), MOST_VIOLATION),
         )
-        rank.value, rank.violation = value, violation
+        rank.value = value
+        rank.violation = violation
         return rank
 
     def __reduce__(self) -> tuple[Any, ...]:
