@@ -258,8 +258,6 @@ class Archive:
 
         Where none are noted, all of them are the value of the row: so it is for failed evaluations,
         which all others dominate.
-
-        That is the case for evaluations that failed: they are dominated by all others.
         """
         indices = [self.by_point.index(key) for key in keys]
         known = np.array([i is not None for i in indices], dtype=bool)
@@ -287,9 +285,6 @@ class Archive:
 
         These are `f`, or the ranks of several objectives among the given points. Without noise, the
         front of all evaluations is ranked with them.
-
-        The ranks are those among these points and the front of all evaluations; under noise among
-        these points alone.
         """
         if self.objectives == 1 or not len(f):
             return f

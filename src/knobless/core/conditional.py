@@ -88,13 +88,10 @@ class Conditional(ColumnFamily):
                 needs: dict[int, Intervals] = {}
                 for _, parent, intervals in direct[column]:
                     # What the parent needs, its children need too.
-                    for ancestor, codes in (
-                        (parent, intervals),
-                        *closure(parent).items(),
-                    ):
-                        needs[ancestor] = _intersection(
-                            needs.get(ancestor, EVERYTHING), codes
-                        )
+                    inherited = closure(parent).items()
+                    for ancestor, codes in ((parent, intervals), *inherited):
+                        known = needs.get(ancestor, EVERYTHING)
+                        needs[ancestor] = _intersection(known, codes)
                 closures[column] = needs
             return closures[column]
 
@@ -121,16 +118,12 @@ class Conditional(ColumnFamily):
     def _bounds(self) -> tuple[Indices, Array, Array, Indices]:
         """Parent and bounds of every interval of the tests, and the first interval of each test."""
         tests, _ = self._tests
-        low, high = np.array(
-            [interval for _, intervals in tests for interval in intervals]
-        ).T
+        bounds = [bound for _, intervals in tests for bound in intervals]
+        low, high = np.array(bounds).T
         lengths = [len(intervals) for _, intervals in tests]
-        return (
-            np.repeat([parent for parent, _ in tests], lengths),
-            low,
-            high,
-            np.cumsum([0, *lengths[:-1]]),
-        )
+        parents = np.repeat([parent for parent, _ in tests], lengths)
+        first = np.cumsum([0, *lengths[:-1]])
+        return parents, low, high, first
 
     def active(self, x: Points) -> Mask:
         """Return which columns are active, one row per point."""
@@ -155,9 +148,8 @@ class Conditional(ColumnFamily):
     @cached_property
     def inactive(self) -> Points:
         """The code of each column where it is inactive."""
-        codes = np.where(self.options > 0, 0, INACTIVE_NUMBER).astype(
-            self.dtype
-        )
+        codes = np.where(self.options > 0, 0, INACTIVE_NUMBER)
+        codes = codes.astype(self.dtype)
         for columns, low, _ in self.size_bounds:
             codes[columns.start : columns.start + low] = 1
         return codes

@@ -118,10 +118,12 @@ def difference(
         and recorded.keys() == current.keys()
     ):
         differences = (
-            _named_difference(recorded[k], current[k], name, source)
-            if k == "named" and _are_pairs(recorded[k])
-            else difference(recorded[k], current[k], f"{name}: {k}", source)
-            for k in current
+            _named_difference(recorded[key], current[key], name, source)
+            if key == "named" and _are_pairs(recorded[key])
+            else difference(
+                recorded[key], current[key], f"{name}: {key}", source
+            )
+            for key in current
         )
         return next(filter(None, differences), None)
     if (

@@ -204,10 +204,9 @@ class Evolution:
         changed = np.divmod(np.flatnonzero(u <= last_change(n)), n)
         # A changed variable takes any other option with equal probability.
         options = self.family.options[changed[1]]
-        # Which is uniform
-        by = 1 + (
-            n / CHANGES * unit_interval(u[changed]) * (options - 1)
-        ).astype(np.intp)
+        # Below the threshold CHANGES/n, u is uniform: u n/CHANGES in [0, 1) chooses the option.
+        shift = n / CHANGES * unit_interval(u[changed]) * (options - 1)
+        by = 1 + shift.astype(np.intp)
         x[changed] = (x[changed] + by) % options
         if self.family.size_bounds:
             # Subsets get their size back by other bits than those that have just changed, as far as

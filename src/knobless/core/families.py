@@ -204,8 +204,6 @@ class Family(ABC):
         """Return points with numbers replaced by the indices of their values.
 
         Numbers of a continuum stay. The result may be `x` itself.
-
-        The result may be `x` itself.
         """
         return x
 
@@ -732,12 +730,15 @@ class Product(ColumnFamily):
         located = zip(self.parts, self.part_columns, strict=True)
         return tuple(
             SizeBounds(
-                slice(at.start + columns.start, at.start + columns.stop),
-                low,
-                high,
+                slice(
+                    at.start + bounds.columns.start,
+                    at.start + bounds.columns.stop,
+                ),
+                bounds.low,
+                bounds.high,
             )
             for part, at in located
-            for columns, low, high in part.size_bounds
+            for bounds in part.size_bounds
         )
 
     @cached_property

@@ -35,9 +35,8 @@ class Pairs:
         n = len(options)
         self.size = 0
         # counts[a, b]: number of points with both options a and b
-        self.counts = np.zeros(
-            (total, total) if total <= MAX_OPTIONS else (0, 0), dtype=np.int32
-        )
+        width = total if total <= MAX_OPTIONS else 0
+        self.counts = np.zeros((width, width), dtype=np.int32)
         # Order: the first options of all variables, then the second ones, and so on, in each block
         # the variables with most options first. The variables that have a k-th option are then the
         # first of their block: sums are slices.
@@ -91,9 +90,10 @@ class Pairs:
     def _over_options(self, h: Array) -> Array:
         """Return the sum over the options of each variable, along the first axis."""
         total = h[: len(self.place)].copy()
-        for start, size in zip(
-            self.starts[1:].tolist(), self.blocks[1:].tolist(), strict=True
-        ):
+        starts = self.starts[1:].tolist()
+        blocks = self.blocks[1:].tolist()
+        # Block k has the k-th options of the variables that have one.
+        for start, size in zip(starts, blocks, strict=True):
             total[:size] += h[start : start + size]
         return total
 
@@ -103,8 +103,6 @@ def segments(n: int, stream: Stream) -> list[VariableGroup]:
 
     Groups of one size begin at a random place. Those at both ends are shorter, and single variables
     are left out.
-
-    Groups at both ends are shorter; single variables are left out.
     """
     groups = []
     size = 2
@@ -162,7 +160,8 @@ def joined(distance: Array, names: Indices) -> list[VariableGroup]:
         # The joint group is never nearer to a third one than the nearer of the two was. Only rows
         # whose nearest group was one of the two need a new search, unless both were equally near;
         # rounding may create new ties.
-        shortest[j], nearest[j] = np.inf, -1
+        shortest[j] = np.inf
+        nearest[j] = -1
         stale = (nearest == j) | ((nearest == i) & (row > shortest))
         stale[i] = True
         changed = stale.nonzero()[0]

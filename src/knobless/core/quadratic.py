@@ -134,8 +134,9 @@ class Quadratic:
         self.pairs = np.zeros((n, n))
         upper = np.triu_indices(n, 1)
         # b_ij = f(ij) − f() − a_i − a_j
+        i, j = upper
         self.pairs[upper] = (
-            values[n:] - center - self.linear[upper[0]] - self.linear[upper[1]]
+            values[n:] - center - self.linear[i] - self.linear[j]
         )
         self.pairs += self.pairs.T
 
@@ -181,10 +182,8 @@ class Quadratic:
             value = value + change[rows, chosen]
             flips[rows, chosen] ^= True
             # Update the effects in O(n) per search instead of computing them again.
-            field += (
-                np.where(flips[rows, chosen], 1.0, -1.0)[:, None]
-                * self.pairs[chosen]
-            )
+            sign = np.where(flips[rows, chosen], 1.0, -1.0)
+            field += sign[:, None] * self.pairs[chosen]
             until[rows, chosen] = step + tenure
             better = value < lowest
             lowest[better], best[better] = value[better], flips[better]

@@ -33,8 +33,6 @@ def generator_of(rng: Any) -> np.random.Generator:
     """Return the NumPy generator of a seed, or `rng` itself if it is a generator.
 
     An error names the argument.
-
-    An error names the argument.
     """
     try:
         return np.random.default_rng(rng)
@@ -128,8 +126,6 @@ class Stream:
         """Return an integer from 0 to n − 1, for n below 2³².
 
         Python integers are faster than NumPy for a single number.
-
-        In plain integers, which are faster for a single one.
         """
         return (self.word() >> 32) * n >> 32
 
@@ -179,8 +175,6 @@ def _fill(out: LongWords, key: int, count: int) -> None:
     """Write the words that follow the first `count`.
 
     They are computed in blocks, which stay in the cache of the processor.
-
-    By blocks, which stay in the cache of the processor.
     """
     shifted = np.empty(min(len(out), BLOCK), dtype=np.uint64)
     for begin in range(0, len(out), BLOCK):

@@ -440,8 +440,6 @@ def draw_thresholds(
     Row i has one for each number r of ones before option i: a uniform 32-bit integer below it is a
     one. The weight of all ways to continue after r ones is computed from the last option to the
     first.
-
-    The weight of all ways to continue after r ones is computed from the last option to the first.
     """
     p, log_weights = _odds(np.frombuffer(theta), low, high)
     weights = np.zeros((n + 1, high + 2))

@@ -54,8 +54,6 @@ class MemberRecord(NamedTuple):
         """Return the record after another iteration.
 
         `lowest_value` is the lowest of its values f; NaN is no value.
-
-        NaN is no value.
         """
         spent, lowest, course = self
         # The lowest value after 2^k evaluations, for each k that these evaluations reach.
