@@ -49,12 +49,15 @@ def write_evaluations(evaluations: Evaluations, out: IO[str]) -> None:
 
 def _cells(column: TableColumn) -> list[str]:
     shown = _time if column.name == "start" else _cell
-    each = zip(column.values.tolist(), column.present.tolist(), strict=True)
-    return [shown(value) if present else "" for value, present in each]
+    cells = zip(column.values.tolist(), column.present.tolist(), strict=True)
+    return [shown(value) if present else "" for value, present in cells]
 
 
 def _cell(value: Any) -> str:
-    """Return the text of a cell, with an apostrophe before text that a spreadsheet would run as a formula."""
+    """Return the text of a cell.
+
+    An apostrophe precedes text that a spreadsheet would run as a formula.
+    """
     if type(value) in (int, float):
         return "" if value != value else repr(value)
     text = plain(str(value))
@@ -64,7 +67,8 @@ def _cell(value: Any) -> str:
 def _time(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
-    except (ValueError, OSError, OverflowError):  # an untrusted journal may contain any number
+    # An untrusted journal may contain any number
+    except (ValueError, OSError, OverflowError):
         return ""
 
 
@@ -83,59 +87,92 @@ def print_result(result: Result, space: Space) -> None:
     console.print(_points(space, result))
 
 
-def print_summary(found: Summary, space: Space) -> None:
+def print_summary(summary: Summary, space: Space) -> None:
     """Print the summary of a journal."""
     facts = {
-        "run": f"{found.direction} {found.objective or 'an unnamed objective'}"
-        if found.front is None
-        else f"{found.objective or 'an unnamed objective'}: {_directions(found.front)}",
-        **_values(found, found.fun),
-        **_attributes(found.observed_attributes),
-        "evaluations": f"{found.nfev}" + (f" of {found.budget}" if found.budget else ""),
-        "failures": _failures(found.failures, found.failure),
-        **({"steps": f"{found.steps}, {found.stopped} evaluations stopped"} if found.steps else {}),
-        "evaluation time": _took(found.seconds_median, found.seconds_longest),
-        "started": _moment(found.started),
-        "last ended": _moment(found.ended),
-        "workers": _busy(found.workers),
-        "objective": objective_kind(found.deterministic, found.deterministic_stated),
-        "batch": str(found.batch),
-        "seed": str(found.seed),
-        "value at mode": _number(found.mode_fun),
-        "iterations": _number(found.nit),
-        "sample size λ": _number(found.lam),
-        "step length ε": _number(found.eps),
+        "run": f"{summary.direction} {summary.objective or 'an unnamed objective'}"
+        if summary.front is None
+        else f"{summary.objective or 'an unnamed objective'}: {_directions(summary.front)}",
+        **_values(summary, summary.fun),
+        **_attributes(summary.observed_attributes),
+        "evaluations": f"{summary.nfev}"
+        + (f" of {summary.budget}" if summary.budget else ""),
+        "failures": _failures(summary.failures, summary.failure),
+        **(
+            {"steps": f"{summary.steps}, {summary.stopped} evaluations stopped"}
+            if summary.steps
+            else {}
+        ),
+        "evaluation time": _took(
+            summary.seconds_median, summary.seconds_longest
+        ),
+        "started": _moment(summary.started),
+        "last ended": _moment(summary.ended),
+        "workers": _busy(summary.workers),
+        "objective": objective_kind(
+            summary.deterministic, summary.deterministic_stated
+        ),
+        "batch": str(summary.batch),
+        "seed": str(summary.seed),
+        "value at mode": _number(summary.mode_fun),
+        "iterations": _number(summary.nit),
+        "sample size λ": _number(summary.lam),
+        "step length ε": _number(summary.eps),
     }
     console = Console(highlight=False)
     console.print(_grid(facts))
-    _print_front(console, found.front)
-    console.print(_points(space, found, [_sure(each) for each in found.marginals]))
+    _print_front(console, summary.front)
+    console.print(
+        _points(
+            space, summary, [_sure(marginal) for marginal in summary.marginals]
+        )
+    )
 
 
-def _values(found: Result | Summary, fun: float | None) -> dict[str, str]:
-    """Return the value of the point to use; of a noisy objective its estimate, and the best single observation.
+def _values(outcome: Result | Summary, fun: float | None) -> dict[str, str]:
+    """Return the value of the point to use, and of a noisy objective the best observation.
 
     For several objectives, it is that of the knee of the front.
     """
-    if found.front is not None:
-        values = zip(found.front.names, found.fun if isinstance(found.fun, tuple) else (), strict=False)
+    if outcome.front is not None:
+        values = zip(
+            outcome.front.names,
+            outcome.fun if isinstance(outcome.fun, tuple) else (),
+            strict=False,
+        )
         knee = ", ".join(f"{name} {_number(value)}" for name, value in values)
-        return {"front": f"{len(found.front)} points", "knee": knee or "–"} | _violation(found)
-    if found.deterministic is not False or found.x is None:
-        return {"best": _number(fun)} | _violation(found)
-    error = f" ± {found.fun_std:.2g}" if found.fun_std else ""
-    facts = {"recommended": _number(fun) + error, "best observation": _number(found.observed_fun)}
-    return facts | _violation(found)
+        return {
+            "front": f"{len(outcome.front)} points",
+            "knee": knee or "–",
+        } | _violation(outcome)
+    if outcome.deterministic is not False or outcome.x is None:
+        return {"best": _number(fun)} | _violation(outcome)
+    error = f" ± {outcome.fun_std:.2g}" if outcome.fun_std else ""
+    facts = {
+        "recommended": _number(fun) + error,
+        "best observation": _number(outcome.observed_fun),
+    }
+    return facts | _violation(outcome)
 
 
 def _attributes(attributes: dict[str, Any]) -> dict[str, str]:
     """Return the attributes of the best observation, if there are any."""
-    text = ", ".join(f"{name} {_shown(value)}" for name, value in attributes.items())
-    return {"attributes": text if len(text) <= LONGEST else f"{text[: LONGEST - 2]} …"} if text else {}
+    text = ", ".join(
+        f"{name} {_shown(value)}" for name, value in attributes.items()
+    )
+    if text:
+        return {
+            "attributes": text
+            if len(text) <= LONGEST
+            else f"{text[: LONGEST - 2]} …"
+        }
+    return {}
 
 
 def _directions(front: Front) -> str:
-    return ", ".join(f"{name} ({direction})" for name, direction in front.directions.items())
+    return ", ".join(
+        f"{name} ({direction})" for name, direction in front.directions.items()
+    )
 
 
 def _print_front(console: Console, front: Front | None) -> None:
@@ -143,24 +180,41 @@ def _print_front(console: Console, front: Front | None) -> None:
     if not front:
         return
     shown = front.shown
-    table = Table(title=f"front of {len(front)} points" + ("" if len(shown) == len(front) else f", {len(shown)} shown"))
+    table = Table(
+        title=f"front of {len(front)} points"
+        + ("" if len(shown) == len(front) else f", {len(shown)} shown")
+    )
     for name, direction in front.directions.items():
         table.add_column(Text(plain(f"{name} ({direction})")), justify="right")
     table.add_column("point", overflow="fold")
     for i in shown:
-        table.add_row(*(Text(plain(cell)) for cell in (*front.cells(i), _one_line(front.space, front[i].x))))
+        table.add_row(
+            *(
+                Text(plain(cell))
+                for cell in (
+                    *front.cells(i),
+                    _one_line(front.space, front[i].x),
+                )
+            )
+        )
     console.print(table)
 
 
 def _one_line(space: Space, x: Any) -> str:
     """Return a point as names and values, without inactive variables."""
     values = zip(space.columns(), space.flatten(x), strict=True)
-    return " ".join(f"{column.name or 'x'}={_shown(value)}" for column, value in values if value is not INACTIVE)
+    return " ".join(
+        f"{column.name or 'x'}={_shown(value)}"
+        for column, value in values
+        if value is not INACTIVE
+    )
 
 
-def _violation(found: Result | Summary) -> dict[str, str]:
+def _violation(outcome: Result | Summary) -> dict[str, str]:
     """Return the violation of an infeasible point; nothing for a feasible one."""
-    return {"violation": _number(found.violation)} if found.x is not None and found.violation else {}
+    if outcome.x is not None and outcome.violation:
+        return {"violation": _number(outcome.violation)}
+    return {}
 
 
 def _grid(facts: dict[str, str]) -> Table:
@@ -172,17 +226,29 @@ def _grid(facts: dict[str, str]) -> Table:
     return table
 
 
-def _points(space: Space, found: Result | Summary, certainty: Sequence[str] = ()) -> Table:
+def _points(
+    space: Space, outcome: Result | Summary, certainty: Sequence[str] = ()
+) -> Table:
     """Return a table with one row per variable: the point to use, and the most probable one."""
-    columns: dict[str, Iterable[str]] = {"variable": [each.name or "x" for each in space.columns()]}
-    noisy = found.deterministic is False
-    if found.x is not None:
-        chosen = "knee of the front" if found.front is not None else "recommended" if noisy else "best"
-        columns[chosen] = map(_shown, space.flatten(found.x))
-    if noisy and found.front is None and found.observed_x is not None:
-        columns["best observation"] = map(_shown, space.flatten(found.observed_x))
-    if found.mode is not None:
-        columns["most probable"] = map(_shown, space.flatten(found.mode))
+    columns: dict[str, Iterable[str]] = {
+        "variable": [column.name or "x" for column in space.columns()]
+    }
+    noisy = outcome.deterministic is False
+    if outcome.x is not None:
+        chosen = (
+            "knee of the front"
+            if outcome.front is not None
+            else "recommended"
+            if noisy
+            else "best"
+        )
+        columns[chosen] = map(_shown, space.flatten(outcome.x))
+    if noisy and outcome.front is None and outcome.observed_x is not None:
+        columns["best observation"] = map(
+            _shown, space.flatten(outcome.observed_x)
+        )
+    if outcome.mode is not None:
+        columns["most probable"] = map(_shown, space.flatten(outcome.mode))
     if certainty:
         columns["probability"] = certainty
     table = Table()
@@ -197,15 +263,25 @@ def _shown(value: Any) -> str:
     """Format a value; bits without separators."""
     if isinstance(value, np.ndarray):
         bits = value.dtype in (np.int8, np.bool_)
-        words = [_shown(each) for each in (value.astype(np.int8) if bits else value).tolist()]
-        text, many = ("" if bits else ", ").join(words), f" ({len(words)})"
+        words = [
+            _shown(entry)
+            for entry in (value.astype(np.int8) if bits else value).tolist()
+        ]
+        text = ("" if bits else ", ").join(words)
+        size = f" ({len(words)})"
     else:
-        text, many = f"{value:.6g}" if isinstance(value, float) else str(value), ""
-    return text if len(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH - 2]} …{many}"
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        size = ""
+    return (
+        text if len(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH - 2]} …{size}"
+    )
 
 
 def _sure(marginal: VariableSummary) -> str:
-    """Format the probability of the most probable value; for an array, the smallest and the largest one."""
+    """Format the probability of the most probable value.
+
+    For an array, the smallest and the largest one.
+    """
     p = marginal.probability
     if p is None:
         return f"68% from {_shown(marginal.low)} to {_shown(marginal.high)}"
@@ -216,23 +292,36 @@ def _number(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:.10g}"
 
 
-def _failures(many: int, first: str | None) -> str:
+def _failures(failures: int, first: str | None) -> str:
     lines = (first or "").strip().splitlines()
-    return f"{many}, the first: {lines[-1]}" if many and lines else str(many)
+    if failures and lines:
+        return f"{failures}, the first: {lines[-1]}"
+    return str(failures)
 
 
 def _took(median: float | None, longest: float | None) -> str:
-    return "–" if median is None or longest is None else f"median {median:.3g} s, longest {longest:.3g} s"
+    if median is None or longest is None:
+        return "–"
+    return f"median {median:.3g} s, longest {longest:.3g} s"
 
 
 def _moment(when: float | None) -> str:
     try:
-        return "–" if when is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
-    except (ValueError, OSError, OverflowError):  # an untrusted journal may contain any number
+        if when is None:
+            return "–"
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+    # An untrusted journal may contain any number
+    except (ValueError, OSError, OverflowError):
         return str(when)
 
 
 def _busy(workers: dict[str, int]) -> str:
-    each = [f"{name} ({many})" for name, many in workers.items()]
-    more = f" and {len(each) - MAX_WORKERS} more" if len(each) > MAX_WORKERS else ""
-    return f"{len(each)}: {', '.join(each[:MAX_WORKERS])}{more}" if each else "–"
+    shown = [f"{name} ({failures})" for name, failures in workers.items()]
+    remaining = (
+        f" and {len(shown) - MAX_WORKERS} more"
+        if len(shown) > MAX_WORKERS
+        else ""
+    )
+    if shown:
+        return f"{len(shown)}: {', '.join(shown[:MAX_WORKERS])}{remaining}"
+    return "–"

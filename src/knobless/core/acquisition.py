@@ -1,8 +1,8 @@
-"""Candidates of Bayesian optimization: random points, points near the best ones, and climbs on their score.
+"""Candidates of Bayesian optimization, and the score that chooses among them.
 
-Candidates have numbers at the centers of cells and values of all variables, whether active or not, so that a variable
-that becomes active has a random value. Where there are constraints, candidates that violate them are left out or
-repaired, and climbs keep to feasible points.
+Candidates have numbers at the centers of cells and values of all variables, whether active or not,
+so that a variable that becomes active has a random value. Where there are constraints, candidates
+that violate them are left out or repaired, and climbs keep to feasible points.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .archive import Feasible
 from .conditional import Conditional
 from .families import Discrete, Family
 from .kernel import Encoding
 from .subset import resized
-from .types import Array, Points
+from .types import Array, Mask, Points
 
-UNIFORM, NEAR, BEST = 200, 40, 6  # candidates: random ones, and those near each of so many best points
-CHECKED, REPAIRED = 64, 8  # candidates that are checked for feasibility, and infeasible ones that are repaired
-CLIMBS, ROUNDS, TRIED = 8, 10, 16  # climbs, their rounds, and points of each climb and round
-LEAST_STEP, MOST_STEP = -2.5, -0.5  # of a number in points near the best ones, as powers of 10
+# Candidates: random ones, and those near each of so many best points
+UNIFORM, NEAR, BEST = 200, 40, 6
+# Candidates that are checked for feasibility, and infeasible ones that are repaired
+CHECKED, REPAIRED = 64, 8
+# Climbs, their rounds, and points of each climb and round
+CLIMBS, ROUNDS, TRIED = 8, 10, 16
+# Of a number in points near the best ones, as powers of 10
+LEAST_STEP, MOST_STEP = -2.5, -0.5
 FIRST_STEP = 0.15  # of a number in a climb
 
 
@@ -34,7 +37,7 @@ Score = Callable[[Points], Array]
 
 
 class Turn(NamedTuple):
-    """A branch to which an evaluation belongs: the value of a column, and the best value of the branch."""
+    """A branch to which an evaluation belongs: the code of a column, and its best value."""
 
     column: int
     code: float
@@ -58,37 +61,56 @@ class Prior:
 
     @cached_property
     def _marginals(self) -> tuple[Array, Array, Array]:
-        """Mean and width of the numbers, and cumulative probabilities of the options, one row per variable."""
+        """Mean and width of the numbers, and cumulative probabilities of the options."""
         family = self.encoding.family
         mean, width = np.zeros((2, family.variables))
-        cumulative = np.ones((family.variables, max(int(family.options.max()) - 1, 1)))
+        cumulative = np.ones(
+            (family.variables, max(int(family.options.max()) - 1, 1))
+        )
         for i in range(family.variables):
             marginal = family.marginal(self.theta, i)
             if isinstance(marginal, Discrete):
                 cumulative[i, : len(marginal.p) - 1] = marginal.p[:-1].cumsum()
             else:  # the uniform distribution with this mean and variance
-                mean[i], width[i] = marginal.mean, math.sqrt(12.0) * marginal.sigma
+                mean[i], width[i] = (
+                    marginal.mean,
+                    math.sqrt(12.0) * marginal.sigma,
+                )
         return mean, width, cumulative
 
     def points(self, u: Array, g: np.random.Generator) -> Points:
         """Return points for uniform numbers, one per variable."""
-        family, (mean, width, cumulative) = self.encoding.family, self._marginals
+        family = self.encoding.family
+        mean, width, cumulative = self._marginals
         chosen = (u[:, :, None] >= cumulative).sum(axis=2)
-        points = np.where(family.options > 0, chosen, reflected(mean + width * (u - 0.5))).astype(family.dtype)
+        points = np.where(
+            family.options > 0, chosen, reflected(mean + width * (u - 0.5))
+        ).astype(family.dtype)
         return self.encoding.centered(self.sized(points, g))
 
     def center(self, point: Points) -> Points:
-        """Return a point with the means of numbers, and the most probable options where these differ."""
-        family, (mean, _, cumulative) = self.encoding.family, self._marginals
+        """Return a point with the means of numbers and the most probable options.
+
+        A choice whose options are equally probable keeps the option of `point`.
+        """
+        family = self.encoding.family
+        mean, _, cumulative = self._marginals
         point = np.where(family.options > 0, point, mean).astype(family.dtype)
         for i in np.flatnonzero(family.options > 0).tolist():
-            p = np.diff(cumulative[i, : family.options[i] - 1], prepend=0.0, append=1.0)
+            p = np.diff(
+                cumulative[i, : family.options[i] - 1], prepend=0.0, append=1.0
+            )
             if np.ptp(p) > 1e-9:
                 point[i] = p.argmax()
         return point
 
-    def sized(self, points: Points, g: np.random.Generator, kept: NDArray[np.bool_] | None = None) -> Points:
-        """Return points with subsets of allowed sizes, by random changes, if possible not of columns that are kept."""
+    def sized(
+        self, points: Points, g: np.random.Generator, kept: Mask | None = None
+    ) -> Points:
+        """Return points with subsets of allowed sizes.
+
+        Bits are changed at random, if possible not in columns that are kept.
+        """
         bounds = self.encoding.family.size_bounds
         if not bounds:
             return points
@@ -97,7 +119,9 @@ class Prior:
 
 
 class Candidates:
-    """Points among which the one with the largest score is chosen, such as its expected improvement.
+    """Points of which the one with the largest score is chosen.
+
+    The score is, for example, the expected improvement.
 
     Parameters
     ----------
@@ -122,34 +146,53 @@ class Candidates:
         prior: Prior,
         score: Score,
         best: Points,
-        free: NDArray[np.bool_],
+        free: Mask,
         turn: Turn | None,
         feasible: Feasible | None,
         g: np.random.Generator,
     ) -> None:
         family = prior.encoding.family
-        self.prior, self.score, self.best = prior, score, best
-        self.free, self.turn, self.feasible, self.g = free, turn, feasible, g
-        self.encoding, self.family, self.options = prior.encoding, family, family.options
+        self.prior = prior
+        self.score = score
+        self.best = best
+        self.free = free
+        self.turn = turn
+        self.feasible = feasible
+        self.g = g
+        self.encoding = prior.encoding
+        self.family = family
+        self.options = family.options
         # The change of a number is at least this: one cell, about, on a log scale.
-        self.least = np.where((self.options == 0) & (family.counts > 0), 1.0 / np.maximum(family.counts, 1), 0.0)
+        self.least = np.where(
+            (self.options == 0) & (family.counts > 0),
+            1.0 / np.maximum(family.counts, 1),
+            0.0,
+        )
 
     def best_first(self, climbs: bool) -> Points:
         """Return the candidates, those of large score first."""
-        g, d = self.g, self.family.variables
+        g = self.g
+        d = self.family.variables
         m = NEAR * len(self.best)
         random = self._restricted(self.prior.points(g.random((UNIFORM, d)), g))
-        full = np.where(self.encoding.active(self.best), self.best, random[: len(self.best)])
+        full = np.where(
+            self.encoding.active(self.best), self.best, random[: len(self.best)]
+        )
         steps = 10.0 ** g.uniform(LEAST_STEP, MOST_STEP, m)
         rates = np.array([0.0, 1.0, 2.0, 0.5 * d])[g.integers(4, size=m)] / d
-        points = np.concatenate([random, self._near(np.repeat(full, NEAR, axis=0), steps, rates)])
+        points = np.concatenate(
+            [random, self._near(np.repeat(full, NEAR, axis=0), steps, rates)]
+        )
         points, scores = self._sorted(points, self.score(points))
         if self.feasible is not None:
             points = self._feasible_of(points[:CHECKED], self.feasible)
             points, scores = self._sorted(points, self.score(points))
         if climbs:
             climbed, reached = self._climbed(points[:CLIMBS], scores[:CLIMBS])
-            points, scores = self._sorted(np.concatenate([climbed, points]), np.concatenate([reached, scores]))
+            points, scores = self._sorted(
+                np.concatenate([climbed, points]),
+                np.concatenate([reached, scores]),
+            )
         return canonical(self.family, points)
 
     @staticmethod
@@ -160,25 +203,30 @@ class Candidates:
     def _feasible_of(self, points: Points, feasible: Feasible) -> Points:
         """Return the feasible ones of some points, and the first of the others after a repair."""
         kept = feasible.are_feasible(canonical(self.family, points))
-        others = canonical(self.family, points[~kept][:REPAIRED])
-        repaired = feasible.repaired(others, int(self.g.integers(2**63)))
+        to_repair = canonical(self.family, points[~kept][:REPAIRED])
+        repaired = feasible.repaired(to_repair, int(self.g.integers(2**63)))
         return np.concatenate([points[kept], self.encoding.centered(repaired)])
 
     def _climbed(self, at: Points, scores: Array) -> tuple[Points, Array]:
         """Return where climbs from some points arrive, with steps of numbers that adapt."""
         k = len(at)
-        step, rows = np.full(k, FIRST_STEP), np.arange(k)
+        step = np.full(k, FIRST_STEP)
+        rows = np.arange(k)
         rates = np.tile([0.0, 0.0, 0.3, 1.0], k * TRIED // 4)
         for _ in range(ROUNDS):
-            around = self._near(np.repeat(at, TRIED, axis=0), np.repeat(step, TRIED), rates)
-            each = self.score(around).reshape(k, TRIED)
-            j = each.argmax(axis=1)
+            around = self._near(
+                np.repeat(at, TRIED, axis=0), np.repeat(step, TRIED), rates
+            )
+            values_around = self.score(around).reshape(k, TRIED)
+            j = values_around.argmax(axis=1)
             next_points = around.reshape(k, TRIED, -1)[rows, j]
-            better = each[rows, j] > scores
+            better = values_around[rows, j] > scores
             if self.feasible is not None and better.any():
-                better[better] = self.feasible.are_feasible(canonical(self.family, next_points[better]))
+                better[better] = self.feasible.are_feasible(
+                    canonical(self.family, next_points[better])
+                )
             at = np.where(better[:, None], next_points, at)
-            scores = np.where(better, each[rows, j], scores)
+            scores = np.where(better, values_around[rows, j], scores)
             step = np.where(better, 1.1 * step, 0.5 * step)
         return at, scores
 
@@ -191,18 +239,34 @@ class Candidates:
         return points
 
     def _near(self, at: Points, steps: Array, rates: Array) -> Points:
-        """Return points with some active variables changed, at least one: numbers by normal steps of these lengths."""
-        g, (m, d) = self.g, at.shape
+        """Return points with at least one active variable changed.
+
+        Numbers change by normal steps of these lengths.
+        """
+        g = self.g
+        m, d = at.shape
         changeable = self.encoding.active(at) & self.free
         changed = g.random((m, d)) < rates[:, None]
-        changed[np.arange(m), (g.random((m, d)) * changeable).argmax(axis=1)] = True
+        changed[
+            np.arange(m), (g.random((m, d)) * changeable).argmax(axis=1)
+        ] = True
         changed &= changeable
         moves = steps[:, None] * g.standard_normal((m, d))
-        moves = np.where(np.abs(moves) < self.least, np.copysign(self.least, moves), moves)
-        by = 1 + (g.random((m, d)) * np.maximum(self.options - 1, 1)).astype(np.intp)
-        other = np.where(self.options > 0, (at + by) % np.maximum(self.options, 1), reflected(at + moves))
-        points = np.where(changed, other, at).astype(self.family.dtype)
-        return self._restricted(self.encoding.centered(self.prior.sized(points, g, changed)))
+        moves = np.where(
+            np.abs(moves) < self.least, np.copysign(self.least, moves), moves
+        )
+        by = 1 + (g.random((m, d)) * np.maximum(self.options - 1, 1)).astype(
+            np.intp
+        )
+        moved_points = np.where(
+            self.options > 0,
+            (at + by) % np.maximum(self.options, 1),
+            reflected(at + moves),
+        )
+        points = np.where(changed, moved_points, at).astype(self.family.dtype)
+        return self._restricted(
+            self.encoding.centered(self.prior.sized(points, g, changed))
+        )
 
 
 def reflected(z: Array) -> Array:
@@ -212,21 +276,31 @@ def reflected(z: Array) -> Array:
 
 def canonical(family: Family, points: Points) -> Points:
     """Return points with inactive variables at their fixed codes."""
-    return family.canonical(points) if isinstance(family, Conditional) else points
+    return (
+        family.canonical(points) if isinstance(family, Conditional) else points
+    )
 
 
-def log_improvement(target: float | Array, mean: Array, deviation: Array) -> Array:
+def log_improvement(
+    target: float | Array, mean: Array, deviation: Array
+) -> Array:
     """Return the logarithms of the expected improvements of normal numbers on a target.
 
-    With u = (mean − target) / σ, the improvement is σ (φ(u) − u Φ(−u)), which is σ φ(u) (1 − u r(u)) for u > 0.
+    With u = (mean − target) / σ, the improvement is σ (φ(u) − u Φ(−u)), which is σ φ(u) (1 − u
+    r(u)) for u > 0.
     """
     u = (mean - target) / deviation
     away = np.abs(u)
-    ratio, density = mills_ratio(away), np.exp(-0.5 * np.minimum(u * u, 1400.0))
-    far = -2.0 * np.log(np.maximum(away, 1.0)) - 3.0 / np.maximum(away, 1.0) ** 2
+    ratio = mills_ratio(away)
+    density = np.exp(-0.5 * np.minimum(u * u, 1400.0))
+    log_tail = (
+        -2.0 * np.log(np.maximum(away, 1.0)) - 3.0 / np.maximum(away, 1.0) ** 2
+    )
     below = np.log(np.maximum(1.0 - away * ratio, 1e-300))
-    tail = np.where(away > 20.0, far, below) - 0.5 * u * u
-    above = np.log(np.maximum(density * (1.0 - away * ratio) + ROOT * away, 1e-300))
+    tail = np.where(away > 20.0, log_tail, below) - 0.5 * u * u
+    above = np.log(
+        np.maximum(density * (1.0 - away * ratio) + ROOT * away, 1e-300)
+    )
     return np.where(u > 0.0, tail, above) - math.log(ROOT) + np.log(deviation)
 
 

@@ -1,8 +1,9 @@
 """Scores of candidates for several objectives: how much they are expected to improve the front.
 
-For two objectives, the score is the expected hypervolume improvement in closed form: a sum over the strips between
-neighboring points of the front, and in each the product of two independent expectations. For more, it is the expected
-improvement of a weighted Chebyshev function with random weights, different ones for each point.
+For two objectives, the score is the expected hypervolume improvement in closed form: a sum over the
+strips between neighboring points of the front, and in each the product of two independent
+expectations. For more, it is the expected improvement of a weighted Chebyshev function with random
+weights, different ones for each point.
 
 The reference point is the worst value of all evaluations in each objective.
 """
@@ -38,45 +39,69 @@ class FrontImprovement:
         Source of random weights.
     """
 
-    def __init__(self, processes: Sequence[Process], values: Array, margin: float, g: np.random.Generator) -> None:
+    def __init__(
+        self,
+        processes: Sequence[Process],
+        values: Array,
+        margin: float,
+        g: np.random.Generator,
+    ) -> None:
         self.processes, self.reference = processes, values.max(axis=0)
         front = np.unique(values[is_front(values)], axis=0)
         self.low, high = front.min(axis=0), front.max(axis=0)
         self.spread = np.where(high > self.low, high - self.low, 1.0)
         self.front = front - margin
         self.weights = g.dirichlet(np.ones(values.shape[1]))
-        self.normal = g.standard_normal((DRAWN, values.shape[1])) if values.shape[1] > 2 else np.empty(0)
+        self.normal = (
+            g.standard_normal((DRAWN, values.shape[1]))
+            if values.shape[1] > 2
+            else np.empty(0)
+        )
 
     def __call__(self, points: Points) -> Array:
         """Return the scores of points."""
         predicted = [process.predict(points) for process in self.processes]
         if len(predicted) == 2:
-            gain = expected_hypervolume_improvement(self.front, self.reference, predicted)
+            gain = expected_hypervolume_improvement(
+                self.front, self.reference, predicted
+            )
             scores: Array = np.log(np.maximum(gain, LEAST))
             return scores
-        mean, deviation = (np.stack(each, axis=-1) for each in zip(*predicted, strict=True))
+        mean, deviation = (
+            np.stack(moments, axis=-1)
+            for moments in zip(*predicted, strict=True)
+        )
         drawn = self._scalar(mean[:, None] + deviation[:, None] * self.normal)
-        gain = np.maximum(self._scalar(self.front).min() - drawn, 0.0).mean(axis=1)
+        gain = np.maximum(self._scalar(self.front).min() - drawn, 0.0).mean(
+            axis=1
+        )
         # Where no draw improves on the front, those with a better mean come first.
         return np.log(gain + LEAST * np.exp(-self._scalar(mean)))
 
     def _scalar(self, values: Array) -> Array:
         """Return the weighted Chebyshev function of values, scaled by the ranges of the front."""
-        each = (values - self.low) / self.spread * self.weights
-        scalar: Array = each.max(axis=-1) + AUGMENTED * each.sum(axis=-1)
+        scaled = (values - self.low) / self.spread * self.weights
+        scalar: Array = scaled.max(axis=-1) + AUGMENTED * scaled.sum(axis=-1)
         return scalar
 
 
-def expected_hypervolume_improvement(front: Array, reference: Array, predicted: Sequence[tuple[Array, Array]]) -> Array:
-    """Return the expected hypervolume improvement of points with independent normal values of two objectives.
+def expected_hypervolume_improvement(
+    front: Array, reference: Array, predicted: Sequence[tuple[Array, Array]]
+) -> Array:
+    """Return the expected hypervolume improvement of points with two objectives.
 
-    `front` is in the order of the first objective, and `predicted` has mean and standard deviation by objective.
+    Their values are independent normal numbers.
+
+    `front` is in the order of the first objective, and `predicted` has mean and standard deviation
+    by objective.
     """
     (mean, deviation), (other_mean, other_deviation) = predicted
-    rights = np.append(front[:, 0], reference[0])[:, None]  # of the strips, from left to right
+    # Of the strips, from left to right
+    rights = np.append(front[:, 0], reference[0])[:, None]
     tops = np.insert(front[:, 1], 0, reference[1])[:, None]
     reached = np.exp(log_improvement(rights, mean, deviation))
-    widths = np.diff(reached, axis=0, prepend=0.0)  # expected width of the strip that a value is left of
+    # Expected width of the strip that a value is left of
+    widths = np.diff(reached, axis=0, prepend=0.0)
     heights = np.exp(log_improvement(tops, other_mean, other_deviation))
     gain: Array = np.maximum((widths * heights).sum(axis=0), 0.0)
     return gain

@@ -1,9 +1,10 @@
-"""Gaussian processes with interactions of variables, which compete with a linear model by their evidence.
+"""Gaussian processes with interactions, weighed against a linear model by evidence.
 
-With the features φ of two points, the covariance of their values is proportional to φ·φ′ for a linear function. For the
-order s it is proportional to exp(s φ·φ′/dim) − 1, whose expansion has products of any number of features, s of them on
-average; for bits and choices it decreases exponentially with the number of variables that differ. The posterior
-probabilities of the orders show whether there are interactions, from evaluations alone.
+With the features φ of two points, the covariance of their values is proportional to φ·φ′ for a
+linear function. For the order s it is proportional to exp(s φ·φ′/dim) − 1, whose expansion has
+products of any number of features, s of them on average; for bits and choices it decreases
+exponentially with the number of variables that differ. The posterior probabilities of the orders
+show whether there are interactions, from evaluations alone.
 
 A fit takes O(n³) operations for n evaluations, so these models are for the first hundreds of a run.
 """
@@ -19,11 +20,14 @@ from .linear_model import LEAST, RATIOS, normals
 from .types import Array, Words
 
 ORDERS = (0.0, 2.0, 5.0)  # 0 is linear
-DIAGONAL = 1e-6  # share of the variance that is added for the factorization of a covariance, which may be singular
+# Share of the variance that is added for the factorization of a covariance, which may be singular
+DIAGONAL = 1e-6
 
 
 class InteractionModel(NamedTuple):
-    """Posterior distribution of a function, as a mixture over orders, sets of values and ratios of noise to signal.
+    """Posterior distribution of a function, as a mixture of Gaussian processes.
+
+    The mixture is over orders, sets of values and ratios of noise to signal.
 
     Attributes
     ----------
@@ -56,14 +60,21 @@ class InteractionModel(NamedTuple):
     def fit(cls, phi: Array, y: Array, dim: int) -> Self:
         """Return the posterior distribution after n values, at least two.
 
-        `phi` has one row of features per value. The rows of `y` are sets of values, such as different scores of their
-        ranks. `dim` is the number of free parameters.
+        `phi` has one row of features per value. The rows of `y` are sets of values, such as
+        different scores of their ranks. `dim` is the number of free parameters.
         """
         n = len(phi)
         products = phi @ phi.T
-        covariance = np.array([_covariance(products, order, dim) for order in ORDERS])
+        covariance = np.array(
+            [_covariance(products, order, dim) for order in ORDERS]
+        )
         means = covariance.mean(axis=1)
-        centered = covariance - means[:, None] - means[:, :, None] + means.mean(axis=1)[:, None, None]
+        centered = (
+            covariance
+            - means[:, None]
+            - means[:, :, None]
+            + means.mean(axis=1)[:, None, None]
+        )
         d, vectors = np.linalg.eigh(centered)
         d = np.maximum(d, 0.0)
         y = y - y.mean(axis=1, keepdims=True)
@@ -71,12 +82,27 @@ class InteractionModel(NamedTuple):
         total = (y * y).sum(axis=1)[:, None] / (n - 1)
         unit = np.where(total > 0.0, total, 1.0)
         ratios = RATIOS[:, None]
-        share = ratios / (d[:, None] + ratios)  # of the noise, along each vector
-        variance = np.maximum((b * b) @ share.transpose(0, 2, 1) / (n - 1), LEAST * unit)
-        evidence = -0.5 * ((n - 1) * np.log(variance / unit) - np.log(share).sum(axis=2)[:, None])
+        # Of the noise, along each vector
+        share = ratios / (d[:, None] + ratios)
+        variance = np.maximum(
+            (b * b) @ share.transpose(0, 2, 1) / (n - 1), LEAST * unit
+        )
+        evidence = -0.5 * (
+            (n - 1) * np.log(variance / unit)
+            - np.log(share).sum(axis=2)[:, None]
+        )
         evidence[1:] -= math.log(len(ORDERS) - 1)
         probability = np.exp(evidence - evidence.max())
-        return cls(phi, dim, means, d, vectors, b, variance, probability / probability.sum())
+        return cls(
+            phi,
+            dim,
+            means,
+            d,
+            vectors,
+            b,
+            variance,
+            probability / probability.sum(),
+        )
 
     @property
     def probability_of_any(self) -> float:
@@ -87,8 +113,12 @@ class InteractionModel(NamedTuple):
         """Return the posterior means at points, up to a constant."""
         total = np.zeros(len(phi))
         for k in range(len(ORDERS)):
-            weights = self.probability[k][:, :, None] / (self.values[k] + RATIOS[:, None])
-            total += self._with_data(phi, k)[0] @ (self.vectors[k] @ (self.b[k] * weights.sum(axis=1)).sum(axis=0))
+            weights = self.probability[k][:, :, None] / (
+                self.values[k] + RATIOS[:, None]
+            )
+            total += self._with_data(phi, k)[0] @ (
+                self.vectors[k] @ (self.b[k] * weights.sum(axis=1)).sum(axis=0)
+            )
         return total
 
     def draw(self, phi: Array, u: Words) -> Array:
@@ -97,36 +127,53 @@ class InteractionModel(NamedTuple):
         The number of points is even, and `u` has one uniform integer more.
         """
         k, j, i = _drawn(self.probability[1:], int(u[0]))
-        k, ratio = k + 1, RATIOS[i]
+        k = k + 1
+        ratio = RATIOS[i]
         rows, levels = self._with_data(phi, k)
         along = rows @ self.vectors[k]
         shrunk = along / (self.values[k] + ratio)
-        prior = _covariance(phi @ phi.T, ORDERS[k], self.dim) - levels - levels.T + self.means[k].mean()
-        covariance = (self.variance[k, j, i] / ratio) * (prior - shrunk @ along.T)
+        prior = (
+            _covariance(phi @ phi.T, ORDERS[k], self.dim)
+            - levels
+            - levels.T
+            + self.means[k].mean()
+        )
+        covariance = (self.variance[k, j, i] / ratio) * (
+            prior - shrunk @ along.T
+        )
         return shrunk @ self.b[k, j] + _normal(covariance, u[1:])
 
     def _with_data(self, phi: Array, k: int) -> tuple[Array, Array]:
-        """Return the centered covariances of points with the evaluations, and the means before centering."""
+        """Return the centered covariances with the evaluations, and the means before."""
         rows = _covariance(phi @ self.phi.T, ORDERS[k], self.dim)
         levels = rows.mean(axis=1, keepdims=True)
         return rows - levels - (self.means[k] - self.means[k].mean()), levels
 
 
 def _drawn(probability: Array, u: int) -> list[int]:
-    """Return the index of an entry, drawn in proportion to the entries, for a uniform 32-bit integer."""
+    """Return the index of an entry, drawn in proportion to the entries by a 32-bit integer."""
     cumulative = np.cumsum(probability)
-    at = int(np.searchsorted(cumulative[:-1], (u + 0.5) * 2.0**-32 * cumulative[-1]))
-    return [int(each) for each in np.unravel_index(at, probability.shape)]
+    at = int(
+        np.searchsorted(cumulative[:-1], (u + 0.5) * 2.0**-32 * cumulative[-1])
+    )
+    return [int(index) for index in np.unravel_index(at, probability.shape)]
 
 
 def _normal(covariance: Array, u: Words) -> Array:
     """Return normal numbers with a covariance, to which a small share of the variance is added."""
     m = len(covariance)
     covariance.flat[:: m + 1] += DIAGONAL * covariance.trace() / m
-    normal: Array = np.linalg.cholesky(covariance) @ normals(u[None])[0, :m].astype(float)
+    normal: Array = np.linalg.cholesky(covariance) @ normals(u[None])[
+        0, :m
+    ].astype(float)
     return normal
 
 
 def _covariance(products: Array, order: float, dim: int) -> Array:
-    """Return the covariances of an order for scalar products of features; one on average on the diagonal."""
-    return np.expm1((order / dim) * products) / math.expm1(order) if order else products / dim
+    """Return the covariances of an order for scalar products of features.
+
+    One on average on the diagonal.
+    """
+    if order:
+        return np.expm1((order / dim) * products) / math.expm1(order)
+    return products / dim

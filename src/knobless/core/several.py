@@ -1,7 +1,7 @@
-"""The values of several objectives as one number, so that they take the way of a single value through a run.
+"""The values of several objectives as one number, which a run treats as a single value.
 
-The number is 0, or inf if an objective is infinitely bad: it shows that there are values, and no more. Points are
-compared by the values, which the archive has (`Archive.outcomes`).
+The number is 0, or inf if an objective is infinitely bad: it shows that there are values, and no
+more. Points are compared by the values, which the archive has (`Archive.outcomes`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class Several(float):
     signs: tuple[float, ...]
 
     def __new__(cls, values: Sequence[float], signs: Sequence[float]) -> Self:
-        infinite = any(sign * value == math.inf for sign, value in zip(signs, values, strict=True))
+        infinite = any(
+            sign * value == math.inf
+            for sign, value in zip(signs, values, strict=True)
+        )
         several = super().__new__(cls, math.inf if infinite else 0.0)
         several.values, several.signs = tuple(values), tuple(signs)
         return several
@@ -44,7 +47,10 @@ class Several(float):
     @property
     def minimized(self) -> tuple[float, ...]:
         """The values, each to be minimized."""
-        return tuple(sign * value for sign, value in zip(self.signs, self.values, strict=True))
+        return tuple(
+            sign * value
+            for sign, value in zip(self.signs, self.values, strict=True)
+        )
 
     @property
     def text(self) -> str:
@@ -56,9 +62,15 @@ class Several(float):
         """Return the values that `text` described; ValueError for other text."""
         try:
             values, signs = json.loads(text)
-            valid = len(values) == len(signs) and {*map(type, values)} <= {float} and {*signs} <= {1.0, -1.0}
+            valid = (
+                len(values) == len(signs)
+                and {*map(type, values)} <= {float}
+                and {*signs} <= {1.0, -1.0}
+            )
         except (RecursionError, TypeError, ValueError):
             valid = False
         if not valid:
-            raise ValueError(f"value: expected those of several objectives, got {text!r:.100}")
+            raise ValueError(
+                f"value: expected those of several objectives, got {text!r:.100}"
+            )
         return cls(values, signs)

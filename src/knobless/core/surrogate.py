@@ -1,7 +1,8 @@
-"""What is modeled of the evaluations in an archive: the objective and, where points are infeasible, their violations.
+"""What is modeled of the evaluations in an archive: the objective and the violations.
 
-Each is a Gaussian process (`kernel.py`), whose hyperparameters are fit again when the number of evaluations has grown
-by a tenth, from the result of the fit before. So they depend on the evaluations alone, not on when they are needed.
+Each is a Gaussian process (`kernel.py`), whose hyperparameters are fit again when the number of
+evaluations has grown by a tenth, from the result of the fit before. So they depend on the
+evaluations alone, not on when they are needed.
 """
 
 from __future__ import annotations
@@ -18,27 +19,41 @@ from .types import Array, Points
 from .violation import PER_VIOLATION, is_feasible, is_infeasible
 
 GROWTH = 10  # a process is fit again with one in so many more evaluations
-FEASIBLE, MOST_RELATIVE = -0.1, 3.0  # in place of the logarithm of a violation, and at most
+# In place of the logarithm of a violation, and at most
+FEASIBLE, MOST_RELATIVE = -0.1, 3.0
 
 Rows = NDArray[np.intp]
-Response = Callable[[Array], tuple[Rows, Array]]  # from values as they rank to rows that count, and what is modeled
+# From values as they rank to rows that count, and what is modeled
+Response = Callable[[Array], tuple[Rows, Array]]
 
 
 def objective(f: Array) -> tuple[Rows, Array]:
-    """Return the objective values, scaled; infeasible points count if no point is feasible, by their violations."""
+    """Return the objective values, scaled.
+
+    Infeasible points count if no point is feasible, by their violations.
+    """
     infeasible = is_infeasible(f)
-    rows = np.flatnonzero(~infeasible) if is_feasible(f[np.isfinite(f)]).any() else np.arange(len(f))
+    rows = (
+        np.flatnonzero(~infeasible)
+        if is_feasible(f[np.isfinite(f)]).any()
+        else np.arange(len(f))
+    )
     return rows, scaled_values(f[rows])
 
 
 def violation(f: Array) -> tuple[Rows, Array]:
-    """Return the logarithm of the violation, in units of their median, and slightly less than 0 for feasible points."""
+    """Return the logarithm of the violation in units of the median violation.
+
+    It is slightly less than 0 for feasible points.
+    """
     rows = np.flatnonzero(np.isfinite(f))
     infeasible = is_infeasible(f[rows])
     violations = f[rows][infeasible] / PER_VIOLATION
     y = np.full(len(rows), FEASIBLE)
     if len(violations):  # there may be none among the first evaluations
-        y[infeasible] = np.minimum(np.log1p(violations / np.median(violations)), MOST_RELATIVE)
+        y[infeasible] = np.minimum(
+            np.log1p(violations / np.median(violations)), MOST_RELATIVE
+        )
     return rows, y
 
 
@@ -75,13 +90,20 @@ class Surrogate:
         Which of several objectives this is.
     """
 
-    def __init__(self, encoding: Encoding, response: Response, index: int | None = None) -> None:
-        self.encoding, self.response, self.index = encoding, response, index
+    def __init__(
+        self, encoding: Encoding, response: Response, index: int | None = None
+    ) -> None:
+        self.encoding = encoding
+        self.response = response
+        self.index = index
         self._n = 0  # evaluations of the last fit
         self._fit: Hyperparameters | None = None
 
     def data(self, archive: Archive, n: int) -> tuple[Points, Array]:
-        """Return the points that count, of the first n evaluations, with centered numbers, and their responses."""
+        """Return points and responses of the first n evaluations, with centered numbers.
+
+        The response decides which evaluations count.
+        """
         rows, y = self.response(archive.f[:n])
         if self.index is not None:
             y = scaled_values(archive.outcomes[:n][rows, self.index])
@@ -93,8 +115,15 @@ class Surrogate:
         while m <= n:
             x, y = self.data(archive, m)
             covariance = Covariance(self.encoding, x)
-            starts = [covariance.mean] if self._fit is None else [self._fit.theta, covariance.mean]
-            self._n, self._fit = m, Hyperparameters(covariance.fit(y, starts), covariance.mean)
+            starts = (
+                [covariance.mean]
+                if self._fit is None
+                else [self._fit.theta, covariance.mean]
+            )
+            self._n, self._fit = (
+                m,
+                Hyperparameters(covariance.fit(y, starts), covariance.mean),
+            )
             m += max(1, m // GROWTH)
         if self._fit is None:
             mean = Covariance(self.encoding, self.data(archive, n)[0]).mean
@@ -104,10 +133,13 @@ class Surrogate:
     def process(self, archive: Archive, n: int) -> Process:
         """Return the process after n evaluations."""
         x, y = self.data(archive, n)
-        return Process.of(self.encoding, x, y, self.hyperparameters(archive, n).theta)
+        return Process.of(
+            self.encoding, x, y, self.hyperparameters(archive, n).theta
+        )
 
     def copy(self) -> Surrogate:
         """Return a copy, for another archive with the same evaluations."""
-        other = Surrogate(self.encoding, self.response, self.index)
-        other._n, other._fit = self._n, self._fit
-        return other
+        copy = Surrogate(self.encoding, self.response, self.index)
+        copy._n = self._n
+        copy._fit = self._fit
+        return copy

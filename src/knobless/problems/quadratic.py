@@ -97,7 +97,7 @@ class Qubo(InstanceProblem):
 
     @cached_property
     def _whole(self) -> bool:
-        """Whether entries are integers whose sums are exact, as a matrix product needs."""
+        """Whether all sums of the entries are exact integers, so that products do not round."""
         return bool(
             (self.matrix == np.rint(self.matrix)).all()
             and np.abs(self.matrix).sum() < 2.0**53

@@ -1,7 +1,7 @@
 """The summary of a journal as plain data, which `knobless show` prints as a table or as JSON.
 
-Evaluations, failures and times are counted row by row; λ, ε and the distribution come from replaying the journal, which
-may be in use meanwhile.
+Evaluations, failures and times are counted row by row; λ, ε and the distribution come from
+replaying the journal, which may be in use meanwhile.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from .outcomes import front_of
 class Summary:
     """The summary of a run. Values have the user's sign, and the names are those of a `Result`.
 
-    `objectives` has the directions of several objectives by their names; `x` is then the knee of the `front`.
-    `stopped` counts the evaluations that were stopped, `steps` the steps of all of them, 0 if the objective does not
-    yield. `deterministic` is as stated or found so far, `deterministic_stated` as it was given to the run.
+    `objectives` has the directions of several objectives by their names; `x` is then the knee of
+    the `front`. `stopped` counts the evaluations that were stopped, `steps` the steps of all of
+    them, 0 if the objective does not yield. `deterministic` is as stated or found so far,
+    `deterministic_stated` as it was given to the run.
     """
 
     objective: str | None
@@ -76,7 +77,8 @@ def summary(record: Record) -> Summary:
     best: Best | None = None
     seconds: list[float] = []
     workers: Counter[str] = Counter()
-    started, ended = math.inf, -math.inf
+    started = math.inf
+    ended = -math.inf
     checks = Checks(record.sign)
     for event in record:
         checks.take(event)
@@ -87,29 +89,40 @@ def summary(record: Record) -> Summary:
         steps += 0 if event.steps is None else len(event.curve)
         if event.failed:
             failures += 1
-            if event.fate == TOLD and (failure is None or event.id < failure.id):
+            if event.fate == TOLD and (
+                failure is None or event.id < failure.id
+            ):
                 failure = FirstFailure(event.id, event.failure or RETURNED_NAN)
         if event.started is not None and event.ended is not None:
             seconds.append(event.ended - event.started)
-            started, ended = min(started, event.started), max(ended, event.ended)
+            started = min(started, event.started)
+            ended = max(ended, event.ended)
         rank = event.rank(record.sign)
         if event.fate in (TOLD, ADDED) and is_better(rank, event.id, best):
             best = Best(rank, event.id, event)
     opt = None if record.algorithm is None else Optimizer.from_journal(record)
     mode_fun = None if opt is None else opt.run.mode_fun
-    observed_x, observed_fun = (None, None) if best is None else (record.point(best.at), best.at.value)
+    observed_x, observed_fun = (
+        (None, None) if best is None else (record.point(best.at), best.at.value)
+    )
     chosen = None if opt is None else checks.recommended(opt.run)
     command = record.meta.get("command")
-    named = command.get("objective") or command.get("command") if isinstance(command, dict) else record.meta.get("fun")
+    named = (
+        command.get("objective") or command.get("command")
+        if isinstance(command, dict)
+        else record.meta.get("fun")
+    )
     budget = record.meta.get("budget")
-    found = Summary(
+    summary = Summary(
         objective=named if isinstance(named, str) else None,
         direction=record.direction,
         objectives=record.identity.directions,
         budget=budget if type(budget) is int else None,
         x=observed_x if chosen is None else record.space.decode(chosen.code),
         fun=observed_fun if chosen is None else record.sign * chosen.fun,
-        fun_std=None if chosen is None or math.isnan(chosen.std) else chosen.std,
+        fun_std=None
+        if chosen is None or math.isnan(chosen.std)
+        else chosen.std,
         front=None,
         violation=_violation(best, chosen),
         observed_x=observed_x,
@@ -125,9 +138,13 @@ def summary(record: Record) -> Summary:
         eps=None if opt is None else opt.eps,
         mode=None if opt is None else opt.mode,
         mode_fun=None if mode_fun is None else record.sign * mode_fun,
-        marginals=[] if opt is None else variable_summaries(opt.space, opt.theta),
+        marginals=[]
+        if opt is None
+        else variable_summaries(opt.space, opt.theta),
         batch=record.batch,
-        deterministic=record.deterministic if opt is None else opt.deterministic,
+        deterministic=record.deterministic
+        if opt is None
+        else opt.deterministic,
         deterministic_stated=record.deterministic,
         seed=record.seed,
         started=started if seconds else None,
@@ -136,17 +153,30 @@ def summary(record: Record) -> Summary:
         seconds_longest=max(seconds) if seconds else None,
         workers=dict(workers.most_common()),
     )
-    return _of_several(found, record) if found.objectives else found
+    return _of_several(summary, record) if summary.objectives else summary
 
 
-def _of_several(found: Summary, record: Record) -> Summary:
-    """Return the summary of a run with several objectives, whose point to use is the knee of the front."""
+def _of_several(summary: Summary, record: Record) -> Summary:
+    """Return the summary of a run with several objectives.
+
+    The point to use is the knee of the front.
+    """
     front = front_of(record.evaluations)
-    found = replace(found, front=front, observed_x=None, observed_fun=None, observed_attributes={}, mode_fun=None)
+    summary = replace(
+        summary,
+        front=front,
+        observed_x=None,
+        observed_fun=None,
+        observed_attributes={},
+        mode_fun=None,
+    )
     if len(front):
         x, fun, std = front[front.knee]
-        return replace(found, x=x, fun=fun, fun_std=std, violation=0.0)
-    return replace(found, fun=found.fun.values if isinstance(found.fun, Several) else None)
+        return replace(summary, x=x, fun=fun, fun_std=std, violation=0.0)
+    return replace(
+        summary,
+        fun=summary.fun.values if isinstance(summary.fun, Several) else None,
+    )
 
 
 def _violation(best: Best | None, chosen: Recommended | None) -> float | None:
@@ -160,4 +190,5 @@ def objective_kind(deterministic: bool | None, stated: bool | None) -> str:
     """Describe whether an objective is deterministic, and whether that was stated or found."""
     if deterministic is None:
         return "not known whether deterministic"
-    return f"{'deterministic' if deterministic else 'noisy'}, {'found' if stated is None else 'stated'}"
+    kind = "deterministic" if deterministic else "noisy"
+    return f"{kind}, {'found' if stated is None else 'stated'}"

@@ -1,8 +1,8 @@
 """Traces: the data of a journal as `knobless.plots` and the page of `knobless.report` show them.
 
-A `Trace` reads a journal once: all evaluations become columns; the iterations, which are replayed, are thinned out
-evenly, and so are the rows of θ. It can `follow` the same journal later and then reads only what is new. Values have
-the user's sign.
+A `Trace` reads a journal once: all evaluations become columns; the iterations, which are replayed,
+are thinned out evenly, and so are the rows of θ. It can `follow` the same journal later and then
+reads only what is new. Values have the user's sign.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ MAX_ITERATIONS = 2048  # iterations kept, at most
 SPREADS = 64  # variables of which the entropy over time is kept, at most
 THETA_HISTORY = 400  # iterations of which θ is kept, at most
 DOTS = 2000  # single evaluations in a plot, at most
-BANDS = 100  # windows in which the quartiles of the values are computed, at most
+# Windows in which the quartiles of the values are computed, at most
+BANDS = 100
 WINDOW = 20  # evaluations of a window, at least
 CHUNK = 10_000  # events read at once
 FAILURE_MESSAGES = 200  # distinct messages of failures that are kept, at most
@@ -52,7 +53,10 @@ OTHER_FAILURES = "Other failures; the journal has their messages."
 
 
 class Steps(NamedTuple):
-    """Evaluations and the best value from each on: one entry per improvement, and one for the last evaluation."""
+    """Evaluations and the best value from each on.
+
+    There is one entry per improvement, and one for the last evaluation.
+    """
 
     calls: NDArray[np.int64]
     best: Array
@@ -76,7 +80,10 @@ class FailureMessage(NamedTuple):
 
 
 class LearningCurve(NamedTuple):
-    """The values of an evaluation at its steps, of the first of several objectives, and whether it was stopped."""
+    """The values of an evaluation at its steps, and whether it was stopped.
+
+    Of several objectives, the values are those of the first.
+    """
 
     row: int
     values: Array
@@ -93,21 +100,29 @@ class Trace:
 
     Attributes
     ----------
-    fates, values, iterations, positions, started, ended, workers, failure_index, step_counts, stopped : list
-        Columns with one entry per row of the journal, `len(trace)` of them. A value is NaN if there is none; a worker
-        is a number of `worker_names`; a failure is an index of `failure_messages`, −1 for none; the number of steps is
-        0 if the objective does not yield.
+    fates, values, iterations, positions, started, ended, workers, failure_index, step_counts,
+    stopped : list
+        Columns with one entry per row of the journal, `len(trace)` of them. A value is NaN if there
+        is none; a worker is a number of `worker_names`; a failure is an index of
+        `failure_messages`, −1 for none; the number of steps is 0 if the objective does not yield.
     attributes : Attributes
         The attributes of each row.
     """
 
     def __init__(self, record: Record) -> None:
-        self.name, self.identity = record.path.name, record.identity
-        self.space, self.algorithm = record.space, record.algorithm
-        self.direction, self.sign = record.direction, record.sign
+        self.name = record.path.name
+        self.identity = record.identity
+        self.space = record.space
+        self.algorithm = record.algorithm
+        self.direction = record.direction
+        self.sign = record.sign
         self.objectives = record.identity.directions
         if self.objectives:  # what is shown over evaluations is the first one
-            self.direction = "minimize" if next(iter(self.objectives.values())) == "min" else "maximize"
+            self.direction = (
+                "minimize"
+                if next(iter(self.objectives.values())) == "min"
+                else "maximize"
+            )
             self.sign = 1.0 if self.direction == "minimize" else -1.0
         self._outcomes: list[tuple[float, ...]] = []
         self._infeasible: list[bool] = []
@@ -122,19 +137,31 @@ class Trace:
         self.step_counts: list[int] = []
         self.stopped: list[bool] = []
         self.worker_names: dict[str, int] = {"": 0}
-        self._codes, self._family = bytearray(), record.space.family
+        self._codes = bytearray()
+        self._family = record.space.family
         self._failure_messages: dict[str, list[int]] = {}
-        self._last: tuple[int, Event] | None = None  # the row taken in last, and its number
+        # The row taken in last, and its number
+        self._last: tuple[int, Event] | None = None
         self._best: Best | None = None  # at a row
         self._checks = Checks(record.sign)
         self.attributes = Attributes()
         self.marginals = marginals_of(record.space)
         self._heat = heat_rows(self.marginals)
-        self._spread_of = [self.marginals[i] for i in evenly(len(self.marginals), SPREADS)]
-        self._steps, self._theta_history = Thinned[Info](MAX_ITERATIONS), Thinned[Array](THETA_HISTORY)
+        self._spread_of = [
+            self.marginals[i] for i in evenly(len(self.marginals), SPREADS)
+        ]
+        self._steps, self._theta_history = (
+            Thinned[Info](MAX_ITERATIONS),
+            Thinned[Array](THETA_HISTORY),
+        )
         self._spreads = Thinned[Array](THETA_HISTORY)
-        self._curves, self._n_curves = Thinned[LearningCurve](CURVES + 1), 0
-        self._run = None if record.algorithm is None else self._started(record, record.algorithm)
+        self._curves = Thinned[LearningCurve](CURVES + 1)
+        self._n_curves = 0
+        self._run = (
+            None
+            if record.algorithm is None
+            else self._started(record, record.algorithm)
+        )
         self.follow(record)
 
     @classmethod
@@ -158,14 +185,19 @@ class Trace:
         if isinstance(run, Record):
             return cls(run)
         if not isinstance(run, (str, os.PathLike)):
-            raise TypeError(f"run: expected a journal, by its path or as knobless.journal.read gives it, got {run!r}")
+            raise TypeError(
+                "run: expected a journal, by its path or as knobless.journal.read gives it, got "
+                f"{run!r}"
+            )
         with read(run) as record:
             return cls(record)
 
     def _started(self, record: Record, algorithm: Algorithm) -> RunState:
         """Return the run before its first evaluation; each of its iterations will be kept."""
         with record.explained():
-            run = RunState.from_identity(record.identity, record.space, algorithm)
+            run = RunState.from_identity(
+                record.identity, record.space, algorithm
+            )
         self._theta_history.take(0, lambda: self._theta_row(run))
         self._spreads.take(0, lambda: self._spread_row(run))
         run.on_iteration = lambda: self._iterated(run)
@@ -184,7 +216,9 @@ class Trace:
         return np.clip(run.search.theta[self._heat[1]], 0.0, 1.0)
 
     def _spread_row(self, run: RunState) -> Array:
-        return np.array([each.spread(run.search.theta) for each in self._spread_of])
+        return np.array(
+            [marginal.spread(run.search.theta) for marginal in self._spread_of]
+        )
 
     def follow(self, record: Record) -> bool:
         """Read the rows that were recorded since the last call.
@@ -197,13 +231,19 @@ class Trace:
         Returns
         -------
         bool
-            False if the journal is that of another run, or if rows that were read before have changed.
+            False if the journal is that of another run, or if rows that were read before have
+            changed.
         """
-        self.meta, self.seed = record.meta, record.seed
-        if record.identity != self.identity or (self._last and record.since(self._last[0], 1) != [self._last]):
+        self.meta = record.meta
+        self.seed = record.seed
+        if record.identity != self.identity or (
+            self._last and record.since(self._last[0], 1) != [self._last]
+        ):
             return False
         # Chunk by chunk, so that no long transaction keeps the writer from a checkpoint.
-        while rows := record.since(self._last[0] + 1 if self._last else -(2**63), CHUNK):
+        while rows := record.since(
+            self._last[0] + 1 if self._last else -(2**63), CHUNK
+        ):
             events = [event for _, event in rows]
             with record.explained():
                 self._take(events)
@@ -228,17 +268,31 @@ class Trace:
             rank = event.rank(self.sign)
             self._checks.take(event)
             self.attributes.take(attributes_of(event))
-            if event.fate in (TOLD, ADDED) and is_better(rank, event.id, self._best):
+            if event.fate in (TOLD, ADDED) and is_better(
+                rank, event.id, self._best
+            ):
                 self._best = Best(rank, event.id, row)
-            self.failure_index.append(self._failure_message(event, row) if event.failed else -1)
-            self.workers.append(self.worker_names.setdefault(event.worker or "", len(self.worker_names)))
+            self.failure_index.append(
+                self._failure_message(event, row) if event.failed else -1
+            )
+            self.workers.append(
+                self.worker_names.setdefault(
+                    event.worker or "", len(self.worker_names)
+                )
+            )
             self.values.append(value)
         self.fates += [event.fate for event in chunk]
         self.iterations += [event.iteration for event in chunk]
         self.positions += [event.position for event in chunk]
-        self.started += [math.nan if event.started is None else event.started for event in chunk]
-        self.ended += [math.nan if event.ended is None else event.ended for event in chunk]
-        unpacked(chunk, self._family)  # checked here and not when they are plotted
+        self.started += [
+            math.nan if event.started is None else event.started
+            for event in chunk
+        ]
+        self.ended += [
+            math.nan if event.ended is None else event.ended for event in chunk
+        ]
+        # Checked here and not when they are plotted
+        unpacked(chunk, self._family)
         self._codes += b"".join([event.code for event in chunk])
 
     def _take_steps(self, event: Event, row: int) -> None:
@@ -246,17 +300,30 @@ class Trace:
         self.step_counts.append(len(steps))
         self.stopped.append(bool(event.stopped))
         if steps:
-            first = [each[0] if isinstance(each, tuple) else each for each in steps]
-            self._curves.take(self._n_curves, lambda: LearningCurve(row, np.array(first), bool(event.stopped)))
+            first = [
+                value[0] if isinstance(value, tuple) else value
+                for value in steps
+            ]
+            self._curves.take(
+                self._n_curves,
+                lambda: LearningCurve(
+                    row, np.array(first), bool(event.stopped)
+                ),
+            )
             self._n_curves += 1
 
     def _failure_message(self, event: Event, row: int) -> int:
         text = event.failure or RETURNED_NAN
-        if text not in self._failure_messages and len(self._failure_messages) >= FAILURE_MESSAGES:
+        if (
+            text not in self._failure_messages
+            and len(self._failure_messages) >= FAILURE_MESSAGES
+        ):
             text = OTHER_FAILURES
-        found = self._failure_messages.setdefault(text, [len(self._failure_messages), 0, row])
-        found[1] += 1
-        return found[0]
+        message = self._failure_messages.setdefault(
+            text, [len(self._failure_messages), 0, row]
+        )
+        message[1] += 1
+        return message[0]
 
     def __len__(self) -> int:
         return len(self.fates)
@@ -264,11 +331,17 @@ class Trace:
     @property
     def failure_messages(self) -> list[FailureMessage]:
         """The messages of failed evaluations, each once."""
-        return [FailureMessage(text, times, first) for text, (_, times, first) in self._failure_messages.items()]
+        return [
+            FailureMessage(text, times, first)
+            for text, (_, times, first) in self._failure_messages.items()
+        ]
 
     @property
     def calls(self) -> NDArray[np.int64]:
-        """Evaluations up to and including each row, without cancelled candidates and points evaluated elsewhere."""
+        """Evaluations up to and including each row.
+
+        Cancelled candidates and points evaluated elsewhere are not counted.
+        """
         return np.cumsum(self.evaluated)
 
     @property
@@ -284,15 +357,20 @@ class Trace:
         since : int
             Row of the first point.
         """
-        return self._family.unpack(bytes(self._codes[since * self._family.width :]))
+        return self._family.unpack(
+            bytes(self._codes[since * self._family.width :])
+        )
 
     @property
     def best(self) -> tuple[float, int, Points] | None:
         """The best value that the search has learned from, its row and its code."""
         if self._best is None:
             return None
-        width, row = self._family.width, self._best.at
-        code = self._family.unpack(bytes(self._codes[row * width : (row + 1) * width]))[0]
+        width = self._family.width
+        row = self._best.at
+        code = self._family.unpack(
+            bytes(self._codes[row * width : (row + 1) * width])
+        )[0]
         return self.sign * self._best.fun, row, code
 
     @property
@@ -302,29 +380,53 @@ class Trace:
 
     @property
     def outcomes(self) -> Outcomes | None:
-        """The values of several objectives, one row per row of the journal; None for a single objective."""
+        """The values of several objectives, one row per row of the journal.
+
+        None for a single objective.
+        """
         if not self.objectives:
             return None
-        values = np.array(self._outcomes, dtype=float).reshape(-1, self._several)
+        values = np.array(self._outcomes, dtype=float).reshape(
+            -1, self._several
+        )
         infeasible = np.array(self._infeasible, dtype=bool)
-        return Outcomes.of_points(self.space, self.objectives, self.codes(), values, infeasible)
+        return Outcomes.of_points(
+            self.space, self.objectives, self.codes(), values, infeasible
+        )
 
     @property
     def deterministic(self) -> bool | None:
-        """Whether the objective is deterministic, as stated or found so far; None if that is not known."""
-        return self.identity.deterministic if self._run is None else self._run.deterministic
+        """Whether the objective is deterministic, as stated or found so far.
+
+        None if that is not known.
+        """
+        if self._run is None:
+            return self.identity.deterministic
+        return self._run.deterministic
 
     @property
     def recommended(self) -> Recommended | None:
-        """The code of the point to use, an estimate of its mean and its standard error; None unless it is noisy."""
-        if self._run is None or self.deterministic is not False or self.objectives:
+        """The code of the point to use, an estimate of its mean and its standard error.
+
+        None unless it is noisy.
+        """
+        if (
+            self._run is None
+            or self.deterministic is not False
+            or self.objectives
+        ):
             return None
-        found = self._checks.recommended(self._run)
-        return None if found is None else found._replace(fun=self.sign * found.fun)
+        recommended = self._checks.recommended(self._run)
+        if recommended is None:
+            return None
+        return recommended._replace(fun=self.sign * recommended.fun)
 
     @property
     def theta(self) -> Array | None:
-        """The current θ; None if the algorithm has custom components, which a journal does not store."""
+        """The current θ.
+
+        None if the algorithm has custom components, which a journal does not store.
+        """
         return None if self._run is None else self._run.search.theta.copy()
 
     @property
@@ -336,7 +438,11 @@ class Trace:
     def steps(self) -> list[Info]:
         """The iterations without θ, thinned out evenly; the last one is always included."""
         kept = [info for _, info in self._steps.items]
-        if self._run is None or not self._nit or (kept and kept[-1].iteration == self._nit):
+        if (
+            self._run is None
+            or not self._nit
+            or (kept and kept[-1].iteration == self._nit)
+        ):
             return kept
         return [*kept, self._info(self._run)]
 
@@ -344,30 +450,49 @@ class Trace:
     def theta_history(self) -> tuple[list[str], NDArray[np.int64], Array]:
         """Names of rows of θ; iterations; and for each iteration a row of θ, from 0 to 1.
 
-        For a bit it is the probability of a one, for a choice that of each option, for a number the position of the
-        mean in its range.
+        For a bit it is the probability of a one, for a choice that of each option, for a number the
+        position of the mean in its range.
         """
         if self._run is None:
             return [], np.zeros(0, dtype=np.int64), np.zeros((0, 0))
-        return self._heat[0], *self._over_time(self._theta_history, self._theta_row(self._run))
+        return self._heat[0], *self._over_time(
+            self._theta_history, self._theta_row(self._run)
+        )
 
     @property
     def entropies(self) -> tuple[list[str], NDArray[np.int64], Array]:
-        """Names of variables; iterations; and for each iteration the entropy of each variable, from 0 to 1.
+        """Names of variables.
 
-        For a variable with options it is the entropy of its probabilities, for a number its standard deviation, each
-        divided by its initial value. Those that decrease first matter most. Of many variables, 64 are chosen evenly.
+        Iterations; and for each iteration the entropy of each variable, from 0 to 1.
+
+        For a variable with options it is the entropy of its probabilities, for a number its
+        standard deviation, each divided by its initial value. Those that decrease first matter
+        most. Of many variables, 64 are chosen evenly.
         """
         if self._run is None:
             return [], np.zeros(0, dtype=np.int64), np.zeros((0, 0))
-        iterations, rows = self._over_time(self._spreads, self._spread_row(self._run))
+        iterations, rows = self._over_time(
+            self._spreads, self._spread_row(self._run)
+        )
         first = np.where(rows[0] > 0.0, rows[0], 1.0)
-        return [each.name for each in self._spread_of], iterations, np.clip(rows / first, 0.0, 1.0)
+        return (
+            [marginal.name for marginal in self._spread_of],
+            iterations,
+            np.clip(rows / first, 0.0, 1.0),
+        )
 
-    def _over_time(self, kept: Thinned[Array], last: Array) -> tuple[NDArray[np.int64], Array]:
+    def _over_time(
+        self, kept: Thinned[Array], last: Array
+    ) -> tuple[NDArray[np.int64], Array]:
         """Return iterations and a row for each, the last iteration included."""
-        items = kept.items if kept.items[-1][0] >= self._nit else [*kept.items, (self._nit, last)]
-        return np.array([number for number, _ in items]), np.array([row for _, row in items])
+        items = (
+            kept.items
+            if kept.items[-1][0] >= self._nit
+            else [*kept.items, (self._nit, last)]
+        )
+        return np.array([number for number, _ in items]), np.array(
+            [row for _, row in items]
+        )
 
     @property
     def observed(self) -> Observed:
@@ -390,28 +515,48 @@ class Trace:
     @property
     def improvements(self) -> Steps:
         """The evaluations at which the best value changes."""
-        values = np.where(np.array(self.fates, dtype=np.int64) == CHECKED, math.nan, np.array(self.values, dtype=float))
+        values = np.where(
+            np.array(self.fates, dtype=np.int64) == CHECKED,
+            math.nan,
+            np.array(self.values, dtype=float),
+        )
         return improvements(self.calls, values, self.sign)
 
     @property
     def dots(self) -> tuple[NDArray[np.int64], Array]:
         """Evaluations and their values, thinned out evenly."""
         rows = np.flatnonzero(self.evaluated)
-        shown = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), DOTS)).astype(np.intp))]
+        shown = rows[
+            np.unique(
+                np.linspace(0, len(rows) - 1, min(len(rows), DOTS)).astype(
+                    np.intp
+                )
+            )
+        ]
         return self.calls[shown], drawable(np.array(self.values)[shown])
 
     @property
     def curves(self) -> list[LearningCurve]:
-        """The values of evaluations at their steps, thinned out evenly; none if the objective does not yield."""
+        """The values of evaluations at their steps, thinned out evenly.
+
+        None if the objective does not yield.
+        """
         return [curve for _, curve in self._curves.items]
 
     @property
     def bands(self) -> Bands:
-        """Quartiles of the values, without failures; NaN in a window in which all evaluations failed."""
+        """Quartiles of the values, without failures.
+
+        NaN in a window in which all evaluations failed.
+        """
         values = np.array(self.values)[self.evaluated]
-        edges = np.linspace(0, len(values), min(BANDS, len(values) // WINDOW) + 1).astype(np.intp)
+        edges = np.linspace(
+            0, len(values), min(BANDS, len(values) // WINDOW) + 1
+        ).astype(np.intp)
         windows = [values[a:b] for a, b in pairwise(edges)]
-        quartiles = np.array([_quartiles(window) for window in windows]).reshape(-1, 3)
+        quartiles = np.array(
+            [_quartiles(window) for window in windows]
+        ).reshape(-1, 3)
         middles = (edges[:-1] + 1 + edges[1:]) / 2.0
         return Bands(middles, *quartiles.T)
 
@@ -422,8 +567,13 @@ class Trace:
 
 
 def drawable(values: Array) -> Array:
-    """Return values of which the differences do not overflow; only those beyond ±4e307 are changed."""
-    return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values)
+    """Return values of which the differences do not overflow.
+
+    Only those beyond ±4e307 are changed.
+    """
+    return np.where(
+        np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values
+    )
 
 
 def extent(values: Array, sign: float) -> tuple[float, float]:
@@ -431,7 +581,8 @@ def extent(values: Array, sign: float) -> tuple[float, float]:
     values = sign * drawable(values[np.isfinite(values)])
     if not len(values):
         return 0.0, 1.0
-    best, worst = float(values.min()), float(np.quantile(values, 0.95))
+    best = float(values.min())
+    worst = float(np.quantile(values, 0.95))
     room = 0.06 * (worst - best) or 0.06 * abs(best) or 1.0
     low, high = sorted((sign * (best - room), sign * (worst + room)))
     return low, high
@@ -449,16 +600,28 @@ def improvements(calls: NDArray[np.int64], values: Array, sign: float) -> Steps:
 
 def _quartiles(values: Array) -> Array:
     values = drawable(values[np.isfinite(values)])
-    return np.quantile(values, [0.25, 0.5, 0.75]) if len(values) else np.full(3, math.nan)
+    if len(values):
+        return np.quantile(values, [0.25, 0.5, 0.75])
+    return np.full(3, math.nan)
 
 
 def run_names(runs: Sequence[Any]) -> list[str]:
-    """Return a different name for each run: for journals those of their files, with the folder where that is needed."""
+    """Return a different name for each run.
+
+    The name of a journal is that of its file, with the folder where names are equal.
+    """
     paths = [_path_of(run) for run in runs]
-    stems = [f"run {i}" if path is None else path.stem for i, path in enumerate(paths, 1)]
+    stems = [
+        f"run {i}" if path is None else path.stem
+        for i, path in enumerate(paths, 1)
+    ]
     names: list[str] = []
     for stem, path in zip(stems, paths, strict=True):
-        name = stem if path is None or stems.count(stem) == 1 else f"{path.absolute().parent.name}/{stem}"
+        name = (
+            stem
+            if path is None or stems.count(stem) == 1
+            else f"{path.absolute().parent.name}/{stem}"
+        )
         while name in names:
             name += "'"
         names.append(name)

@@ -1,9 +1,9 @@
-"""Ask an optimizer for a number of different candidates, whose costs are scores of cross-validation.
+"""Ask an optimizer for different candidates, whose costs are cross-validation scores.
 
 The folds are the steps of an evaluation: a candidate is stopped when its scores on the first folds
-show that it is hopeless (`knobless.core.early_stopping`). Several folds may be run at once. Scores of
-folds that one fit at a time would not have run are then dropped, so that the result does not depend
-on the number of jobs.
+show that it is hopeless (`knobless.core.early_stopping`). Several folds may be run at once. Scores
+of folds that one fit at a time would not have run are then dropped, so that the result does not
+depend on the number of jobs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from knobless.core.early_stopping import Curve
 from knobless.run.optimizer import Optimizer
 
 Key = TypeVar("Key", bound=Hashable)
-MAX_REPEATS = 1000  # points in a row that stand for candidates evaluated before, after which a search ends
+# Points in a row that stand for candidates evaluated before, after which a search ends
+MAX_REPEATS = 1000
 
 
 def search_candidates(
@@ -53,21 +54,32 @@ def search_candidates(
     """
     scores: dict[Key, list[float]] = {}
     curves: dict[Key, Curve] = {}
-    n_folds, repeats = steps[-1].stop, 0
-    while len(scores) < n_iter and repeats < MAX_REPEATS and len(batch := opt.ask()):
+    n_folds = steps[-1].stop
+    repeats = 0
+    while (
+        len(scores) < n_iter
+        and repeats < MAX_REPEATS
+        and len(batch := opt.ask())
+    ):
         keys = [key(candidate.x) for candidate in batch]
         first = dict(reversed([*zip(keys, batch, strict=True)]))
-        new = [k for k in dict.fromkeys(keys) if k not in scores][: n_iter - len(scores)]
+        new = [k for k in dict.fromkeys(keys) if k not in scores][
+            : n_iter - len(scores)
+        ]
         costs: dict[Key, list[float]] = {k: [] for k in new}
         scores |= {k: [] for k in new}
         stopped: set[Key] = set()
         for folds in steps:
             running = [k for k in new if k not in stopped]
-            for k, values in zip(running, score(running, folds) if running else (), strict=True):
+            for k, values in zip(
+                running, score(running, folds) if running else (), strict=True
+            ):
                 for value in values[len(scores[k]) - folds.start :]:
                     scores[k].append(value)
                     costs[k].append(cost(k, float(np.mean(scores[k]))))
-                    hopeful = math.isfinite(costs[k][-1]) and opt.report(first[k], costs[k][-1])
+                    hopeful = math.isfinite(costs[k][-1]) and opt.report(
+                        first[k], costs[k][-1]
+                    )
                     if racing and len(scores[k]) < n_folds and not hopeful:
                         stopped.add(k)
                         break
@@ -79,7 +91,9 @@ def search_candidates(
 
 
 def steps_of(n_folds: int, racing: bool, n_jobs: int | None) -> list[range]:
-    """Return the folds of a candidate that are run at once: as many as there are jobs, or all without a race.
+    """Return the folds of a candidate that are run at once.
+
+    These are as many as there are jobs, or all folds without a race.
 
     Each step has the same number of folds, so the last one may overlap with the one before.
     """
@@ -89,7 +103,9 @@ def steps_of(n_folds: int, racing: bool, n_jobs: int | None) -> list[range]:
     return [range(start, start + size) for start in starts]
 
 
-def optimizer_of(space: Any, n_folds: int, n_jobs: int | None, seed: int, x0: Any = None) -> Optimizer:
+def optimizer_of(
+    space: Any, n_folds: int, n_jobs: int | None, seed: int, x0: Any = None
+) -> Optimizer:
     """Return the optimizer of a search; an iteration has enough candidates for all jobs."""
     batch = math.ceil(joblib.effective_n_jobs(n_jobs) / n_folds)
     return Optimizer(space, x0=x0, rng=seed, batch=batch, deterministic=True)

@@ -17,9 +17,13 @@ except ImportError:  # scikit-learn 1.5, which has the same under private names
         allow_nan = _safe_tags(estimator, key="allow_nan")
         return SimpleNamespace(input_tags=SimpleNamespace(allow_nan=allow_nan))
 
-    def validate_data(estimator: Any, X: Any, *, ensure_all_finite: bool, **given: Any) -> Any:
+    def validate_data(
+        estimator: Any, X: Any, *, ensure_all_finite: bool, **arguments: Any
+    ) -> Any:
         """Return checked data, and store the number and the names of its features."""
-        return estimator._validate_data(X, force_all_finite=ensure_all_finite, **given)
+        return estimator._validate_data(
+            X, force_all_finite=ensure_all_finite, **arguments
+        )
 
 
 __all__ = ["get_tags", "validate_data"]

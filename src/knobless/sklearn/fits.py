@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import FitFailedWarning
 
-Fit = dict[str, Any]  # the scores and times of one fit, as scikit-learn keeps them
+# The scores and times of one fit, as scikit-learn keeps them
+Fit = dict[str, Any]
 
 
 class Fits:
@@ -22,42 +23,62 @@ class Fits:
     error_score : float or "raise"
         The score of a fit that fails.
     sought : object
-        The name of the score to search for, if there are several; of one that is not a name, the first.
+        The name of the score to search for, if there are several; of one that is not a name, the
+        first.
 
     Attributes
     ----------
     by_point : dict
-        For each candidate its fits, in the order of the folds; None for one that failed along with all others of a
-        call, which scikit-learn does not keep.
+        For each candidate its fits, in the order of the folds; None for one that failed along with
+        all others of a call, which scikit-learn does not keep.
     made : list of dict
         All fits that scikit-learn has kept.
     results : dict
         The table of all candidates, which is filled when the search ends.
     """
 
-    def __init__(self, steps: Sequence[range], error_score: Any, sought: Any) -> None:
-        self.steps, self.error_score, self._sought = steps, error_score, sought
+    def __init__(
+        self, steps: Sequence[range], error_score: Any, sought: Any
+    ) -> None:
+        self.steps = steps
+        self.error_score = error_score
+        self._sought = sought
         self.by_point: dict[Any, list[Fit | None]] = {}
         self.made: list[Fit] = []
         self.results: dict[str, Any] = {}
-        self._failure: str | None = None  # the first one in a call in which all fits failed
+        # The first one in a call in which all fits failed
+        self._failure: str | None = None
         self._n_added = 0
 
     def add(self, points: Sequence[Any], folds: range) -> list[list[float]]:
-        """Add the fits of a call, which has run these folds of each candidate; return their scores."""
+        """Add the fits of a call, which has run these folds of each candidate.
+
+        Return their scores.
+        """
         fits = self.made[self._n_added :]
         self._n_added = len(self.made)
         n = len(folds)
-        return [self._add(point, folds, fits[i * n : (i + 1) * n]) for i, point in enumerate(points)]
+        return [
+            self._add(point, folds, fits[i * n : (i + 1) * n])
+            for i, point in enumerate(points)
+        ]
 
-    def add_failed(self, points: Sequence[Any], folds: range, failure: ValueError) -> list[list[float]]:
+    def add_failed(
+        self, points: Sequence[Any], folds: range, failure: ValueError
+    ) -> list[list[float]]:
         """Add a call in which all fits failed, and return their scores; raise other errors."""
         if self.error_score == "raise" or "fits failed" not in str(failure):
             raise failure
-        self._failure = self._failure or str(failure).partition("following error:\n")[2]
-        return [self._add(point, folds, [None] * len(folds)) for point in points]
+        self._failure = (
+            self._failure or str(failure).partition("following error:\n")[2]
+        )
+        return [
+            self._add(point, folds, [None] * len(folds)) for point in points
+        ]
 
-    def _add(self, point: Any, folds: range, fits: Sequence[Fit | None]) -> list[float]:
+    def _add(
+        self, point: Any, folds: range, fits: Sequence[Fit | None]
+    ) -> list[float]:
         """Add the fits of a candidate on folds that it has not had."""
         known = self.by_point.setdefault(point, [])
         known += fits[len(known) - folds.start :]
@@ -65,7 +86,10 @@ class Fits:
 
     def keep(self, scores: Mapping[Any, Sequence[float]]) -> None:
         """Keep the fits with these scores: others were run at once with them."""
-        self.by_point = {point: self.by_point[point][: len(kept)] for point, kept in scores.items()}
+        self.by_point = {
+            point: self.by_point[point][: len(kept)]
+            for point, kept in scores.items()
+        }
 
     def _score(self, fit: Fit | None) -> float:
         if fit is None:
@@ -79,20 +103,27 @@ class Fits:
     def check(self) -> None:
         """Warn of fits that failed; ValueError if all of them did."""
         fits = [fit for fits in self.by_point.values() for fit in fits]
-        failures = [self._failure if fit is None else fit["fit_error"] for fit in fits]
+        failures = [
+            self._failure if fit is None else fit["fit_error"] for fit in fits
+        ]
         failures = [failure for failure in failures if failure is not None]
         shown = f"The first failure:\n{failures[0]}" if failures else ""
         if len(failures) == len(fits):
             hint = "Set error_score='raise' to debug the error."
             raise ValueError(f"All the {len(fits)} fits failed. {hint} {shown}")
         if failures:
-            counts = f"{len(failures)} fits failed out of a total of {len(fits)}"
-            message = f"{counts}, and have the score {self.error_score}. {shown}"
+            counts = (
+                f"{len(failures)} fits failed out of a total of {len(fits)}"
+            )
+            message = (
+                f"{counts}, and have the score {self.error_score}. {shown}"
+            )
             warnings.warn(message, FitFailedWarning, 5)
 
     def rows(self, n_folds: int) -> list[Fit]:
-        """Return a fit for each candidate and fold, with scores of NaN for folds that were not run."""
-        failed, missing = self._without_value(self.error_score), self._without_value(np.nan)
+        """Return a fit for each candidate and fold; folds that were not run have scores of NaN."""
+        failed = self._without_value(self.error_score)
+        missing = self._without_value(np.nan)
         return [
             failed if fit is None else fit
             for fits in self.by_point.values()
@@ -104,5 +135,9 @@ class Fits:
         fit: Fit = dict.fromkeys(self.made[0], np.nan)
         for name in {"test_scores", "train_scores"} & fit.keys():
             scores = self.made[0][name]
-            fit[name] = dict.fromkeys(scores, score) if isinstance(scores, dict) else score
+            fit[name] = (
+                dict.fromkeys(scores, score)
+                if isinstance(scores, dict)
+                else score
+            )
         return fit

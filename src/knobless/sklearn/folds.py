@@ -17,9 +17,11 @@ from sklearn.model_selection import (
 from sklearn.utils import indexable
 from sklearn.utils.metadata_routing import process_routing
 
-REPEATS = 3  # of the folds of a feature selection, unless the user states the folds
+# Of the folds of a feature selection, unless the user states the folds
+REPEATS = 3
 
-Split = tuple[Any, Any]  # the rows of the training data and those of the test data
+# The rows of the training data and those of the test data
+Split = tuple[Any, Any]
 
 
 class Folds:
@@ -44,14 +46,29 @@ class Folds:
         Parameters of fits and scores.
     """
 
-    def __init__(self, search: Any, X: Any, y: Any, params: Mapping[str, Any], repeated: int | None = None) -> None:
+    def __init__(
+        self,
+        search: Any,
+        X: Any,
+        y: Any,
+        params: Mapping[str, Any],
+        repeated: int | None = None,
+    ) -> None:
         split_params, self.fit_params = _routed(search, params)
-        self._cv = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
+        self._cv = check_cv(
+            search.cv, y, classifier=is_classifier(search.estimator)
+        )
         if search.cv is None and repeated is not None:
             stratified = isinstance(self._cv, StratifiedKFold)
             kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
-            self._cv = kind(n_splits=self._cv.get_n_splits(), n_repeats=REPEATS, random_state=repeated)
-        self.splits: list[Split] = list(self._cv.split(*indexable(X, y), **split_params))
+            self._cv = kind(
+                n_splits=self._cv.get_n_splits(),
+                n_repeats=REPEATS,
+                random_state=repeated,
+            )
+        self.splits: list[Split] = list(
+            self._cv.split(*indexable(X, y), **split_params)
+        )
 
     def __len__(self) -> int:
         return len(self.splits)
@@ -72,8 +89,8 @@ class SomeFolds:
         Those that are run.
     """
 
-    def __init__(self, folds: Folds, some: range) -> None:
-        self._folds, self._some = folds, some
+    def __init__(self, folds: Folds, selected: range) -> None:
+        self._folds, self._some = folds, selected
 
     def get_n_splits(self, *args: Any, **params: Any) -> int:
         """Return the number of these folds, whatever the data."""
@@ -88,22 +105,38 @@ class SomeFolds:
         return self._folds.get_metadata_routing()
 
 
-def _routed(search: Any, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _routed(
+    search: Any, params: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the parameters of the splitter, and those of fits and scores."""
     if get_config()["enable_metadata_routing"]:
         routed = process_routing(search, "fit", **params)
-        return routed.splitter.split, {**routed.estimator.fit, **routed.scorer.score}
-    rest = dict(params)
-    return {"groups": rest.pop("groups", None)}, rest
+        return routed.splitter.split, {
+            **routed.estimator.fit,
+            **routed.scorer.score,
+        }
+    fit_params = dict(params)
+    return {"groups": fit_params.pop("groups", None)}, fit_params
 
 
 def score_of_fold(
-    estimator: Any, X: Any, y: Any, split: Split, scorer: Any, params: Mapping[str, Any]
+    estimator: Any,
+    X: Any,
+    y: Any,
+    split: Split,
+    scorer: Any,
+    params: Mapping[str, Any],
 ) -> float | Exception:
     """Return the score of one fit, or the exception that it raised."""
     try:
         results = cross_validate(
-            clone(estimator), X, y, scoring=scorer, cv=[split], params=dict(params), error_score="raise"
+            clone(estimator),
+            X,
+            y,
+            scoring=scorer,
+            cv=[split],
+            params=dict(params),
+            error_score="raise",
         )
         return float(results["test_score"][0])
     except Exception as error:

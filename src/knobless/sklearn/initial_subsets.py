@@ -1,4 +1,4 @@
-"""The first subsets of a feature selection: nested ones, of the features that are the most related to the target."""
+"""The first subsets of a feature selection: nested ones, most related features first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from sklearn.feature_selection import f_classif, f_regression
 Masks = list[NDArray[np.float64]]
 
 
-def initial_subsets(estimator: Any, X: Any, y: Any, sizes: Sequence[int]) -> Masks | None:
-    """Return the largest subset allowed, one with half as many features, and so on; None if there is no target.
+def initial_subsets(
+    estimator: Any, X: Any, y: Any, sizes: Sequence[int]
+) -> Masks | None:
+    """Return the largest subset allowed, one with half as many features, and so on.
 
-    A search with few evaluations cannot find out which of many features matter. The F statistic of each feature alone
-    is an estimate that costs no fit.
+    None if there is no target.
+
+    A search with few evaluations cannot find out which of many features matter. The F statistic of
+    each feature alone is an estimate that costs no fit.
     """
     p = X.shape[1]
     y = None if y is None else np.asarray(y)
@@ -38,9 +42,14 @@ def initial_subsets(estimator: Any, X: Any, y: Any, sizes: Sequence[int]) -> Mas
 def _relations(estimator: Any, X: Any, y: Any) -> NDArray[np.float64]:
     """Return the F statistic of each feature, 0 where it is not defined."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of constant features, and of those without a value
+        # Of constant features, and of those without a value
+        warnings.simplefilter("ignore")
         if isinstance(X, np.ndarray) and np.isnan(X).any():
             X = np.where(np.isnan(X), np.nan_to_num(np.nanmean(X, axis=0)), X)
         numbers = y.dtype.kind in "fiu"
-        statistic = f_regression if numbers and not is_classifier(estimator) else f_classif
+        statistic = (
+            f_regression
+            if numbers and not is_classifier(estimator)
+            else f_classif
+        )
         return np.nan_to_num(statistic(X, y)[0], posinf=np.finfo(float).max)
