@@ -292,11 +292,11 @@ def _number(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:.10g}"
 
 
-def _failures(failures: int, first: str | None) -> str:
+def _failures(count: int, first: str | None) -> str:
     lines = (first or "").strip().splitlines()
-    if failures and lines:
-        return f"{failures}, the first: {lines[-1]}"
-    return str(failures)
+    if count and lines:
+        return f"{count}, the first: {lines[-1]}"
+    return str(count)
 
 
 def _took(median: float | None, longest: float | None) -> str:
@@ -316,7 +316,7 @@ def _moment(when: float | None) -> str:
 
 
 def _busy(workers: dict[str, int]) -> str:
-    shown = [f"{name} ({failures})" for name, failures in workers.items()]
+    shown = [f"{name} ({count})" for name, count in workers.items()]
     remaining = (
         f" and {len(shown) - MAX_WORKERS} more"
         if len(shown) > MAX_WORKERS
