@@ -5,8 +5,8 @@
 
 100 bits. The functions with Gaussian noise have 10⁶ evaluations, three functions of ioh's PBO suite 10⁷. A run ends at
 the first evaluation of the optimum, which the objective recognizes and the search does not. Each run is one row of
-`runs.csv`; rows that exist are not run again, except with `--anew`. At the end the tables of `docs/published.md` are
-made from all rows. Seconds are processor time and include the objective; runs are made in the order of the seeds.
+`runs.csv`; rows that exist are not run again, except with `--anew`. At the end the tables of
+`docs/peers/parameterless/table.md` are made from all rows. Seconds are processor time and include the objective; runs are made in the order of the seeds.
 
 `--check` compares the compiled functions with those of ioh, which must be installed, on 1,000 random points.
 """
@@ -189,7 +189,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="only compare the functions with ioh's")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "peers" / "parameterless")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "published.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "peers" / "parameterless" / "table.md")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     return options

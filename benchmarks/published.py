@@ -3,8 +3,8 @@
     python benchmarks/published.py [--problems contamination …] [--searches default …] [--anew] [--jobs 2] [--data data]
 
 `published_problems.py` has the problems and the published values. Each run is one row of `runs.csv`; rows that exist
-are not run again, except with `--anew`. At the end the tables of `docs/published.md` are made from all rows. `--data`
-is the folder with `maxsat_combo`; all runs take some minutes.
+are not run again, except with `--anew`. At the end the tables of `docs/peers/published/table.md` are made from all
+rows. `--data` is the folder with `maxsat_combo`; all runs take some minutes.
 
 `default` is `kl.minimize(fun, space, budget=…, rng=seed)`; `deterministic` also has `deterministic=True`. A run ends
 early where the maximum is known and met. `value` is the best value seen; for a noisy objective, `true` is the noiseless
@@ -194,7 +194,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder with maxsat_combo")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "peers" / "published")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "published.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "peers" / "published" / "table.md")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     return options
