@@ -6,7 +6,8 @@
 100 bits. The functions with Gaussian noise have 10⁶ evaluations, three functions of ioh's PBO suite 10⁷. A run ends at
 the first evaluation of the optimum, which the objective recognizes and the search does not. Each run is one row of
 `runs.csv`; rows that exist are not run again, except with `--anew`. At the end the tables of
-`docs/peers/parameterless/table.md` are made from all rows. Seconds are processor time and include the objective; runs are made in the order of the seeds.
+`docs/peers/parameterless/table.md` are made from all rows. Seconds are processor time and include the objective; runs
+are made in the order of the seeds.
 
 `--check` compares the compiled functions with those of ioh, which must be installed, on 1,000 random points.
 """
