@@ -29,7 +29,7 @@ from knobless.families import Bernoulli, Gaussian
 from knobless.problems import IsingRing, IsingTorus, Jump, LeadingOnes, NoisyOneMax, OneMax, Traps
 
 ROOT = Path(__file__).resolve().parent.parent
-COMPARISON, OBJECTIVE, READ = (f"docs/{page}.md" for page in ("comparison", "objective", "peers/readings"))
+COMPARISON, READ = (f"docs/{page}.md" for page in ("comparison", "peers/readings"))
 CAP = 2_000_000  # calls after which a run to the optimum is stopped and counts as infinitely long
 
 Rows = Iterator[tuple[str, list[str]]]  # the first cell of a row, and the others
@@ -350,8 +350,8 @@ def beyond(seeds: range) -> Rows:
 
 READINGS: dict[str, tuple[str, str, Callable[[range], Rows]]] = {
     "bits": (COMPARISON, "100 bits: knobless | `deterministic=True` | cGA, ε = 1/n | (1+1)-EA", bits),
-    "budget": (OBJECTIVE, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
-    "few": (OBJECTIVE, "smallest number of wrong bits of 100 after 50 | 500 evaluations", few),
+    "budget": (READ, "calls to the optimum in multiples of n, n = 30 | 100 | 300 | 1,000", budget),
+    "few": (READ, "smallest number of wrong bits of 100 after 50 | 500 evaluations", few),
     "weights": (READ, "calls: weights as here | divided by λ/μ | cGA, ε = n^-½", weights),
     "whitening": (READ, "calls: whitened with θ before | after the update", whitening),
     "unbounded": (READ, "pure noise, 100 bits, λ_max = ∞: minimum | median | maximum of λ", unbounded),
