@@ -8,7 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import FrozenTrial
 
 from knobless.core.algorithm import Algorithm, checked_algorithm
@@ -25,7 +30,7 @@ from .tags import TAG
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Distributions, their conditions, and the algorithm over them, None for the recommended one."""
+    """Distributions, their conditions, and the algorithm over them (None: the recommended one)."""
 
     distributions: dict[str, BaseDistribution]
     conditions: Needs
@@ -39,18 +44,43 @@ class Joint:
         conditions: Needs,
         recipe: Callable[[Space], Algorithm] | None = None,
     ) -> Joint:
-        found = {name: variable_of(each) for name, each in distributions.items()}
-        variables = {name: variable for name, variable in found.items() if variable is not None}
-        # A condition on a parameter that is not sampled here, such as a fixed one, is assumed to hold.
+        by_name = {
+            name: variable_of(distribution)
+            for name, distribution in distributions.items()
+        }
+        variables = {
+            name: variable
+            for name, variable in by_name.items()
+            if variable is not None
+        }
+        # A condition on a parameter that is not sampled here, such as a fixed one, is assumed to
+        # hold.
         kept = {
-            name: {parent: values for parent, values in conditions.get(name, {}).items() if parent in variables}
+            name: {
+                parent: values
+                for parent, values in conditions.get(name, {}).items()
+                if parent in variables
+            }
             for name in variables
         }
         conditions = {name: needs for name, needs in kept.items() if needs}
-        tree = {name: each.when(**conditions[name]) if name in conditions else each for name, each in variables.items()}
-        space = Space.of(tree or Choice(0, 1))  # never sampled if there are no variables
-        algorithm = recipe and checked_algorithm(recipe(space), "a recipe that returns an algorithm")
-        return cls({name: distributions[name] for name in variables}, conditions, space, algorithm)
+        tree = {
+            name: variable.when(**conditions[name])
+            if name in conditions
+            else variable
+            for name, variable in variables.items()
+        }
+        # Never sampled if there are no variables
+        space = Space.of(tree or Choice(0, 1))
+        algorithm = recipe and checked_algorithm(
+            recipe(space), "a recipe that returns an algorithm"
+        )
+        return cls(
+            {name: distributions[name] for name in variables},
+            conditions,
+            space,
+            algorithm,
+        )
 
     @property
     def stated(self) -> Algorithm:
@@ -62,52 +92,96 @@ class Joint:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What must be equal for the codes of trials to be comparable."""
-        space: dict[str, Any] = {name: repr(each) for name, each in self.distributions.items()}
+        space: dict[str, Any] = {
+            name: repr(distribution)
+            for name, distribution in self.distributions.items()
+        }
         for name, needs in self.conditions.items():
-            space[name] = [space[name], {parent: list(values) for parent, values in needs.items()}]
-        return {"space": space, "algorithm": self.algorithm and algorithm_data(self.algorithm)}
+            space[name] = [
+                space[name],
+                {parent: list(values) for parent, values in needs.items()},
+            ]
+        return {
+            "space": space,
+            "algorithm": self.algorithm and algorithm_data(self.algorithm),
+        }
 
     def params(self, code: Points) -> dict[str, Any]:
         """Return the parameters of a code, the active ones only."""
-        each = ((name, self.distributions[name], value) for name, value in self.space.decode(code).items())
-        return {name: d.choices[v] if isinstance(d, CategoricalDistribution) else v for name, d, v in each}
+        decoded = (
+            (name, self.distributions[name], value)
+            for name, value in self.space.decode(code).items()
+        )
+        return {
+            name: d.choices[v] if isinstance(d, CategoricalDistribution) else v
+            for name, d, v in decoded
+        }
 
     def code(self, params: Mapping[str, Any]) -> Points | None:
         """Return the code of parameters, or None if they are not in this space."""
         try:
-            given = {name: variable_value(d, params[name]) for name, d in self.distributions.items() if name in params}
-            return self.space.encode({name: value for name, value in given.items() if self._is_active(name, given)})
+            values = {
+                name: variable_value(d, params[name])
+                for name, d in self.distributions.items()
+                if name in params
+            }
+            return self.space.encode(
+                {
+                    name: value
+                    for name, value in values.items()
+                    if self._is_active(name, values)
+                }
+            )
         except (TypeError, ValueError):
             return None
 
-    def _is_active(self, name: str, given: Mapping[str, Any]) -> bool:
+    def _is_active(self, name: str, stated: Mapping[str, Any]) -> bool:
         needs = self.conditions.get(name, {})
-        return all(given.get(p) in values and self._is_active(p, given) for p, values in needs.items())
+        return all(
+            stated.get(p) in values and self._is_active(p, stated)
+            for p, values in needs.items()
+        )
 
     @cached_property
     def _options(self) -> list[int]:
         """The numbers of options of the first columns of a code; the other columns are numbers."""
-        return sorted(len(d.choices) for d in self.distributions.values() if isinstance(d, CategoricalDistribution))
+        return sorted(
+            len(d.choices)
+            for d in self.distributions.values()
+            if isinstance(d, CategoricalDistribution)
+        )
 
     def code_of(self, code: Sequence[float]) -> Points | None:
         """Return the code in a tag, or None if it is none of this space."""
         options = zip(code, self._options, strict=False)
-        if len(code) != len(self.distributions) or not all(index in range(k) for index, k in options):
+        if len(code) != len(self.distributions) or not all(
+            index in range(k) for index, k in options
+        ):
             return None
         return np.array(code, dtype=self.space.family.dtype)
 
     def drawn(self, trial: FrozenTrial) -> Points | None:
-        """Return the code of a tagged trial, or None if it was evaluated elsewhere: the ranges may be other ones."""
+        """Return the code of a tagged trial.
+
+        None if it was evaluated elsewhere, where the ranges may be other ones.
+        """
         point = self.code_of(trial.system_attrs[TAG]["code"])
         if point is None:
             return None
         drawn = self.params(point)
-        same = (_same(self.distributions[n], drawn[n], value) for n, value in trial.params.items() if n in drawn)
-        return point if all(same) else None
+        matches = (
+            _same(self.distributions[n], drawn[n], value)
+            for n, value in trial.params.items()
+            if n in drawn
+        )
+        return point if all(matches) else None
 
 
 def variable_of(distribution: BaseDistribution) -> Variable | None:
-    """Return the variable of a distribution; None if it has a single value, or more integers than floats represent."""
+    """Return the variable of a distribution.
+
+    None if it has a single value, or more integers than floats represent.
+    """
     if distribution.single():
         return None
     try:
@@ -127,13 +201,24 @@ def declared(space: Space) -> tuple[dict[str, BaseDistribution], Needs]:
     """Return the distributions and the conditions of a space of scalar variables by name."""
     columns = {column.name: column for column in space.columns()}
     if not isinstance(space.tree, dict) or columns.keys() != space.tree.keys():
-        raise TypeError(f"search_space: expected a Space of named variables that are not nested, got {space!r:.200}")
-    found = {name: _distribution_of(name, column.variable) for name, column in columns.items()}
-    needs = {
-        name: {parent: tuple(variable_value(found[parent], v) for v in values) for parent, values in column.conditions}
+        raise TypeError(
+            "search_space: expected a Space of named variables that are not nested, got "
+            f"{space!r:.200}"
+        )
+    distributions = {
+        name: _distribution_of(name, column.variable)
         for name, column in columns.items()
     }
-    return found, needs
+    needs = {
+        name: {
+            parent: tuple(
+                variable_value(distributions[parent], v) for v in values
+            )
+            for parent, values in column.conditions
+        }
+        for name, column in columns.items()
+    }
+    return distributions, needs
 
 
 def _distribution_of(name: str, variable: Variable) -> BaseDistribution:
@@ -142,18 +227,26 @@ def _distribution_of(name: str, variable: Variable) -> BaseDistribution:
         case Domain("options", options=options, p=p) if len(set(p)) == 1:
             return CategoricalDistribution(options)
         case Domain("integer", low, high, step, log):
-            return IntDistribution(int(low), int(high), log=log, step=int(step or 1))
+            return IntDistribution(
+                int(low), int(high), log=log, step=int(step or 1)
+            )
         case Domain("float", low, high, step, log):
             return FloatDistribution(low, high, log=log, step=step)
     expected = "one Choice, Integer or Float, without a prior"
-    raise TypeError(f"search_space[{name!r}]: expected {expected}, got {variable!r}")
+    raise TypeError(
+        f"search_space[{name!r}]: expected {expected}, got {variable!r}"
+    )
 
 
 def _same(distribution: BaseDistribution, drawn: Any, value: Any) -> bool:
     """Compare up to what a storage may round."""
     try:
-        apart = abs(distribution.to_internal_repr(drawn) - distribution.to_internal_repr(value))
+        apart = abs(
+            distribution.to_internal_repr(drawn)
+            - distribution.to_internal_repr(value)
+        )
     except ValueError:
         return False
-    low, high = getattr(distribution, "low", 0.0), getattr(distribution, "high", 1.0)
+    low = getattr(distribution, "low", 0.0)
+    high = getattr(distribution, "high", 1.0)
     return bool(apart <= 1e-9 * max(high - low, abs(low), abs(high)))

@@ -34,61 +34,75 @@ OPTUNA_SAMPLER = suggestions(
         "algorithm, a recipe such as kl.pbil_lambda": ("method", "optimizer"),
     }
 ) | dict.fromkeys(
-    ("n_startup_trials", "n_ei_candidates", "multivariate", "group", "popsize", "population_size", "sigma0"),
+    (
+        "n_startup_trials",
+        "n_ei_candidates",
+        "multivariate",
+        "group",
+        "popsize",
+        "population_size",
+        "sigma0",
+    ),
     "the sampler has no strategy parameters, so leave it out",
 )
 
 Constraints = Callable[[FrozenTrial], Sequence[float]]
 
-MANY_TRIALS = 10  # after which a declared parameter that no trial has suggested is reported
+# After which a declared parameter that no trial has suggested is reported
+MANY_TRIALS = 10
 UNEXPLAINED = (
-    "its distribution varies, or because no categorical or integer parameter determines which trials have it; pass "
+    "its distribution varies, or because no categorical or integer parameter determines which "
+    "trials have it; pass "
     "search_space to KnoblessSampler to sample it jointly with the others."
 )
-log = logging.getLogger("optuna.knobless")  # a child of Optuna's logger, whose verbosity and handlers apply
+# a child of Optuna's logger, whose verbosity and handlers apply
+log = logging.getLogger("optuna.knobless")
 
 
 class KnoblessSampler(BaseSampler):
     """Sample trials by the search of `minimize`.
 
-    Binary, categorical, integer and float parameters are sampled jointly, conditional ones included.
+    Binary, categorical, integer and float parameters are sampled jointly, conditional ones
+    included.
 
     Parameters
     ----------
     search_space : Mapping[str, optuna.distributions.BaseDistribution] or Space, optional
-        Parameters to sample jointly from the first trial on; a `Space` of named variables also states their conditions.
-        By default, those that all completed trials have, and those whose condition is inferred from the completed
-        trials.
+        Parameters to sample jointly from the first trial on; a `Space` of named variables also
+        states their conditions. By default, those that all completed trials have, and those whose
+        condition is inferred from the completed trials.
     algorithm : Callable[[Space], Algorithm], optional
-        Recipe of an algorithm to use instead, such as `pbil_lambda`, for studies with one objective.
+        Recipe of an algorithm to use instead, such as `pbil_lambda`, for studies with one
+        objective.
     seed : int, optional
         Seed of the random numbers.
     independent_sampler : optuna.samplers.BaseSampler, optional
         Sampler of the other parameters, by default a `RandomSampler`.
     constraints_func : Callable[[FrozenTrial], Sequence[float]], optional
-        Return the values of the constraints of a complete trial, which is feasible if none is above 0. Values that the
-        objective stores with `trial.set_constraint` are used in any case.
+        Return the values of the constraints of a complete trial, which is feasible if none is above
+        0. Values that the objective stores with `trial.set_constraint` are used in any case.
 
     Notes
     -----
-    A parameter that some completed trials lack is conditional on a categorical or integer parameter if the value of the
-    latter determines which trials have it. When the conditions change, the state is computed again from all trials.
+    A parameter that some completed trials lack is conditional on a categorical or integer parameter
+    if the value of the latter determines which trials have it. When the conditions change, the
+    state is computed again from all trials.
 
-    The search learns from all trials of the study, those of other samplers and studies included. A trial that was
-    pruned is an evaluation that was stopped, whose value is estimated from its reports. Failed trials, and pruned ones
-    without a report, rank worst. As in `minimize`, the best point is evaluated again now and then, which shows whether
-    the objective is noisy.
+    The search learns from all trials of the study, those of other samplers and studies included. A
+    trial that was pruned is an evaluation that was stopped, whose value is estimated from its
+    reports. Failed trials, and pruned ones without a report, rank worst. As in `minimize`, the best
+    point is evaluated again now and then, which shows whether the objective is noisy.
 
-    With `search_space`, the trials of a process are the evaluations of `minimize` with the same seed. Variables have
-    the order of the `Space`, or else that of their names. Processes that share a study take part in one search, with
-    the seed of the first trial that was sampled jointly. A study that is resumed continues as if it had not been
-    interrupted.
+    With `search_space`, the trials of a process are the evaluations of `minimize` with the same
+    seed. Variables have the order of the `Space`, or else that of their names. Processes that share
+    a study take part in one search, with the seed of the first trial that was sampled jointly. A
+    study that is resumed continues as if it had not been interrupted.
 
-    Studies may have up to five directions. Infeasible trials rank behind feasible ones, by the sum of the values of
-    violated constraints.
+    Studies may have up to five directions. Infeasible trials rank behind feasible ones, by the sum
+    of the values of violated constraints.
 
-    With an `algorithm`, its state follows from the trials that it has sampled, and θ starts halfway to the best one of
-    the others. A point that was evaluated before is a trial like any other.
+    With an `algorithm`, its state follows from the trials that it has sampled, and θ starts halfway
+    to the best one of the others. A point that was evaluated before is a trial like any other.
 
     Examples
     --------
@@ -100,7 +114,11 @@ class KnoblessSampler(BaseSampler):
     True
     """
 
-    @suggests("KnoblessSampler", "KnoblessSampler(search_space, seed=0)", OPTUNA_SAMPLER)
+    @suggests(
+        "KnoblessSampler",
+        "KnoblessSampler(search_space, seed=0)",
+        OPTUNA_SAMPLER,
+    )
     def __init__(
         self,
         search_space: Mapping[str, BaseDistribution] | Space | None = None,
@@ -115,38 +133,64 @@ class KnoblessSampler(BaseSampler):
             search_space, self._needs = declared(search_space)
         if search_space is not None and not isinstance(search_space, Mapping):
             raise TypeError(
-                "search_space: expected a Space of named variables, or distributions of Optuna by name, "
+                "search_space: expected a Space of named variables, or distributions of Optuna by "
+                "name, "
                 f"got {search_space!r}"
             )
-        for name, each in (search_space or {}).items():
-            if not isinstance(each, BaseDistribution):
-                raise TypeError(f"search_space[{name!r}]: expected a distribution of Optuna, got {each!r}")
+        for name, distribution in (search_space or {}).items():
+            if not isinstance(distribution, BaseDistribution):
+                raise TypeError(
+                    f"search_space[{name!r}]: expected a distribution of Optuna, got "
+                    f"{distribution!r}"
+                )
         if algorithm is not None and not callable(algorithm):
-            raise TypeError(f"algorithm: expected a recipe such as pbil_lambda, or None, got {algorithm!r}")
-        if independent_sampler is not None and not isinstance(independent_sampler, BaseSampler):
-            raise TypeError(f"independent_sampler: expected a sampler of Optuna, got {independent_sampler!r}")
+            raise TypeError(
+                f"algorithm: expected a recipe such as pbil_lambda, or None, got {algorithm!r}"
+            )
+        if independent_sampler is not None and not isinstance(
+            independent_sampler, BaseSampler
+        ):
+            raise TypeError(
+                f"independent_sampler: expected a sampler of Optuna, got {independent_sampler!r}"
+            )
         if constraints_func is not None and not callable(constraints_func):
-            raise TypeError(f"constraints_func: expected a function of a trial, got {constraints_func!r}")
+            raise TypeError(
+                f"constraints_func: expected a function of a trial, got {constraints_func!r}"
+            )
         self._constraints_func = constraints_func
         # A Space has an order, which is that of `minimize`.
         self._ordered = self._needs is not None
-        self._given = None if search_space is None else _sorted(search_space, self._ordered)
+        self._given = (
+            None
+            if search_space is None
+            else _sorted(search_space, self._ordered)
+        )
         self._algorithm = algorithm
         try:
             self._key = keys(seed, 1)[0]
             self._seed = self._key >> 1 if seed is None else seed
         except (TypeError, ValueError) as error:
-            raise type(error)(f"seed: expected None or an integer of at least 0, got {seed!r}") from None
-        other = RandomSampler(seed=None if seed is None else seed % 2**32)  # it accepts no larger seed
-        self._independent = other if independent_sampler is None else independent_sampler
+            raise type(error)(
+                f"seed: expected None or an integer of at least 0, got {seed!r}"
+            ) from None
+        # It accepts no larger seed
+        sampler = RandomSampler(seed=None if seed is None else seed % 2**32)
+        self._independent = (
+            sampler if independent_sampler is None else independent_sampler
+        )
         self._reset()
 
     def _reset(self) -> None:
-        self._lock = threading.RLock()  # trials may run in threads that share this sampler
+        # Trials may run in threads that share this sampler
+        self._lock = threading.RLock()
         self._view: _View | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_view")}
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("_lock", "_view")
+        }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
@@ -156,19 +200,29 @@ class KnoblessSampler(BaseSampler):
         """Reseed the independent sampler. Jointly sampled trials differ by their numbers."""
         self._independent.reseed_rng()
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
         with self._lock:
             view = self._view_of(study)
             view.look(_trials(study))
-            space = _sorted(view.explained) if self._given is None else self._given
-            return dict(view.joint(space, self._needs, self._algorithm).distributions)
+            space = (
+                _sorted(view.explained) if self._given is None else self._given
+            )
+            return dict(
+                view.joint(space, self._needs, self._algorithm).distributions
+            )
 
     def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
         if self._algorithm is not None:
             self._raise_error_if_multi_objective(study)
-        if TAG in trial.system_attrs:  # a retry of a failed trial, whose parameters are fixed
+        # a retry of a failed trial, whose parameters are fixed
+        if TAG in trial.system_attrs:
             return {}
         with self._lock:
             view = self._view_of(study)
@@ -178,30 +232,54 @@ class KnoblessSampler(BaseSampler):
             tag: dict[str, Any] = {"iteration": 0, "number": trial.number}
             params: dict[str, Any] = {}
             if joint.distributions:
-                tag, params = view.fold.draw(joint, _trials(study), trial.number, self._key)
-            if "fixed_params" not in trial.system_attrs:  # a partly fixed point is no sample from θ
+                tag, params = view.fold.draw(
+                    joint, _trials(study), trial.number, self._key
+                )
+            # a partly fixed point is no sample from θ
+            if "fixed_params" not in trial.system_attrs:
                 study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
         return params
 
-    def _searched(self, study: Study, trial: FrozenTrial, view: _View, joint: Joint) -> dict[str, Any]:
-        """Return the parameters that the recommended search asks for; a point that is partly fixed is none of its."""
+    def _searched(
+        self, study: Study, trial: FrozenTrial, view: _View, joint: Joint
+    ) -> dict[str, Any]:
+        """Return the parameters that the recommended search asks for.
+
+        a point that is partly fixed is none of its.
+        """
         if not joint.distributions or "fixed_params" in trial.system_attrs:
             return {}
-        tag, params = view.replay.draw(joint, _trials(study), trial.number, self._seed)
+        tag, params = view.replay.draw(
+            joint, _trials(study), trial.number, self._seed
+        )
         study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
         return params
 
     def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
     ) -> Any:
         with self._lock:
-            self._view_of(study).warn(param_name, trial, self._independent, self._given is not None)
-        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+            self._view_of(study).warn(
+                param_name, trial, self._independent, self._given is not None
+            )
+        return self._independent.sample_independent(
+            study, trial, param_name, param_distribution
+        )
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         self._independent.before_trial(study, trial)
 
-    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+    def after_trial(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
         if self._given is not None and state == TrialState.COMPLETE:
             with self._lock:
                 self._view_of(study).compare(trial, self._given, self._needs)
@@ -215,25 +293,39 @@ class KnoblessSampler(BaseSampler):
         return self._view
 
 
-def _store_constraints(study: Study, trial: FrozenTrial, function: Constraints) -> None:
-    """Store the values of the constraints where the samplers of Optuna do; None if they cannot be computed."""
+def _store_constraints(
+    study: Study, trial: FrozenTrial, function: Constraints
+) -> None:
+    """Store the values of the constraints where the samplers of Optuna do.
+
+    None if they cannot be computed.
+    """
     values: list[float] | None = None
     try:
         computed = [float(value) for value in function(trial)]
         if any(map(math.isnan, computed)):
-            raise ValueError(f"constraints_func: expected numbers, got {computed}")
+            raise ValueError(
+                f"constraints_func: expected numbers, got {computed}"
+            )
         values = computed
     finally:
-        study._storage.set_trial_system_attr(trial._trial_id, CONSTRAINTS, values)
+        study._storage.set_trial_system_attr(
+            trial._trial_id, CONSTRAINTS, values
+        )
 
 
-def _sorted(distributions: Mapping[str, BaseDistribution], ordered: bool = False) -> dict[str, BaseDistribution]:
+def _sorted(
+    distributions: Mapping[str, BaseDistribution], ordered: bool = False
+) -> dict[str, BaseDistribution]:
     """Return distributions in the order of their names, unless they have one."""
     return dict(distributions if ordered else sorted(distributions.items()))
 
 
 def _trials(study: Study) -> list[FrozenTrial]:
-    """Return all trials: the list of the study may be outdated, or have those of one bracket of a pruner only."""
+    """Return all trials.
+
+    The list of the study may be outdated, or have only one bracket of a pruner.
+    """
     return study._storage.get_all_trials(study._study_id, deepcopy=False)
 
 
@@ -242,13 +334,19 @@ class _View:
 
     def __init__(self, study: Study) -> None:
         self._study = study._storage, study._study_id
-        self.fold = Fold(study.direction if len(study.directions) == 1 else StudyDirection.MINIMIZE)
+        self.fold = Fold(
+            study.direction
+            if len(study.directions) == 1
+            else StudyDirection.MINIMIZE
+        )
         self.replay = Replay(study.directions)
         self._presence = Presence()
         self._seen = 0  # trials below this number were processed before
-        self._unfinished: set[int] = set()  # those of them that are to be processed again
+        # Those of them that are to be processed again
+        self._unfinished: set[int] = set()
         self._joint: tuple[Any, Joint] | None = None
-        self._variables: dict[str, tuple[BaseDistribution, bool]] = {}  # whether a distribution has a variable
+        # Whether a distribution has a variable
+        self._variables: dict[str, tuple[BaseDistribution, bool]] = {}
         self._warned: set[str] = set()
 
     def shows(self, study: Study) -> bool:
@@ -258,7 +356,9 @@ class _View:
         """Add the completed trials to what the conditions are inferred from."""
         self._unfinished.update(range(self._seen, len(trials)))
         self._seen = len(trials)
-        for number in [n for n in self._unfinished if trials[n].state.is_finished()]:
+        for number in [
+            n for n in self._unfinished if trials[n].state.is_finished()
+        ]:
             self._unfinished.remove(number)
             if trials[number].state == TrialState.COMPLETE:
                 self._presence.add(trials[number])
@@ -266,8 +366,15 @@ class _View:
     @property
     def explained(self) -> dict[str, BaseDistribution]:
         """The parameters that all completed trials have, or whose condition is inferred."""
-        each = ((name, self._presence.distributions[name]) for name in self._presence.conditions)
-        return {name: distribution for name, distribution in each if distribution is not None}
+        located = (
+            (name, self._presence.distributions[name])
+            for name in self._presence.conditions
+        )
+        return {
+            name: distribution
+            for name, distribution in located
+            if distribution is not None
+        }
 
     def joint(
         self,
@@ -277,54 +384,116 @@ class _View:
     ) -> Joint:
         """Return the part of the space that can be sampled jointly; the last one is cached."""
         conditions = self._inferred(distributions) if needs is None else needs
-        key = {n: (each, conditions.get(n)) for n, each in distributions.items() if self._has_variable(n, each)}
+        key = {
+            n: (distribution, conditions.get(n))
+            for n, distribution in distributions.items()
+            if self._has_variable(n, distribution)
+        }
         if self._joint is None or self._joint[0] != key:
             self._joint = key, Joint.of(distributions, conditions, recipe)
         return self._joint[1]
 
     def _inferred(self, distributions: Mapping[str, BaseDistribution]) -> Needs:
-        """Return the conditions of parameters that have the same distribution in the completed trials."""
+        """Return the conditions of parameters with one distribution in all completed trials."""
         seen = self._presence.distributions
-        same = {n for n, each in distributions.items() if n in seen and (seen[n] is each or seen[n] == each)}
-        return {n: needs for n, needs in self._presence.conditions.items() if n in same and needs.keys() <= same}
+        unchanged = {
+            n
+            for n, distribution in distributions.items()
+            if n in seen
+            and (seen[n] is distribution or seen[n] == distribution)
+        }
+        return {
+            n: needs
+            for n, needs in self._presence.conditions.items()
+            if n in unchanged and needs.keys() <= unchanged
+        }
 
     def _has_variable(self, name: str, distribution: BaseDistribution) -> bool:
-        if name not in self._variables or self._variables[name][0] is not distribution:
-            self._variables[name] = distribution, variable_of(distribution) is not None
+        if (
+            name not in self._variables
+            or self._variables[name][0] is not distribution
+        ):
+            self._variables[name] = (
+                distribution,
+                variable_of(distribution) is not None,
+            )
         return self._variables[name][1]
 
-    def compare(self, trial: FrozenTrial, given: Mapping[str, BaseDistribution], needs: Needs | None) -> None:
-        """Warn once for every parameter whose declaration differs from what a completed trial has suggested."""
-        for name in [name for name in given if name not in self._warned]:
+    def compare(
+        self,
+        trial: FrozenTrial,
+        distributions: Mapping[str, BaseDistribution],
+        needs: Needs | None,
+    ) -> None:
+        """Warn once of every parameter whose declaration differs from completed trials."""
+        for name in [
+            name for name in distributions if name not in self._warned
+        ]:
             suggested = trial.distributions.get(name)
-            if suggested is None and self._is_missing(name, trial, given, needs):
+            if suggested is None and self._is_missing(
+                name, trial, distributions, needs
+            ):
                 self._warned.add(name)
                 message = (
                     "Trial %d: the parameter %r of search_space has not been suggested so far; "
                     "its values have no effect."
                 )
                 log.warning(message, trial.number, name)
-            elif suggested is not None and suggested != given[name]:
+            elif suggested is not None and suggested != distributions[name]:
                 self._warned.add(name)
-                message = "Trial %d: the parameter %r is suggested with %r, but sampled from %r, as in search_space."
-                log.warning(message, trial.number, name, suggested, given[name])
+                message = (
+                    "Trial %d: the parameter %r is suggested with %r, "
+                    "but sampled from %r, as in search_space."
+                )
+                log.warning(
+                    message, trial.number, name, suggested, distributions[name]
+                )
 
     def _is_missing(
-        self, name: str, trial: FrozenTrial, given: Mapping[str, BaseDistribution], needs: Needs | None
+        self,
+        name: str,
+        trial: FrozenTrial,
+        distributions: Mapping[str, BaseDistribution],
+        needs: Needs | None,
     ) -> bool:
         """Return whether a trial should have had a parameter that it lacks."""
-        if needs is None:  # the parameter may be conditional; the objective may suggest it later
-            return trial.number >= MANY_TRIALS and name not in self._presence.distributions
+        # The parameter may be conditional; the objective may suggest it later
+        if needs is None:
+            return (
+                trial.number >= MANY_TRIALS
+                and name not in self._presence.distributions
+            )
         try:
-            return all(variable_value(given[n], trial.params[n]) in active for n, active in needs[name].items())
-        except (KeyError, ValueError):  # the condition is on a parameter that the trial lacks, or on another value
+            return all(
+                variable_value(distributions[n], trial.params[n]) in active
+                for n, active in needs[name].items()
+            )
+        # The condition is on a parameter that the trial lacks, or on another value
+        except (KeyError, ValueError):
             return False
 
-    def warn(self, name: str, trial: FrozenTrial, sampler: BaseSampler, declared: bool) -> None:
-        """Warn once for every parameter of completed trials that is not sampled jointly while others are."""
+    def warn(
+        self,
+        name: str,
+        trial: FrozenTrial,
+        sampler: BaseSampler,
+        declared: bool,
+    ) -> None:
+        """Warn once of every parameter of completed trials that is not sampled jointly."""
         joint = {} if self._joint is None else self._joint[1].distributions
-        if joint and name in self._presence.distributions and name not in joint and name not in self._warned:
+        if (
+            joint
+            and name in self._presence.distributions
+            and name not in joint
+            and name not in self._warned
+        ):
             self._warned.add(name)
             undeclared = "it is not part of search_space."
             message = "Trial %d: the parameter %r is sampled by %s, because %s"
-            log.warning(message, trial.number, name, type(sampler).__name__, undeclared if declared else UNEXPLAINED)
+            log.warning(
+                message,
+                trial.number,
+                name,
+                type(sampler).__name__,
+                undeclared if declared else UNEXPLAINED,
+            )

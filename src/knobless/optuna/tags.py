@@ -36,21 +36,43 @@ class Call(NamedTuple):
 
 
 def call_of(trials: Sequence[FrozenTrial], number: int) -> Call | None:
-    """Return the call of the trial of this number, or None if its tag is no call, or that of another trial."""
+    """Return the call of the trial of this number.
+
+    None if its tag is no call, or that of another trial.
+    """
     tag = trials[number].system_attrs.get(TAG)
-    if not (isinstance(tag, dict) and {*tag} == {"number", *Call._fields} and tag["number"] == number):
+    if not (
+        isinstance(tag, dict)
+        and {*tag} == {"number", *Call._fields}
+        and tag["number"] == number
+    ):
         return None
-    told, code, candidate = tag["told"], tag["code"], tag["candidate"]
-    lists = isinstance(told, (list, tuple)) and isinstance(code, (list, tuple))
-    if not (lists and isinstance(tag["space"], str) and _are_counts(tag["seed"], *told)):
+    n_told = tag["told"]
+    code = tag["code"]
+    candidate = tag["candidate"]
+    lists = isinstance(n_told, (list, tuple)) and isinstance(
+        code, (list, tuple)
+    )
+    if not (
+        lists
+        and isinstance(tag["space"], str)
+        and _are_counts(tag["seed"], *n_told)
+    ):
         return None
-    if not ((candidate is None or _are_counts(candidate)) and all(map(_is_finite, code))):
+    if not (
+        (candidate is None or _are_counts(candidate))
+        and all(map(_is_finite, code))
+    ):
         return None
-    return Call(tag["space"], tag["seed"], tuple(told), candidate, tuple(code))
+    return Call(
+        tag["space"], tag["seed"], tuple(n_told), candidate, tuple(code)
+    )
 
 
 def tag_of(trials: Sequence[FrozenTrial], number: int) -> dict[str, Any] | None:
-    """Return the tag of the trial of this number, or None if it has none, a malformed one, or that of another trial.
+    """Return the tag of the trial of this number.
+
+    None if it has none, a malformed one, or that of another trial.
 
     A retry has the tag of the trial that failed.
     """
@@ -58,17 +80,28 @@ def tag_of(trials: Sequence[FrozenTrial], number: int) -> dict[str, Any] | None:
     tag = attrs.get(TAG)
     if not _is_tag(tag):
         return None
-    retried = tag["number"] < number and "failed_trial" in attrs and trials[tag["number"]].system_attrs.get(TAG) == tag
+    retried = (
+        tag["number"] < number
+        and "failed_trial" in attrs
+        and trials[tag["number"]].system_attrs.get(TAG) == tag
+    )
     return tag if tag["number"] == number or retried else None
 
 
 def _is_tag(tag: Any) -> TypeGuard[dict[str, Any]]:
-    if not (isinstance(tag, dict) and _are_counts(tag.get("iteration"), tag.get("number"))):
+    if not (
+        isinstance(tag, dict)
+        and _are_counts(tag.get("iteration"), tag.get("number"))
+    ):
         return False
     if "opened" not in tag:
         return True
     code = tag.get("code")
-    if not (_are_counts(tag["opened"]) and isinstance(code, list) and all(map(_is_finite, code))):
+    if not (
+        _are_counts(tag["opened"])
+        and isinstance(code, list)
+        and all(map(_is_finite, code))
+    ):
         return False
     if tag["opened"] != tag["number"]:
         return True
@@ -76,10 +109,16 @@ def _is_tag(tag: Any) -> TypeGuard[dict[str, Any]]:
         return False
     if tag["iteration"] == 0:
         x0 = tag.get("x0")
-        return isinstance(tag.get("identity"), dict) and (x0 is None or (_are_counts(x0) and x0 < tag["number"]))
-    learned, identity = tag.get("learned"), tag.get("identity", {})
+        return isinstance(tag.get("identity"), dict) and (
+            x0 is None or (_are_counts(x0) and x0 < tag["number"])
+        )
+    learned = tag.get("learned")
+    identity = tag.get("identity", {})
     return (
-        _are_counts(tag.get("after")) and isinstance(learned, list) and _are_counts(*learned) and type(identity) is dict
+        _are_counts(tag.get("after"))
+        and isinstance(learned, list)
+        and _are_counts(*learned)
+        and type(identity) is dict
     )
 
 

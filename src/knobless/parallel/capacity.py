@@ -6,8 +6,8 @@ import math
 from numbers import Integral
 from typing import Any
 
-# Where executors and pools have their sizes: concurrent.futures, loky, ipyparallel and MPI; other executors;
-# multiprocessing.Pool; and the Pool of Ray, which has a list.
+# Where executors and pools have their sizes: concurrent.futures, loky, ipyparallel and MPI; other
+# executors; multiprocessing.Pool; and the Pool of Ray, which has a list.
 _SIZES = ("_max_workers", "max_workers", "_processes", "_actor_pool")
 
 
@@ -39,11 +39,13 @@ def n_workers(workers: Any) -> int | None:
 
 def dask_client(workers: Any) -> Any:
     """Return a Dask client or that of its executor; None if it is neither."""
-    return workers if hasattr(workers, "get_executor") else getattr(workers, "_client", None)
+    if hasattr(workers, "get_executor"):
+        return workers
+    return getattr(workers, "_client", None)
 
 
 def most_workers(client: Any) -> int:
     """Return the number of workers that a Dask cluster may grow to by itself, at least 1."""
     adaptive = getattr(getattr(client, "cluster", None), "_adaptive", None)
-    most = getattr(adaptive, "maximum", 1)
-    return max(int(most), 1) if most < math.inf else 1
+    limit = getattr(adaptive, "maximum", 1)
+    return max(int(limit), 1) if limit < math.inf else 1

@@ -1,8 +1,8 @@
 """One evaluation of the objective, wherever it runs, and the way of its result back to the run.
 
-`evaluate` is the only place that calls an objective. A serial run calls it directly; the workers of a pool call
-`evaluate_timed`, whose `Reply` can be pickled even where the exception of a failed evaluation cannot. A pool passes
-replies on to the run as `Outcome`.
+`evaluate` is the only place that calls an objective. A serial run calls it directly; the workers of
+a pool call `evaluate_timed`, whose `Reply` can be pickled even where the exception of a failed
+evaluation cannot. A pool passes replies on to the run as `Outcome`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _T = TypeVar("_T")
 
 
 class Outcome(NamedTuple):
-    """The result of one evaluation: a number or an exception, when it ran (`time.time()`) and where.
+    """The result of one evaluation.
+
+    It is a number or an exception, with the time (`time.time()`) and the place.
 
     `tries` counts how often it was begun: more than once if a worker was lost.
     """
@@ -44,7 +46,10 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A point, with what a worker needs to know when its evaluation is hopeless: the limits of `last_value`."""
+    """A point, and what a worker needs to notice that its evaluation is hopeless.
+
+    These are the limits of `last_value`.
+    """
 
     x: Any
     limits: tuple[float, ...]
@@ -54,24 +59,25 @@ class Watched:
 class WorkerLostError(RuntimeError):
     """An evaluation failed because its worker was lost each time it was tried.
 
-    The message has the signal or the exit code of the last process, or what the executor reported. A crash of the
-    interpreter (a segmentation fault, the out-of-memory killer, `os._exit`) is such a failure; an exception of the
-    objective is not.
+    The message has the signal or the exit code of the last process, or what the executor reported.
+    A crash of the interpreter (a segmentation fault, the out-of-memory killer, `os._exit`) is such
+    a failure; an exception of the objective is not.
     """
 
 
 class RemoteError(RuntimeError):
     """An exception of a worker process, as text.
 
-    It is the `__cause__` of an exception that could be sent back, with the traceback of the worker. An exception that
-    could not be sent back is replaced by it.
+    It is the `__cause__` of an exception that could be sent back, with the traceback of the worker.
+    An exception that could not be sent back is replaced by it.
     """
 
     def __str__(self) -> str:
         return "\n" + str(self.args[0]).rstrip()
 
 
-_forks = 0  # between this process and the first one; to compare it costs less than os.getpid()
+# Between this process and the first one; to compare it costs less than os.getpid()
+_forks = 0
 
 
 def _count_fork() -> None:
@@ -84,12 +90,15 @@ if hasattr(os, "register_at_fork"):
 
 
 def evaluate(
-    fun: Callable[[Any], Any], x: Any, checked: Callable[[Any], _T], load: Callable[[Any], Any] | None = None
+    fun: Callable[[Any], Any],
+    x: Any,
+    checked: Callable[[Any], _T],
+    load: Callable[[Any], Any] | None = None,
 ) -> _T | Exception:
     """Evaluate `fun` at `x` and return its checked value, or the exception that was raised.
 
-    An objective that yields is run to its end, or until it is hopeless if `x` is `Watched`. With `load`, the point is
-    `load(x)`.
+    An objective that yields is run to its end, or until it is hopeless if `x` is `Watched`. With
+    `load`, the point is `load(x)`.
     """
     forks = _forks
     limits: tuple[float, ...] = ()
@@ -100,20 +109,31 @@ def evaluate(
         if isinstance(x, Watched):
             x, limits, sign = x.x, x.limits, x.sign
         returned = fun(x)
-        steps = isinstance(returned, GeneratorType) and checked is objective_value
-        result = last_value(returned, limits, sign) if steps else checked(returned)
-    except (SystemExit, StopIteration) as error:  # either would end more than this evaluation
-        result = RuntimeError(f"objective: raised {error!r}").with_traceback(error.__traceback__)
+        steps = (
+            isinstance(returned, GeneratorType) and checked is objective_value
+        )
+        result = (
+            last_value(returned, limits, sign) if steps else checked(returned)
+        )
+    # Either would end more than this evaluation
+    except (SystemExit, StopIteration) as error:
+        result = RuntimeError(f"objective: raised {error!r}").with_traceback(
+            error.__traceback__
+        )
     except Exception as error:
         result = error
-    if _forks != forks:  # a child process that the objective has forked must not continue the run
+    # a child process that the objective has forked must not continue the run
+    if _forks != forks:
         os._exit(1)
-    found: _T | Exception = result
-    return found
+    outcome: _T | Exception = result
+    return outcome
 
 
 class Reply(NamedTuple):
-    """The result of one evaluation as a worker sends it back; it can be pickled whatever its exception is."""
+    """The result of one evaluation as a worker sends it back.
+
+    It can be pickled whatever its exception is.
+    """
 
     value: float | Exception
     started: float
@@ -121,19 +141,37 @@ class Reply(NamedTuple):
     worker: str
 
     def __reduce__(self) -> tuple[Any, ...]:
-        value = RemoteFailure(self.value) if isinstance(self.value, Exception) else self.value
+        value = (
+            RemoteFailure(self.value)
+            if isinstance(self.value, Exception)
+            else self.value
+        )
         return _reply, (value, *self[1:])
 
 
-def _reply(value: float | RemoteFailure, started: float, ended: float, worker: str) -> Reply:
-    return Reply(value.error if isinstance(value, RemoteFailure) else value, started, ended, worker)
+def _reply(
+    value: float | RemoteFailure, started: float, ended: float, worker: str
+) -> Reply:
+    return Reply(
+        value.error if isinstance(value, RemoteFailure) else value,
+        started,
+        ended,
+        worker,
+    )
 
 
 def evaluate_timed(
-    fun: Callable[[Any], Any], limit: float | None, x: Any, load: Callable[[Any], Any] | None = None
+    fun: Callable[[Any], Any],
+    limit: float | None,
+    x: Any,
+    load: Callable[[Any], Any] | None = None,
 ) -> Reply:
-    """Evaluate `fun` at `x` in a worker; an evaluation that takes longer than `limit` seconds has failed."""
-    started, clock = time.time(), time.monotonic()
+    """Evaluate `fun` at `x` in a worker.
+
+    An evaluation that takes longer than `limit` seconds has failed.
+    """
+    started = time.time()
+    clock = time.monotonic()
     value = evaluate(fun, x, objective_value, load)
     seconds = time.monotonic() - clock
     if limit is not None and seconds > limit:
@@ -142,13 +180,15 @@ def evaluate_timed(
 
 
 def _worker_name() -> str:
-    """Return the address of a Dask worker, or the process and, unless it is the main one, the thread."""
+    """Return the address of a Dask worker, or the process and, unless it is main, the thread."""
     distributed = sys.modules.get("distributed")
     if distributed is not None:
         with suppress(ValueError):  # this is no Dask worker
             return str(distributed.get_worker().address)
     thread = threading.current_thread()
-    return process_name(os.getpid()) + ("" if thread is threading.main_thread() else f" {thread.name}")
+    return process_name(os.getpid()) + (
+        "" if thread is threading.main_thread() else f" {thread.name}"
+    )
 
 
 def process_name(pid: int) -> str:
@@ -158,11 +198,16 @@ def process_name(pid: int) -> str:
 
 def timeout_error(limit: float) -> TimeoutError:
     """Return the failure of an evaluation that takes too long."""
-    return TimeoutError(f"objective: took longer than evaluation_timeout={limit:g} seconds")
+    return TimeoutError(
+        f"objective: took longer than evaluation_timeout={limit:g} seconds"
+    )
 
 
 class RemoteFailure:
-    """An exception that can be pickled: with its traceback as text, and alone as text if it cannot be restored."""
+    """An exception that can be pickled, with its traceback as text.
+
+    If it cannot be restored, its text alone remains.
+    """
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -170,10 +215,15 @@ class RemoteFailure:
     def __reduce__(self) -> tuple[Any, ...]:
         data = io.BytesIO()
         pickler = pickle.Pickler(data)
-        pickler.dispatch_table = {}  # what libraries such as tblib register for exceptions would not be restored
-        with suppress(Exception):  # a pickle that is not complete is not restored
+        # What libraries such as tblib register for exceptions would not be restored
+        pickler.dispatch_table = {}
+        # a pickle that is not complete is not restored
+        with suppress(Exception):
             pickler.dump(self.error)
-        return _restored, (data.getvalue(), "".join(format_exception(self.error)))
+        return _restored, (
+            data.getvalue(),
+            "".join(format_exception(self.error)),
+        )
 
 
 def _restored(data: bytes, text: str) -> RemoteFailure:
@@ -190,11 +240,23 @@ def _restored(data: bytes, text: str) -> RemoteFailure:
 
 
 class _ExceptionUnpickler(pickle.Unpickler):
-    """Restores exceptions and plain data only, because unpickling anything else runs arbitrary code in the run."""
+    """Restores exceptions and plain data only.
+
+    Unpickling anything else would run arbitrary code.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name) if module in sys.modules else None
-        # A class that is loaded here and has no __setstate__ of its own runs nothing but its constructor.
-        if isinstance(found, type) and issubclass(found, Exception) and found.__setstate__ is Exception.__setstate__:
-            return found
-        raise pickle.UnpicklingError(f"expected an exception class, got {module}.{name}")
+        loaded = (
+            super().find_class(module, name) if module in sys.modules else None
+        )
+        # A class that is loaded here and has no __setstate__ of its own runs nothing but its
+        # constructor.
+        if (
+            isinstance(loaded, type)
+            and issubclass(loaded, Exception)
+            and loaded.__setstate__ is Exception.__setstate__
+        ):
+            return loaded
+        raise pickle.UnpicklingError(
+            f"expected an exception class, got {module}.{name}"
+        )

@@ -23,7 +23,8 @@ class ExecutorBackend:
 
     @property
     def capacity(self) -> int:
-        with suppress(Exception):  # of an executor that has ended, which the next evaluation will show
+        # Of an executor that has ended, which the next evaluation will show
+        with suppress(Exception):
             self._capacity = n_workers(self._executor) or UNLIMITED
         return self._capacity
 

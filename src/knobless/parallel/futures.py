@@ -21,7 +21,8 @@ CHECK_INTERVAL = 1.0  # seconds between two looks at the workers
 class Backend(Protocol):
     """What differs between the executors of libraries."""
 
-    begun: dict[int, float]  # when evaluations were first known to run, by `time.monotonic()`
+    # When evaluations were first known to run, by `time.monotonic()`
+    begun: dict[int, float]
 
     @property
     def capacity(self) -> int:
@@ -47,23 +48,36 @@ class _Call(NamedTuple):
 
 
 class Futures:
-    """Passes a backend no more evaluations than it runs at once, so that a late one has really begun.
+    """Passes a backend no more evaluations than it runs at once.
 
-    An exception of the objective is a result. Where the executor itself reports a failure, a worker was lost, and the
-    failed evaluation may not be the cause: when a Dask worker dies, so do all that it was running. Such an evaluation
-    is a suspect, and is tried again while no other suspect runs.
+    The duration of an evaluation then counts from its real start.
+
+    An exception of the objective is a result. Where the executor itself reports a failure, a worker
+    was lost, and the failed evaluation may not be the cause: when a Dask worker dies, so do all
+    that it was running. Such an evaluation is a suspect, and is tried again while no other suspect
+    runs.
     """
 
-    def __init__(self, backend: Backend, fun: Sent, limit: float | None, lost_retries: int) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        fun: Sent,
+        limit: float | None,
+        lost_retries: int,
+    ) -> None:
         self._backend = backend
         self._fun = fun
         self._limit = limit
         self._lost_retries = lost_retries
         self._waiting: dict[int, Any] = {}
-        self._suspects: dict[int, Any] = {}  # waiting to be tried again, one at a time
-        self._losses: dict[int, int] = {}  # how often the workers of pending evaluations were lost
-        self._running: dict[int, _Call] = {}  # all that the executor is busy with
-        self._pending: set[int] = set()  # candidates whose outcomes are expected
+        # Waiting to be tried again, one at a time
+        self._suspects: dict[int, Any] = {}
+        # How often the workers of pending evaluations were lost
+        self._losses: dict[int, int] = {}
+        # All that the executor is busy with
+        self._running: dict[int, _Call] = {}
+        # Candidates whose outcomes are expected
+        self._pending: set[int] = set()
         self._done: SimpleQueue[tuple[int, Future[Reply]]] = SimpleQueue()
         self._broken: Exception | None = None
 
@@ -113,7 +127,11 @@ class Futures:
         self._backend.close()
 
     def _feed(self) -> None:
-        while (source := self._source()) and not self._broken and len(self._running) < self._backend.capacity:
+        while (
+            (source := self._source())
+            and not self._broken
+            and len(self._running) < self._backend.capacity
+        ):
             id = next(iter(source))
             self._begin(id, source.pop(id))
 
@@ -137,7 +155,9 @@ class Futures:
     def _break(self, what: str, error: BaseException, x: Sent) -> None:
         """Note why the pool has ended: first of all, that something cannot be sent."""
         self._broken = self._fun.error or x.error or _not_loaded(error)
-        self._broken = self._broken or RuntimeError(f"workers: the executor {what}. {LOST}")
+        self._broken = self._broken or RuntimeError(
+            f"workers: the executor {what}. {LOST}"
+        )
         self._broken.__cause__ = error
 
     def _check(self) -> None:
@@ -154,7 +174,8 @@ class Futures:
                 yield self._done.get_nowait()
 
     def _collect(self, id: int, future: Future[Reply]) -> Iterator[Outcome]:
-        if id not in self._running or self._running[id].future is not future:  # discarded, then submitted again
+        # Discarded, then submitted again
+        if id not in self._running or self._running[id].future is not future:
             return
         x, _, (started, clock) = self._running.pop(id)
         self._backend.begun.pop(id, None)
@@ -164,7 +185,12 @@ class Futures:
         if error is None:
             self._pending.remove(id)
             yield Outcome(id, *future.result(), self._losses.pop(id, 0) + 1)
-        elif self._is_end(error) or self._fun.error or x.error or _not_loaded(error):
+        elif (
+            self._is_end(error)
+            or self._fun.error
+            or x.error
+            or _not_loaded(error)
+        ):
             self._break(f"has ended: {error!r}", error, x)
         elif not isinstance(error, Exception):
             raise error
@@ -174,40 +200,67 @@ class Futures:
                 self._suspects[id] = x.value
                 return
             self._pending.remove(id)
-            tries = f"its worker was lost, the last of {losses} times it was tried"
-            lost = WorkerLostError(f"objective: {tries}: {type(error).__name__}: {error}")
+            tries = (
+                f"its worker was lost, the last of {losses} times it was tried"
+            )
+            lost = WorkerLostError(
+                f"objective: {tries}: {type(error).__name__}: {error}"
+            )
             lost.__cause__ = error
             ended = started + time.monotonic() - clock
-            yield Outcome(id, lost, started, ended, "unknown", self._losses.pop(id))
+            yield Outcome(
+                id, lost, started, ended, "unknown", self._losses.pop(id)
+            )
 
     def _is_end(self, error: BaseException) -> bool:
-        return isinstance(error, (BrokenExecutor, CancelledError)) or self._backend.ended_by(error)
+        return isinstance(
+            error, (BrokenExecutor, CancelledError)
+        ) or self._backend.ended_by(error)
 
     def _overdue(self, limit: float) -> Iterator[Outcome]:
-        """Yield evaluations that have run for too long; their workers stay busy, their results will be dropped."""
-        now, begun = time.monotonic(), self._backend.begun
+        """Yield evaluations that have run for too long.
+
+        Their workers stay busy, their results will be dropped.
+        """
+        present = time.monotonic()
+        begun = self._backend.begun
         for id in self._pending & self._running.keys():
             future = self._running[id].future
             if future.running():
-                begun.setdefault(id, now)
-            seconds = now - begun.get(id, now)
+                begun.setdefault(id, present)
+            seconds = present - begun.get(id, present)
             if seconds > limit and not future.done():
                 self._pending.remove(id)
                 ended = time.time()
                 tries = self._losses.pop(id, 0) + 1
-                yield Outcome(id, timeout_error(limit), ended - seconds, ended, "unknown", tries)
+                yield Outcome(
+                    id,
+                    timeout_error(limit),
+                    ended - seconds,
+                    ended,
+                    "unknown",
+                    tries,
+                )
 
 
-def _put(queue: SimpleQueue[tuple[int, Future[Reply]]], id: int, future: Future[Reply]) -> None:
+def _put(
+    queue: SimpleQueue[tuple[int, Future[Reply]]],
+    id: int,
+    future: Future[Reply],
+) -> None:
     queue.put((id, future))
 
 
 def _not_loaded(error: BaseException | None) -> TypeError | None:
-    """Return the error of a worker that lacks the module of the objective, if that is the cause of `error`."""
+    """Return the error of a worker that lacks the module of the objective.
+
+    None if that is not the cause of `error`.
+    """
     while error is not None:
         if isinstance(error, (ImportError, AttributeError)):
             return TypeError(
-                f"fun: expected something that the workers can load, got {error!r}. Each of them, and a "
+                f"fun: expected something that the workers can load, got {error!r}. Each of them, "
+                "and a "
                 "scheduler, needs knobless and the module of the objective"
             )
         error = error.__cause__ or error.__context__

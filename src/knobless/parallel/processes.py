@@ -36,10 +36,12 @@ MAX_STARTS = 3  # processes that end before they can evaluate anything, in a row
 GRACE = 1.0  # seconds that an idle process has to end by itself
 POLL_INTERVAL = 0.1  # seconds between two checks for what causes no event
 
-SPAWN = multiprocessing.get_context("spawn")  # a fork would copy locks and open files, the journal's among them
+# a fork would copy locks and open files, the journal's among them
+SPAWN = multiprocessing.get_context("spawn")
 
 MAIN_GUARD_HELP = (
-    "Each process imports the main script again: let it start the run under if __name__ == '__main__'. From an "
+    "Each process imports the main script again: let it start the run under if __name__ == "
+    "'__main__'. From an "
     "interactive session, import the function from a module or install cloudpickle."
 )
 
@@ -48,12 +50,15 @@ MAIN_GUARD_HELP = (
 
 
 def _serve(pipe: Connection, limit: float | None) -> None:
-    """Receive the objective, then tasks (number, point) until None, and send back (number, reply)."""
+    """Receive the objective, then tasks (number, point) until None; send (number, reply)."""
     if sys.platform != "win32":
-        os.setsid()  # Ctrl-C is for the parent, and what an evaluation starts can be ended with it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # discards one that came while Python was starting
+        # Ctrl-C is for the parent, and what an evaluation starts can be ended with it
+        os.setsid()
+    # Discards one that came while Python was starting
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform != "win32":
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that `fun` starts should not ignore it
+        # Programs that `fun` starts should not ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     inbox: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, inbox), daemon=True).start()
@@ -71,7 +76,10 @@ def _serve(pipe: Connection, limit: float | None) -> None:
 
 
 def _listen(pipe: Connection, inbox: SimpleQueue[Any]) -> None:
-    """Receive messages, during an evaluation too; end this process with all it has started if the parent dies."""
+    """Receive messages, during an evaluation too.
+
+    End this process with all it has started if the parent dies.
+    """
     with suppress(EOFError, OSError):
         while True:
             inbox.put(pipe.recv())
@@ -94,7 +102,9 @@ class _Worker:
 
     def __init__(self, limit: float | None) -> None:
         self.pipe, remote = SPAWN.Pipe()
-        self.process = SPAWN.Process(target=_serve, args=(remote, limit), name=WORKER)
+        self.process = SPAWN.Process(
+            target=_serve, args=(remote, limit), name=WORKER
+        )
         self.task: _Task | None = None
         self.ready = False
         self._started = self._clock = 0.0
@@ -117,13 +127,21 @@ class _Worker:
         self.send((task.id, task.point))
 
     def send(self, message: Any) -> None:
-        with suppress(OSError):  # the process has ended, which the next check will show
+        # The process has ended, which the next check will show
+        with suppress(OSError):
             self.pipe.send(message)
 
     def failed(self, task: _Task, error: Exception) -> Outcome:
         """Return the outcome of a task that this process has not finished."""
         ended = self._started + self.seconds
-        return Outcome(task.id, error, self._started, ended, process_name(self.pid), task.tries)
+        return Outcome(
+            task.id,
+            error,
+            self._started,
+            ended,
+            process_name(self.pid),
+            task.tries,
+        )
 
     def end(self) -> str:
         """End the process at once, with what it has started; return how it ended, for a message."""
@@ -134,19 +152,23 @@ class _Worker:
         self.process.join(GRACE)
         self.pipe.close()
         code = self.process.exitcode
-        if code is None:  # not even a kill ends a process that hangs in a driver
+        # Not even a kill ends a process that hangs in a driver
+        if code is None:
             return "could not be ended"
         self.process.close()
-        return f"was ended by signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"left with exit code {code}"
+        if code < 0:
+            return f"was ended by signal {-code}, {signal.strsignal(-code)}"
+        return f"left with exit code {code}"
 
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C for a process that is started meanwhile, until `_serve` has left the terminal."""
+    """Block Ctrl-C for a process that starts meanwhile, until it has left the terminal."""
     if sys.platform == "win32":
         yield
         return
-    resource_tracker.ensure_running()  # or `start` would start it, which unblocks interrupts
+    # Or `start` would start it, which unblocks interrupts
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -157,18 +179,23 @@ def _interrupts_blocked() -> Iterator[None]:
 class Processes:
     """Worker processes, started when there are evaluations to run; one that ends is replaced."""
 
-    def __init__(self, n: int, fun: bytes, limit: float | None, lost_retries: int) -> None:
+    def __init__(
+        self, n: int, fun: bytes, limit: float | None, lost_retries: int
+    ) -> None:
         process = multiprocessing.current_process()
         if process.name == WORKER and getattr(process, "_inheriting", False):
-            sys.exit(1)  # a worker imports a main script without a guard, which its parent reports
+            # a worker imports a main script without a guard, which its parent reports
+            sys.exit(1)
         self.capacity = n
         self._fun = fun
         self._limit = limit
         self._lost_retries = lost_retries
         self._waiting: deque[_Task] = deque()
         self._workers: dict[Any, _Worker] = {}  # by their pipes
-        self._pending: set[int] = set()  # candidates whose outcomes are expected
-        self._failed_starts = MAX_STARTS - 1  # in a row; if the first process fails, the program is wrong
+        # Candidates whose outcomes are expected
+        self._pending: set[int] = set()
+        # In a row; if the first process fails, the program is wrong
+        self._failed_starts = MAX_STARTS - 1
         self._broken: Exception | None = None
 
     def submit(self, candidates: Iterable[tuple[int, Any]]) -> None:
@@ -195,10 +222,13 @@ class Processes:
 
     def discard(self, ids: Iterable[int]) -> None:
         self._pending.difference_update(ids)
-        self._waiting = deque(task for task in self._waiting if task.id in self._pending)
+        self._waiting = deque(
+            task for task in self._waiting if task.id in self._pending
+        )
 
     def __enter__(self) -> Self:
-        atexit.register(self._end)  # a daemon thread does not leave its contexts
+        # a daemon thread does not leave its contexts
+        atexit.register(self._end)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -210,7 +240,11 @@ class Processes:
             if worker.idle and self._waiting:
                 worker.run(self._waiting.popleft())
         starting = sum(not worker.ready for worker in self._workers.values())
-        while starting < len(self._waiting) and len(self._workers) < self.capacity and not self._broken:
+        while (
+            starting < len(self._waiting)
+            and len(self._workers) < self.capacity
+            and not self._broken
+        ):
             worker = _Worker(self._limit)
             self._workers[worker.pipe] = worker
             starting += 1
@@ -218,11 +252,16 @@ class Processes:
     def _ready_workers(self, timeout: float) -> list[_Worker]:
         """Return the workers that have sent a message or ended.
 
-        The end of a process is noticed at once by its pipe, unless a process that `fun` has forked keeps it open.
+        The end of a process is noticed at once by its pipe, unless a process that `fun` has forked
+        keeps it open.
         """
         if pipes := wait_for_any(self._workers, timeout):
             return [self._workers[pipe] for pipe in pipes]
-        return [worker for worker in self._workers.values() if not worker.process.is_alive()]
+        return [
+            worker
+            for worker in self._workers.values()
+            if not worker.process.is_alive()
+        ]
 
     def _receive(self, worker: _Worker) -> Iterator[Outcome]:
         try:
@@ -236,13 +275,15 @@ class Processes:
                 worker.ready = True
                 self._failed_starts = 0
             case (int(number), Reply() as reply):
-                task, worker.task = worker.task, None
+                task = worker.task
+                worker.task = None
                 if task is not None and number in self._pending:
                     self._pending.remove(number)
                     yield Outcome(number, *reply, task.tries)
             case RemoteFailure(error=error):
                 self._broken = TypeError(
-                    f"fun: expected something that a new process can load, got {error!r}. {PICKLING_HELP}"
+                    f"fun: expected something that a new process can load, got {error!r}. "
+                    f"{PICKLING_HELP}"
                 )
                 self._broken.__cause__ = error
             case _:
@@ -251,18 +292,23 @@ class Processes:
     def _on_worker_exit(self, worker: _Worker) -> Iterator[Outcome]:
         """Try the task of a process that has ended again, or let it fail."""
         del self._workers[worker.pipe]
-        task, how = worker.task, worker.end()
+        task = worker.task
+        how = worker.end()
         if not worker.ready:
             self._failed_starts += 1
             if self._failed_starts >= MAX_STARTS:
                 what = f"a process {how} before it could evaluate anything"
-                self._broken = RuntimeError(f"workers: {what}. {MAIN_GUARD_HELP}")
+                self._broken = RuntimeError(
+                    f"workers: {what}. {MAIN_GUARD_HELP}"
+                )
         elif task and task.id in self._pending:
             if task.tries <= self._lost_retries:
                 self._waiting.appendleft(task._replace(tries=task.tries + 1))
             else:
                 self._pending.remove(task.id)
-                lost = WorkerLostError(f"objective: its process {how}, the last of {task.tries} times it was tried")
+                lost = WorkerLostError(
+                    f"objective: its process {how}, the last of {task.tries} times it was tried"
+                )
                 yield worker.failed(task, lost)
 
     def _overdue(self, limit: float) -> Iterator[Outcome]:
@@ -281,11 +327,15 @@ class Processes:
             idle = [worker for worker in self._workers.values() if worker.idle]
             for worker in idle:
                 worker.send(None)
-            for worker in [worker for worker in self._workers.values() if not worker.idle]:
+            for worker in [
+                worker for worker in self._workers.values() if not worker.idle
+            ]:
                 self._workers.pop(worker.pipe).end()
             end = time.monotonic() + GRACE
             for worker in idle:
-                wait_for_any([worker.process.sentinel], max(end - time.monotonic(), 0.0))
+                wait_for_any(
+                    [worker.process.sentinel], max(end - time.monotonic(), 0.0)
+                )
         finally:
             while self._workers:
                 self._workers.popitem()[1].end()

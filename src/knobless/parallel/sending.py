@@ -1,7 +1,7 @@
-"""How the objective and its points get to the workers: by pickle, and by cloudpickle where pickle fails.
+"""How the objective and its points reach the workers: by pickle, or else by cloudpickle.
 
-Worker processes that were started here get what `pickled` returns. Executors and maps pickle by themselves, each in its
-own way or, in threads, not at all; they get both as `Sent`.
+Worker processes that were started here get what `pickled` returns. Executors and maps pickle by
+themselves, each in its own way or, in threads, not at all; they get both as `Sent`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 from .evaluation import Reply, evaluate_timed
 
 PICKLING_HELP = (
-    "Other processes get it by pickle: define it with def at the top level of a module (not a lambda, nor inside a "
+    "Other processes get it by pickle: define it with def at the top level of a module (not a "
+    "lambda, nor inside a "
     "function or a notebook) and bind data with functools.partial; or install cloudpickle; or use "
     "workers=concurrent.futures.ThreadPoolExecutor(n)."
 )
@@ -24,12 +25,18 @@ PICKLING_HELP = (
 def pickled(name: str, value: Any, by_value: bool = False) -> bytes:
     """Return `value` pickled for other processes; a TypeError that helps if that is impossible.
 
-    With `by_value`, cloudpickle, if it is installed, also pickles lambdas and what a notebook defines.
+    With `by_value`, cloudpickle, if it is installed, also pickles lambdas and what a notebook
+    defines.
     """
     cloudpickle = _cloudpickle() if by_value else None
     try:
-        # Plain pickle finds by name what a worker process cannot import: it has no `__main__` of a notebook.
-        return (pickle if cloudpickle is None or _main_is_importable() else cloudpickle).dumps(value)
+        # Plain pickle finds by name what a worker process cannot import: it has no `__main__` of a
+        # notebook.
+        return (
+            pickle
+            if cloudpickle is None or _main_is_importable()
+            else cloudpickle
+        ).dumps(value)
     except Exception as error:
         reason: Exception = error
     if cloudpickle is not None:
@@ -37,7 +44,9 @@ def pickled(name: str, value: Any, by_value: bool = False) -> bytes:
             return bytes(cloudpickle.dumps(value))
         except Exception as error:
             reason = error
-    raise TypeError(f"{name}: expected something that pickles, got {value!r} ({reason}). {PICKLING_HELP}")
+    raise TypeError(
+        f"{name}: expected something that pickles, got {value!r} ({reason}). {PICKLING_HELP}"
+    )
 
 
 def _cloudpickle() -> Any:
@@ -51,13 +60,19 @@ def _cloudpickle() -> Any:
 def _main_is_importable() -> bool:
     """Return whether a new process imports the main module of this one: not that of a notebook."""
     main = sys.modules["__main__"]
-    return getattr(main, "__spec__", None) is not None or getattr(main, "__file__", None) is not None
+    return (
+        getattr(main, "__spec__", None) is not None
+        or getattr(main, "__file__", None) is not None
+    )
 
 
 class Sent:
-    """A value that an executor passes to a worker: within this process as it is, elsewhere as its pickler does.
+    """A value that an executor passes to a worker.
 
-    What the standard pickle cannot do, such as a lambda, is pickled by cloudpickle whatever the executor uses.
+    Within this process it is passed as it is, elsewhere as its pickler does.
+
+    What the standard pickle cannot do, such as a lambda, is pickled by cloudpickle whatever the
+    executor uses.
     """
 
     def __init__(self, name: str, value: Any) -> None:
@@ -68,7 +83,9 @@ class Sent:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._data is None:
             self._data = self._pickled()
-        return (_loaded, (self.name, self._data)) if self._data else (Sent, (self.name, self.value))
+        if self._data:
+            return (_loaded, (self.name, self._data))
+        return (Sent, (self.name, self.value))
 
     def _pickled(self) -> bytes:
         try:

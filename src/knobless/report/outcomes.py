@@ -1,7 +1,8 @@
 """The values of several objectives over the evaluations of a run: their front, and its hypervolume.
 
-Hypervolumes are those of values scaled by the ranges of the last front, up to a tenth beyond its nadir, relative to the
-last one. Under noise, a point has the mean of all its evaluations from its first one on.
+Hypervolumes are those of values scaled by the ranges of the last front, up to a tenth beyond its
+nadir, relative to the last one. Under noise, a point has the mean of all its evaluations from its
+first one on.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Outcomes(NamedTuple):
     observed : array of shape (n, objectives)
         The values; NaN for failed and infeasible evaluations.
     minimized : array of shape (n, objectives)
-        What is compared: the same, or under noise the mean of all evaluations of the point, NaN if it has one alone.
+        What is compared: the same, or under noise the mean of all evaluations of the point, NaN if
+        it has one alone.
     std : array of shape (n, objectives) or None
         Standard errors of these means; None without noise.
     """
@@ -47,7 +49,10 @@ class Outcomes(NamedTuple):
 
     @classmethod
     def of(cls, run: Any) -> Outcomes:
-        """Return the values of a result, a journal or evaluations; ValueError if it has a single objective."""
+        """Return the values of a result, a journal or evaluations.
+
+        ValueError if it has a single objective.
+        """
         outcomes = getattr(run, "outcomes", None)
         if isinstance(outcomes, cls):  # of a trace
             return outcomes
@@ -65,32 +70,66 @@ class Outcomes(NamedTuple):
     def of_evaluations(cls, evaluations: Evaluations) -> Outcomes:
         """Return the values of evaluations."""
         if not evaluations.objectives:
-            raise ValueError("run: expected one with several objectives, got one with a single objective")
-        return cls.of_points(evaluations.space, evaluations.objectives, *evaluations.outcomes())
+            raise ValueError(
+                "run: expected one with several objectives, got one with a single objective"
+            )
+        return cls.of_points(
+            evaluations.space, evaluations.objectives, *evaluations.outcomes()
+        )
 
     @classmethod
     def of_points(
-        cls, space: Space, directions: Mapping[str, str], codes: Points, values: Array, infeasible: NDArray[np.bool_]
+        cls,
+        space: Space,
+        directions: Mapping[str, str],
+        codes: Points,
+        values: Array,
+        infeasible: NDArray[np.bool_],
     ) -> Outcomes:
-        """Return the values of evaluations with the user's signs, given their points; NaN for those that failed."""
+        """Return the values of evaluations with the user's signs, given their points.
+
+        NaN for those that failed.
+        """
         observed = values * signs_of(directions)
         observed[infeasible] = np.nan
         valued = np.flatnonzero(~np.isnan(observed).any(axis=1))
-        _, first, point = np.unique(space.visible(codes), axis=0, return_index=True, return_inverse=True)
-        own = point.ravel()[valued]
-        counts = np.maximum(np.bincount(own, minlength=1), 1)
+        _, first, point = np.unique(
+            space.visible(codes), axis=0, return_index=True, return_inverse=True
+        )
+        valued_part = point.ravel()[valued]
+        counts = np.maximum(np.bincount(valued_part, minlength=1), 1)
         # Relative to the first value of a point, so that the mean of equal ones is exact.
         base = np.where(np.isfinite(observed[first]), observed[first], 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
-            columns = (observed[valued] - base[own]) / counts[own, None]
-            means = base[: len(counts)] + np.stack([np.bincount(own, each, len(counts)) for each in columns.T], 1)
-            offsets = np.where(counts[own, None] > 1, observed[valued] - means[own], 0.0)
-            finite = np.where(np.isfinite(observed[valued]), np.abs(observed[valued]), 0.0)
-            if not (np.abs(offsets) > JITTER * finite.max(axis=0, initial=0.0)).any():
+            columns = (observed[valued] - base[valued_part]) / counts[
+                valued_part, None
+            ]
+            means = base[: len(counts)] + np.stack(
+                [
+                    np.bincount(valued_part, column, len(counts))
+                    for column in columns.T
+                ],
+                1,
+            )
+            offsets = np.where(
+                counts[valued_part, None] > 1,
+                observed[valued] - means[valued_part],
+                0.0,
+            )
+            finite = np.where(
+                np.isfinite(observed[valued]), np.abs(observed[valued]), 0.0
+            )
+            if not (
+                np.abs(offsets) > JITTER * finite.max(axis=0, initial=0.0)
+            ).any():
                 return cls(directions, observed, observed)
             deviation = np.sqrt((offsets**2).sum(axis=0) / (counts - 1).sum())
-        minimized, std = np.full_like(observed, np.nan), np.full_like(observed, np.nan)
-        kept = valued[(counts[own] > 1) & ~np.isin(own, point.ravel()[infeasible])]
+        minimized = np.full_like(observed, np.nan)
+        std = np.full_like(observed, np.nan)
+        kept = valued[
+            (counts[valued_part] > 1)
+            & ~np.isin(valued_part, point.ravel()[infeasible])
+        ]
         minimized[kept] = means[point.ravel()[kept]]
         std[kept] = deviation / np.sqrt(counts[point.ravel()[kept], None])
         return cls(directions, observed, minimized, std)
@@ -107,8 +146,15 @@ class Outcomes(NamedTuple):
 
     @property
     def front(self) -> NDArray[np.intp]:
-        """Indices of the evaluations in the front, in the order of the first objective; of equal ones the first."""
-        rows = np.flatnonzero(is_front(self.minimized)) if len(self.minimized) else np.empty(0, dtype=np.intp)
+        """Indices of the evaluations in the front, in the order of the first objective.
+
+        Of equal ones the first.
+        """
+        rows = (
+            np.flatnonzero(is_front(self.minimized))
+            if len(self.minimized)
+            else np.empty(0, dtype=np.intp)
+        )
         first = np.unique(self.minimized[rows], axis=0, return_index=True)[1]
         return rows[first]
 
@@ -120,37 +166,65 @@ class Outcomes(NamedTuple):
 
     @property
     def hypervolumes(self) -> tuple[NDArray[np.int64], Array]:
-        """Numbers of evaluations after which the front has changed, and the hypervolumes, relative to the last one."""
+        """Numbers of evaluations after which the front has changed, and the hypervolumes.
+
+        Hypervolumes are relative to the last one.
+        """
         last = self.minimized[self.front]
         if not len(last):
             return np.zeros(0, dtype=np.int64), np.zeros(0)
-        reference, front = np.full(len(self.directions), BEYOND), pareto.Front(len(self.directions))
+        reference = np.full(len(self.directions), BEYOND)
+        front = pareto.Front(len(self.directions))
         unit = scaled(self.minimized, last)
         changed = [i for i, row in enumerate(unit) if front.add(i, row)]
-        chosen = np.unique(np.linspace(0, len(changed) - 1, min(len(changed), COURSE)).astype(np.intp))
+        chosen = np.unique(
+            np.linspace(0, len(changed) - 1, min(len(changed), COURSE)).astype(
+                np.intp
+            )
+        )
         calls = np.array([changed[i] + 1 for i in chosen], dtype=np.int64)
-        volumes = np.array([hypervolume(unit[:n][is_front(unit[:n])], reference) for n in calls])
+        volumes = np.array(
+            [
+                hypervolume(unit[:n][is_front(unit[:n])], reference)
+                for n in calls
+            ]
+        )
         if calls[-1] < len(unit):
-            calls, volumes = np.append(calls, len(unit)), np.append(volumes, volumes[-1])
+            calls = np.append(calls, len(unit))
+            volumes = np.append(volumes, volumes[-1])
         return calls, volumes / volumes[-1]
 
 
 def front_of(evaluations: Evaluations) -> Front:
     """Return the front of evaluations with several objectives."""
     codes, values, infeasible = evaluations.outcomes()
-    outcomes = Outcomes.of_points(evaluations.space, evaluations.objectives, codes, values, infeasible)
-    rows, directions = outcomes.front, evaluations.objectives
+    outcomes = Outcomes.of_points(
+        evaluations.space, evaluations.objectives, codes, values, infeasible
+    )
+    rows = outcomes.front
+    directions = evaluations.objectives
     std = None if outcomes.std is None else outcomes.std[rows]
-    return Front(evaluations.space, directions, codes[rows], outcomes.minimized[rows], std)
+    return Front(
+        evaluations.space,
+        directions,
+        codes[rows],
+        outcomes.minimized[rows],
+        std,
+    )
 
 
 def signs_of(directions: Mapping[str, str]) -> Array:
     """Return for each objective 1 if it is minimized, −1 if it is maximized."""
-    return np.array([1.0 if direction == "min" else -1.0 for direction in directions.values()])
+    return np.array(
+        [
+            1.0 if direction == "min" else -1.0
+            for direction in directions.values()
+        ]
+    )
 
 
 def attained(runs: list[Outcomes], at: Array) -> Array:
-    """Return for values of the first of two objectives the lowest second ones that each run has attained.
+    """Return the lowest second objective that each run attains at values of the first.
 
     All values are minimized; inf where a run has none. One row per run.
     """
@@ -158,5 +232,11 @@ def attained(runs: list[Outcomes], at: Array) -> Array:
     for run in runs:
         front = run.minimized[run.front]
         index = np.searchsorted(front[:, 0], at, side="right") - 1
-        rows.append(np.where(index >= 0, front[np.maximum(index, 0), 1] if len(front) else np.inf, np.inf))
+        rows.append(
+            np.where(
+                index >= 0,
+                front[np.maximum(index, 0), 1] if len(front) else np.inf,
+                np.inf,
+            )
+        )
     return np.array(rows)

@@ -18,7 +18,8 @@ from knobless.parallel.returned import objective_value
 from knobless.space.space import Space
 
 FLOATS = {float}  # the types of the usual values
-NONE: Mapping[int, Any] = {}  # shared, as the usual mapping of failures and violations; it can be pickled
+# Shared, as the usual mapping of failures and violations; it can be pickled
+NONE: Mapping[int, Any] = {}
 
 
 class Failure(Exception):  # noqa: N818
@@ -59,8 +60,8 @@ class Batch(Sequence[Candidate]):
     codes : array
         Their codes, one per row.
     x : object
-        All points at once, as a vectorized objective receives them: arrays with one row per point. A ValueError if the
-        space has conditional variables.
+        All points at once, as a vectorized objective receives them: arrays with one row per point.
+        A ValueError if the space has conditional variables.
     """
 
     def __init__(self, space: Space, ids: Sequence[int], codes: Points) -> None:
@@ -102,10 +103,14 @@ class Batch(Sequence[Candidate]):
         Batch
             The candidates in this order.
         """
-        return Batch(self._space, [self.ids[row] for row in rows], self.codes[rows])
+        return Batch(
+            self._space, [self.ids[row] for row in rows], self.codes[rows]
+        )
 
-    def watched(self, limits: Sequence[tuple[float, ...]], sign: float) -> Batch:
-        """Return these candidates with what workers need to stop them, one tuple of limits for each.
+    def watched(
+        self, limits: Sequence[tuple[float, ...]], sign: float
+    ) -> Batch:
+        """Return these candidates with the limits by which workers stop evaluations.
 
         Parameters
         ----------
@@ -120,18 +125,24 @@ class Batch(Sequence[Candidate]):
             A batch whose points are `Watched`.
         """
         batch = Batch(self._space, self.ids, self.codes)
-        batch._points = [Watched(x, limit, sign) if limit else x for x, limit in zip(self.points, limits, strict=True)]
+        batch._points = [
+            Watched(x, limit, sign) if limit else x
+            for x, limit in zip(self.points, limits, strict=True)
+        ]
         return batch
 
     @property
     def points(self) -> list[Any]:
         """The point of each candidate."""
-        if self._points is None:  # not a cached_property, which takes a lock in Python 3.11
+        # Not a cached_property, which takes a lock in Python 3.11
+        if self._points is None:
             self._points = self._space.decode_each(self.codes)
         return self._points
 
     def __repr__(self) -> str:
-        return f"Batch of {len(self)}: {', '.join(map(repr, self[:3]))}{', …' if len(self) > 3 else ''}"
+        shown = ", ".join(map(repr, self[:3]))
+        more = ", …" if len(self) > 3 else ""
+        return f"Batch of {len(self)}: {shown}{more}"
 
 
 def encoded_points(space: Space, points: Any, name: str) -> Points:
@@ -139,10 +150,14 @@ def encoded_points(space: Space, points: Any, name: str) -> Points:
     try:
         return space.encode(points, name)[None]
     except (TypeError, ValueError):
-        several = isinstance(points, (list, tuple)) or (isinstance(points, np.ndarray) and points.ndim > 1)
-        if not several or not any(_is_point(space, each) for each in points):
+        several = isinstance(points, (list, tuple)) or (
+            isinstance(points, np.ndarray) and points.ndim > 1
+        )
+        if not several or not any(_is_point(space, point) for point in points):
             raise
-    return np.array([space.encode(each, f"{name}[{i}]") for i, each in enumerate(points)])
+    return np.array(
+        [space.encode(point, f"{name}[{i}]") for i, point in enumerate(points)]
+    )
 
 
 def _is_point(space: Space, x: Any) -> bool:
@@ -155,25 +170,34 @@ def _is_point(space: Space, x: Any) -> bool:
 
 def decoded_points(space: Space, codes: Points) -> Any:
     """Return what `encoded_points` would encode: a point, or a list of several."""
-    return space.decode(codes[0]) if len(codes) == 1 else space.decode_each(codes)
+    return (
+        space.decode(codes[0]) if len(codes) == 1 else space.decode_each(codes)
+    )
 
 
-def ids_of(candidates: Batch | Candidate | Iterable[Candidate]) -> Sequence[int]:
+def ids_of(
+    candidates: Batch | Candidate | Iterable[Candidate],
+) -> Sequence[int]:
     """Return the ids of what `ask` returned, or of any part of it."""
     if isinstance(candidates, Batch):
         return candidates.ids
-    each = [candidates] if isinstance(candidates, Candidate) else list(candidates)
-    for candidate in each:
+    listed = (
+        [candidates] if isinstance(candidates, Candidate) else list(candidates)
+    )
+    for candidate in listed:
         if not isinstance(candidate, Candidate):
-            raise TypeError(f"candidates: expected candidates returned by ask(), got {candidate!r}")
-    return [candidate.id for candidate in each]
+            raise TypeError(
+                f"candidates: expected candidates returned by ask(), got {candidate!r}"
+            )
+    return [candidate.id for candidate in listed]
 
 
 class ToldValues(NamedTuple):
     """Values of candidates to be minimized, as they rank; NaN for failed evaluations.
 
-    By position, `failures` has the tracebacks of those that raised, `infeasible` the values that came with a violation,
-    `several` those of several objectives, and `curves` those with steps. The value of one that was stopped is NaN here.
+    By position, `failures` has the tracebacks of those that raised, `infeasible` the values that
+    came with a violation, `several` those of several objectives, and `curves` those with steps. The
+    value of one that was stopped is NaN here.
     """
 
     f: Array
@@ -189,7 +213,11 @@ class ToldValues(NamedTuple):
             return {0: facts[i]} if i in facts else NONE
 
         return ToldValues(
-            self.f[i : i + 1], fact(self.failures), fact(self.infeasible), fact(self.several), fact(self.curves)
+            self.f[i : i + 1],
+            fact(self.failures),
+            fact(self.infeasible),
+            fact(self.several),
+            fact(self.curves),
         )
 
     def values(self) -> list[float | Exception]:
@@ -197,7 +225,11 @@ class ToldValues(NamedTuple):
         values: list[float | Exception] = self.f.tolist()
         for i, text in self.failures.items():
             values[i] = Failure(text)
-        for i, rank in (*self.infeasible.items(), *self.several.items(), *self.curves.items()):
+        for i, rank in (
+            *self.infeasible.items(),
+            *self.several.items(),
+            *self.curves.items(),
+        ):
             values[i] = rank
         return values
 
@@ -205,29 +237,55 @@ class ToldValues(NamedTuple):
 def values_of(values: Any, count: int, sign: float = 1.0) -> ToldValues:
     """Return values as the user or a source gives them, negated if `sign` is -1."""
     array = isinstance(values, np.ndarray)
-    if not array and type(values) is not list:  # the checks below take longer than the usual case
-        if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
-            raise TypeError(f"values: expected {count}, one for each candidate, got {values!r}")
+    # The checks below take longer than the usual case
+    if not array and type(values) is not list:
+        if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(
+            values, Iterable
+        ):
+            raise TypeError(
+                f"values: expected {count}, one for each candidate, got {values!r}"
+            )
         values = list(values)
     if len(values) != count:
-        raise ValueError(f"values: expected {count}, one for each candidate, got {len(values)}")
+        raise ValueError(
+            f"values: expected {count}, one for each candidate, got {len(values)}"
+        )
     if array and values.dtype.kind in "fiub" and values.ndim == 1:
         f = values.astype(float)
         return ToldValues(-f if sign < 0.0 else f, NONE, NONE)
     if {*map(type, values)} == FLOATS:
         f = np.array(values)
         return ToldValues(-f if sign < 0.0 else f, NONE, NONE)
-    failures = {i: traceback_of(v) for i, v in enumerate(values) if isinstance(v, BaseException)}
-    ranks = [math.nan if i in failures else _value(v) for i, v in enumerate(values)]
-    return told_values(list(map(negated, ranks)) if sign < 0.0 else ranks, failures)
+    failures = {
+        i: traceback_of(v)
+        for i, v in enumerate(values)
+        if isinstance(v, BaseException)
+    }
+    ranks = [
+        math.nan if i in failures else _value(v) for i, v in enumerate(values)
+    ]
+    return told_values(
+        list(map(negated, ranks)) if sign < 0.0 else ranks, failures
+    )
 
 
-def told_values(ranks: Sequence[float], failures: Mapping[int, str]) -> ToldValues:
-    """Return values as they rank, with what each kind of them carries; `failures` are by position."""
-    curves = {i: rank for i, rank in enumerate(ranks) if isinstance(rank, Curve)}
+def told_values(
+    ranks: Sequence[float], failures: Mapping[int, str]
+) -> ToldValues:
+    """Return values as they rank, with what each kind of them carries.
+
+    `failures` are by position.
+    """
+    curves = {
+        i: rank for i, rank in enumerate(ranks) if isinstance(rank, Curve)
+    }
     last = [rank.last if isinstance(rank, Curve) else rank for rank in ranks]
-    infeasible = {i: rank for i, rank in enumerate(last) if isinstance(rank, Infeasible)}
-    several = {i: rank for i, rank in enumerate(last) if isinstance(rank, Several)}
+    infeasible = {
+        i: rank for i, rank in enumerate(last) if isinstance(rank, Infeasible)
+    }
+    several = {
+        i: rank for i, rank in enumerate(last) if isinstance(rank, Several)
+    }
     return ToldValues(np.array(last), failures, infeasible, several, curves)
 
 
@@ -237,4 +295,6 @@ def _value(value: Any) -> float:
 
 def traceback_of(error: BaseException) -> str:
     """Return the traceback of a failed evaluation as text."""
-    return str(error) if isinstance(error, Failure) else "".join(format_exception(error))
+    if isinstance(error, Failure):
+        return str(error)
+    return "".join(format_exception(error))

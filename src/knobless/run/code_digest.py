@@ -1,4 +1,4 @@
-"""A digest of the code of an objective, to notice that it has changed since a journal was written."""
+"""A digest of the code of an objective, which shows that it has changed since a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from typing import Any
 
 
 def code_digest(fun: Any) -> str | None:
-    """Return a digest of the bytecode of a function, after the version of the interpreter; None if it has none.
+    """Return a digest of the bytecode of a function, after the version of the interpreter.
 
-    Comments, formatting and the place of the function do not count; neither do other functions that it calls, nor data.
+    None if it has none.
+
+    Comments, formatting and the place of the function do not count; neither do other functions that
+    it calls, nor data.
     """
     while isinstance(fun, partial):
         fun = fun.func
     fun = inspect.unwrap(fun)
-    code = getattr(fun if inspect.isroutine(fun) else getattr(fun, "__call__", None), "__code__", None)  # noqa: B004
+    code = getattr(
+        fun if inspect.isroutine(fun) else getattr(fun, "__call__", None),  # noqa: B004
+        "__code__",
+        None,
+    )
     if not isinstance(code, CodeType):
         return None
     return f"{sys.implementation.cache_tag}:{hashlib.sha256(_text(code).encode()).hexdigest()}"
@@ -30,10 +37,20 @@ def same_interpreter(one: str, other: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return a text that is equal for equal constants; the order of a set varies between processes."""
+    """Return a text that is equal for equal constants.
+
+    The order of a set varies between processes.
+    """
     match value:
         case CodeType():
-            return _text((value.co_code.hex(), value.co_names, value.co_varnames, value.co_consts))
+            return _text(
+                (
+                    value.co_code.hex(),
+                    value.co_names,
+                    value.co_varnames,
+                    value.co_consts,
+                )
+            )
         case frozenset():
             return f"{{{sorted(map(_text, value))}}}"
         case tuple():

@@ -1,4 +1,4 @@
-"""How results and optimizers are displayed: values as short text, and tables in HTML for notebooks."""
+"""How results and optimizers are displayed: short text, and tables in HTML."""
 
 from __future__ import annotations
 
@@ -25,9 +25,16 @@ def one_line(x: Any, width: int = 400) -> str:
 
 def html_table(caption: str, rows: Iterable[tuple[str, Any]]) -> str:
     """Return a table of names and contents; everything in it is escaped."""
-    head = f'<caption style="text-align: left; font-weight: bold">{escape(caption)}</caption>' if caption else ""
+    head = (
+        f'<caption style="text-align: left; font-weight: bold">{escape(caption)}</caption>'
+        if caption
+        else ""
+    )
     style = f'style="{_CELL}"'
-    body = "".join(f"<tr><th {style}>{escape(name)}</th><td {style}>{_cell(x)}</td></tr>" for name, x in rows)
+    body = "".join(
+        f"<tr><th {style}>{escape(name)}</th><td {style}>{_cell(x)}</td></tr>"
+        for name, x in rows
+    )
     return f"<table>{head}<tbody>{body}</tbody></table>"
 
 
@@ -36,15 +43,26 @@ def _cell(content: Any) -> str:
         return escape(content)
     if not isinstance(content, dict):
         return f"<code>{escape(one_line(content))}</code>"
-    rows = [(str(name), each) for name, each in content.items()]
-    more = [("…", Text(f"{len(rows) - MOST_SHOWN} more"))] if len(rows) > MOST_SHOWN else []
-    return html_table("", [*rows[:MOST_SHOWN], *more])
+    rows = [(str(name), value) for name, value in content.items()]
+    remaining = (
+        [("…", Text(f"{len(rows) - MOST_SHOWN} more"))]
+        if len(rows) > MOST_SHOWN
+        else []
+    )
+    return html_table("", [*rows[:MOST_SHOWN], *remaining])
 
 
-def html_grid(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def html_grid(
+    caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]
+) -> str:
     """Return a table with a row of names; everything in it is escaped."""
     style = f'style="{_CELL}"'
     top = "".join(f"<th {style}>{escape(name)}</th>" for name in head)
-    body = "".join("<tr>" + "".join(f"<td {style}>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td {style}>{escape(cell)}</td>" for cell in row)
+        + "</tr>"
+        for row in rows
+    )
     title = f'<caption style="text-align: left; font-weight: bold">{escape(caption)}</caption>'
     return f"<table>{title}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -39,7 +39,11 @@ class FrontPoint(NamedTuple):
     std: tuple[float, ...] | None = None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FrontPoint) and self[1:] == other[1:] and are_equal_points(self.x, other.x)
+        return (
+            isinstance(other, FrontPoint)
+            and self[1:] == other[1:]
+            and are_equal_points(self.x, other.x)
+        )
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -48,8 +52,9 @@ class FrontPoint(NamedTuple):
 class Front(Sequence[FrontPoint]):
     """The points that no other one dominates, in the order of the first objective, best first.
 
-    Of points with equal values, it is the one that was evaluated first. Under noise, points are compared by the means
-    of their evaluations, and those with a single one, of which the best is a lucky one, are left out.
+    Of points with equal values, it is the one that was evaluated first. Under noise, points are
+    compared by the means of their evaluations, and those with a single one, of which the best is a
+    lucky one, are left out.
 
     Parameters
     ----------
@@ -73,24 +78,35 @@ class Front(Sequence[FrontPoint]):
     values : array of shape (k, objectives)
         The objectives of the points, with the user's signs; under noise means.
     std : array of the same shape or None
-        The standard errors of these means; None if the objective is deterministic. They follow from the standard
-        deviation of an evaluation, which is that of all points together, as a point has few evaluations.
+        The standard errors of these means; None if the objective is deterministic. They follow from
+        the standard deviation of an evaluation, which is that of all points together, as a point
+        has few evaluations.
     knee : int
-        Index of the point that is closest to the ideal point, where each objective is scaled by its range on the front.
+        Index of the point that is closest to the ideal point, where each objective is scaled by its
+        range on the front.
 
     Examples
     --------
     >>> import knobless as kl
     >>> space, names = kl.Binary(3), ("ones", "zeros")
-    >>> result = kl.minimize(lambda x: (x.sum(), (1 - x).sum()), space, budget=8, objectives=names, rng=0)
+    >>> result = kl.minimize(
+    ...     lambda x: (x.sum(), (1 - x).sum()), space, budget=8, objectives=names, rng=0
+    ... )
     >>> len(result.front), result.front[0].values, result.fun
     (4, (0.0, 3.0), (1.0, 2.0))
     """
 
     def __init__(
-        self, space: Space, directions: Mapping[str, str], codes: Points, minimized: Array, std: Array | None = None
+        self,
+        space: Space,
+        directions: Mapping[str, str],
+        codes: Points,
+        minimized: Array,
+        std: Array | None = None,
     ) -> None:
-        self.space, self.codes, self.std = space, codes, std
+        self.space = space
+        self.codes = codes
+        self.std = std
         self.names, self.directions = tuple(directions), dict(directions)
         signs = [SIGNS[direction] for direction in directions.values()]
         self.values = minimized * np.array(signs) + 0.0  # no −0
@@ -117,10 +133,23 @@ class Front(Sequence[FrontPoint]):
         points = run.archive.by_point
         noisy = not run.archive.deterministic and points.noisy
         values = points.means if noisy else points.first
-        usable, repeated = points.feasible, points.feasible & (points.counts > 1)
-        front = pareto.Front.of(values, repeated if noisy and repeated.any() else usable)
-        std = points.deviation / np.sqrt(points.counts[front.rows, None]) if noisy else None
-        return cls(space, objectives.directions, points.at(front.rows.tolist()), front.values, std)
+        usable = points.feasible
+        repeated = points.feasible & (points.counts > 1)
+        front = pareto.Front.of(
+            values, repeated if noisy and repeated.any() else usable
+        )
+        std = (
+            points.deviation / np.sqrt(points.counts[front.rows, None])
+            if noisy
+            else None
+        )
+        return cls(
+            space,
+            objectives.directions,
+            points.at(front.rows.tolist()),
+            front.values,
+            std,
+        )
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -134,20 +163,36 @@ class Front(Sequence[FrontPoint]):
             return [self[i] for i in range(len(self))[index]]
         i = range(len(self))[index]
         std = None if self.std is None else tuple(self.std[i].tolist())
-        return FrontPoint(self.space.decode(self.codes[i]), tuple(self.values[i].tolist()), std)
+        return FrontPoint(
+            self.space.decode(self.codes[i]),
+            tuple(self.values[i].tolist()),
+            std,
+        )
 
     def __iter__(self) -> Iterator[FrontPoint]:
         return map(self.__getitem__, range(len(self)))
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name} ({direction})" for name, direction in self.directions.items())
+        shown = ", ".join(
+            f"{name} ({direction})"
+            for name, direction in self.directions.items()
+        )
         return f"Front of {len(self)} points: {shown}"
 
     def _repr_html_(self) -> str:
-        """Return the front as a table for a notebook; of many points those that are evenly spaced in it."""
+        """Return the front as a table for a notebook.
+
+        Of many points those that are evenly spaced in it.
+        """
         rows = [[*self.cells(i), one_line(self[i].x, 200)] for i in self.shown]
-        caption = f"{len(self)} points" + ("" if len(rows) == len(self) else f", {len(rows)} of them shown")
-        return html_grid(caption, [*self.directions, "x"], [[Text(cell) for cell in row] for row in rows])
+        caption = f"{len(self)} points" + (
+            "" if len(rows) == len(self) else f", {len(rows)} of them shown"
+        )
+        return html_grid(
+            caption,
+            [*self.directions, "x"],
+            [[Text(cell) for cell in row] for row in rows],
+        )
 
     def named(self, point: FrontPoint) -> dict[str, Any]:
         """Return a point of the front with its values by the names of the objectives.
@@ -162,12 +207,17 @@ class Front(Sequence[FrontPoint]):
         dict
             The point as ``x``, its ``values``, and under noise their standard errors as ``std``.
         """
-        named = {"x": point.x, "values": dict(zip(self.names, point.values, strict=True))}
-        return named if point.std is None else named | {"std": dict(zip(self.names, point.std, strict=True))}
+        named = {
+            "x": point.x,
+            "values": dict(zip(self.names, point.values, strict=True)),
+        }
+        if point.std is None:
+            return named
+        return named | {"std": dict(zip(self.names, point.std, strict=True))}
 
     @property
     def shown(self) -> list[int]:
-        """Indices of the points that a table shows: all, or of many those that are evenly spaced."""
+        """Indices of the points that a table shows: all, or evenly spaced ones of many."""
         places = np.linspace(0, len(self) - 1, min(len(self), MOST_SHOWN))
         indices: list[int] = np.unique(places.astype(np.intp)).tolist()
         return indices
@@ -180,8 +230,17 @@ class Front(Sequence[FrontPoint]):
         index : int
             Index of the point.
         """
-        errors = [""] * len(self.names) if self.std is None else [f" ± {std:.2g}" for std in self.std[index].tolist()]
-        return [f"{value:.6g}{error}" for value, error in zip(self.values[index].tolist(), errors, strict=True)]
+        errors = (
+            [""] * len(self.names)
+            if self.std is None
+            else [f" ± {std:.2g}" for std in self.std[index].tolist()]
+        )
+        return [
+            f"{value:.6g}{error}"
+            for value, error in zip(
+                self.values[index].tolist(), errors, strict=True
+            )
+        ]
 
     def to_pandas(self) -> Any:
         """Convert the front to a pandas data frame.
@@ -189,9 +248,9 @@ class Front(Sequence[FrontPoint]):
         Returns
         -------
         pandas.DataFrame
-            One row per point: a column per variable, called as in ``space.columns()``, then one per objective, and
-            under noise one called ``std.name`` for each standard error. A variable that is called like an objective is
-            called ``x.name``.
+            One row per point: a column per variable, called as in ``space.columns()``, then one per
+            objective, and under noise one called ``std.name`` for each standard error. A variable
+            that is called like an objective is called ``x.name``.
 
         Raises
         ------
@@ -205,7 +264,11 @@ class Front(Sequence[FrontPoint]):
         frame = variables_frame(pandas, self.space, self.codes, self.names)
         for name, values in zip(self.names, self.values.T, strict=True):
             frame[name] = values
-        for name, errors in zip(self.names, () if self.std is None else self.std.T, strict=self.std is not None):
+        for name, errors in zip(
+            self.names,
+            () if self.std is None else self.std.T,
+            strict=self.std is not None,
+        ):
             frame[f"std.{name}"] = errors
         return frame
 
@@ -213,7 +276,9 @@ class Front(Sequence[FrontPoint]):
 def are_equal_points(one: Any, other: Any) -> bool:
     """Return whether two points are equal: arrays, options, or lists and dicts of these."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(are_equal_points(one[name], other[name]) for name in one)
+        return one.keys() == other.keys() and all(
+            are_equal_points(one[name], other[name]) for name in one
+        )
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
         return len(one) == len(other) and all(map(are_equal_points, one, other))
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):

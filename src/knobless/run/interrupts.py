@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one ends a run with its result, a second one soon after it raises KeyboardInterrupt."""
+"""Ctrl-C: the first one ends a run with its result, a second one raises KeyboardInterrupt."""
 
 from __future__ import annotations
 
@@ -10,28 +10,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-TWICE_WITHIN = 1.0  # seconds between two interrupts that are meant for the program
+# Seconds between two interrupts that are meant for the program
+TWICE_WITHIN = 1.0
 _last = -math.inf
 
 
 def end_of_run(error: KeyboardInterrupt) -> None:
     """Return if an interrupt ends this run only; raise it if it follows another one."""
     global _last
-    now, before = time.monotonic(), _last
+    now = time.monotonic()
+    before = _last
     _last = now
-    if now - before < TWICE_WITHIN or isinstance(error.__context__, KeyboardInterrupt):
+    if now - before < TWICE_WITHIN or isinstance(
+        error.__context__, KeyboardInterrupt
+    ):
         raise error
 
 
 @contextmanager
 def noted_interrupts() -> Iterator[list[int]]:
-    """Yield a list that has an entry for each KeyboardInterrupt that a signal has raised within the block.
+    """Yield a list with an entry for each KeyboardInterrupt that a signal raises in the block.
 
-    The exception is raised wherever the program is, and is lost in finalizers and in callbacks of compiled libraries.
+    The exception is raised wherever the program is, and is lost in finalizers and in callbacks of
+    compiled libraries.
     """
     raised: list[int] = []
     handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+    if (
+        not callable(handler)
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield raised
         return
 

@@ -1,6 +1,7 @@
 """Points of a deterministic objective that were handed out and have no value yet.
 
-A drawn point is new, to be evaluated; or equal to a pending one, whose value it waits for; or known to the archive.
+A drawn point is new, to be evaluated; or equal to a pending one, whose value it waits for; or known
+to the archive.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from knobless.space.space import Space
 
 
 class Pending:
-    """The candidates that wait for a value of each pending point; the first of them was handed out."""
+    """The candidates that wait for a value of each pending point.
+
+    The first of them was handed out.
+    """
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -37,9 +41,11 @@ class Pending:
         """Take over pending points, with their keys."""
         self._waiting = dict(zip(keys, waiting, strict=True))
         self._keys = {ids[0]: key for key, ids in self._waiting.items()}
-        every = list(chain(*waiting))
-        if len(self._waiting) < len(keys) or len({*every}) < len(every):
-            raise ValueError("waiting: expected different points and candidates")
+        rows = list(chain(*waiting))
+        if len(self._waiting) < len(keys) or len({*rows}) < len(rows):
+            raise ValueError(
+                "waiting: expected different points and candidates"
+            )
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -49,31 +55,47 @@ class Pending:
 
     def has(self, ids: Sequence[int]) -> bool:
         """Return whether all of these candidates are among those handed out."""
-        return ids[0] in self._keys if len(ids) == 1 else all(map(self._keys.__contains__, ids))
+        if len(ids) == 1:
+            return ids[0] in self._keys
+        return all(map(self._keys.__contains__, ids))
 
     def cover(self, n_points: float) -> bool:
         """Return whether all of so many points are known or pending."""
         archive = self._archive
         if archive.known + len(self._waiting) < n_points:
             return False
-        return archive.known + sum(archive.value(key) is None for key in self._waiting) >= n_points
+        return (
+            archive.known
+            + sum(archive.value(key) is None for key in self._waiting)
+            >= n_points
+        )
 
-    def look_up(self, ids: Sequence[int], codes: Points, tests: int = 0) -> tuple[list[int], list[int], list[float]]:
-        """Return the rows of points to evaluate, and the ids of known ones with their values; the others wait.
+    def look_up(
+        self, ids: Sequence[int], codes: Points, tests: int = 0
+    ) -> tuple[list[int], list[int], list[float]]:
+        """Return the rows of points to evaluate, and the known ones with values; others wait.
 
         The first `tests` are to be evaluated though they are known.
         """
         new: list[int] = []
         known: list[int] = []
         values: list[float] = []
-        archive, waiting = self._archive, self._waiting
-        if len(ids) == 1 and not tests:  # a search that evaluates one point at a time
+        archive = self._archive
+        waiting = self._waiting
+        # a search that evaluates one point at a time
+        if len(ids) == 1 and not tests:
             (key,) = archive.keys(codes)
             if key not in waiting and archive.value(key) is None:
                 waiting[key], self._keys[ids[0]] = [ids[0]], key
                 return [0], known, values
-        for row, (id, key) in enumerate(zip(ids, archive.keys(codes), strict=True)):
-            value = None if row < tests and key not in waiting else archive.value(key)
+        for row, (id, key) in enumerate(
+            zip(ids, archive.keys(codes), strict=True)
+        ):
+            value = (
+                None
+                if row < tests and key not in waiting
+                else archive.value(key)
+            )
             if value is not None:
                 known.append(id)
                 values.append(value)
@@ -84,11 +106,17 @@ class Pending:
                 new.append(row)
         return new, known, values
 
-    def settle(self, ids: Sequence[int], f: Array, keep: bool) -> tuple[list[int], list[float]]:
-        """End the pending state of these, and note their values if `keep`; return the ids that waited, with values."""
+    def settle(
+        self, ids: Sequence[int], f: Array, keep: bool
+    ) -> tuple[list[int], list[float]]:
+        """End the pending state of these, and note their values if `keep`.
+
+        Return the ids that waited, with values.
+        """
         more_ids: list[int] = []
         more_f: list[float] = []
-        keys, values = [self._keys.pop(id) for id in ids], f.tolist()
+        keys = [self._keys.pop(id) for id in ids]
+        values = f.tolist()
         if keep:
             self._archive.note(keys, values)
         for key, value in zip(keys, values, strict=True):

@@ -9,7 +9,10 @@ from knobless._checks import extra
 
 
 class Bar:
-    """Evaluations done out of the budget, with the value of the point to use, and failures if there are any."""
+    """Evaluations done out of the budget, with the value of the point to use.
+
+    Failures are shown if there are any.
+    """
 
     def __init__(self, total: float | None) -> None:
         with extra("progress"):

@@ -87,14 +87,14 @@ class Thinned(Generic[_T]):
         self.items.append((number, item))
         if len(self.items) == self._length:
             self.stride *= 2
-            self.items = [each for each in self.items if self.keeps(each[0])]
+            self.items = [item for item in self.items if self.keeps(item[0])]
 
 
 class History(Sequence[Info]):
     """The iterations of a run, one `Info` each, without `theta`.
 
-    Long runs are thinned out evenly to fewer than `LENGTH` rows, of which the last iteration is always one. A
-    `callback` receives every iteration, with `theta`.
+    Long runs are thinned out evenly to fewer than `LENGTH` rows, of which the last iteration is
+    always one. A `callback` receives every iteration, with `theta`.
 
     Parameters
     ----------
@@ -106,7 +106,8 @@ class History(Sequence[Info]):
     DEFERRED_BYTES = 2**22
 
     def __init__(self, compute: Callable[..., Info] = Info) -> None:
-        self._compute = compute  # an iteration from what `append_deferred` receives
+        # An iteration from what `append_deferred` receives
+        self._compute = compute
         self._rows = Thinned[Info | tuple[Any, ...]](self.LENGTH)
         self._last: Info | None = None
         self._deferred = 0  # bytes of the rows that are not computed yet
@@ -150,8 +151,12 @@ class History(Sequence[Info]):
         self._last = None if self.keeps(info.iteration) else row
         self._rows.take(info.iteration, lambda: row)
 
-    def append_deferred(self, iteration: int, args: tuple[Any, ...], size: int) -> None:
-        """Add an iteration if it is kept, but compute it only when the history is read, or too much is deferred.
+    def append_deferred(
+        self, iteration: int, args: tuple[Any, ...], size: int
+    ) -> None:
+        """Add an iteration if it is kept.
+
+        It is computed when the history is read, or when too many are deferred.
 
         In most runs that is never, and a row takes a good part of the time of a short iteration.
 
@@ -174,9 +179,15 @@ class History(Sequence[Info]):
 
     def _complete(self) -> list[Info]:
         """Compute the rows that are deferred; return all."""
-        rows = [row if isinstance(row, Info) else Info(*self._compute(*row)[:-1]) for _, row in self._rows.items]
+        rows = [
+            row if isinstance(row, Info) else Info(*self._compute(*row)[:-1])
+            for _, row in self._rows.items
+        ]
         if self._deferred:
-            self._rows.items = [(number, row) for (number, _), row in zip(self._rows.items, rows, strict=True)]
+            self._rows.items = [
+                (number, row)
+                for (number, _), row in zip(self._rows.items, rows, strict=True)
+            ]
             self._deferred = 0
         return rows
 
@@ -213,7 +224,9 @@ class History(Sequence[Info]):
         """
         with extra("pandas"):
             import pandas
-        return pandas.DataFrame([row[:-1] for row in self._all()], columns=Info._fields[:-1])
+        return pandas.DataFrame(
+            [row[:-1] for row in self._all()], columns=Info._fields[:-1]
+        )
 
     def __repr__(self) -> str:
         return f"History of {len(self)} rows: {', '.join(Info._fields[:-1])}"
@@ -226,17 +239,20 @@ class Result:
     Attributes
     ----------
     x : point or None
-        The point to use: the best point of a deterministic objective, the recommended point of a noisy one. None if no
-        evaluation succeeded.
+        The point to use: the best point of a deterministic objective, the recommended point of a
+        noisy one. None if no evaluation succeeded.
     fun : float or tuple of float
-        Its objective value, or a tuple of several; of a noisy objective an estimate of its mean. NaN if there is none.
+        Its objective value, or a tuple of several; of a noisy objective an estimate of its mean.
+        NaN if there is none.
     fun_std : float, tuple of float or None
-        The standard error of that estimate: 0 for a deterministic objective, None if it is not known; a tuple for
-        several objectives.
+        The standard error of that estimate: 0 for a deterministic objective, None if it is not
+        known; a tuple for several objectives.
     deterministic : bool or None
-        Whether the objective is deterministic, as stated or found; None if that was neither stated nor found.
+        Whether the objective is deterministic, as stated or found; None if that was neither stated
+        nor found.
     violation : float
-        How much `x` violates the constraints, if the objective returns pairs (value, violation); 0 if it is feasible.
+        How much `x` violates the constraints, if the objective returns pairs (value, violation); 0
+        if it is feasible.
     observed_x : point or None
         The point of the best single observation, which under noise is a lucky one.
     observed_fun : float
@@ -248,12 +264,13 @@ class Result:
     nfev : int
         Number of evaluations.
     nit : int
-        Number of iterations. It can exceed `nfev`: a point with a stored value is not evaluated again.
+        Number of iterations. It can exceed `nfev`: a point with a stored value is not evaluated
+        again.
     constraint_checks : int
         Points at which the constraints were called; 0 if there are none.
     success : bool
-        Whether there is a best point, which is feasible, the target was reached if one was given, at most half of the
-        evaluations failed, and the run was not interrupted.
+        Whether there is a best point, which is feasible, the target was reached if one was given,
+        at most half of the evaluations failed, and the run was not interrupted.
     status : Status
         Why the run ended.
     message : str
@@ -265,13 +282,13 @@ class Result:
     history : History
         One row per iteration; `history.to_pandas()` returns a data frame.
     evaluations : Evaluations
-        All evaluations, or the last ones of a long run without a journal; `evaluations.to_pandas()` returns a data
-        frame with the variables, the value, the status and the time of each.
+        All evaluations, or the last ones of a long run without a journal; `evaluations.to_pandas()`
+        returns a data frame with the variables, the value, the status and the time of each.
     front : Front or None
-        For several objectives, the points that no other one dominates, in the order of the first objective;
-        ``front.to_pandas()`` returns a data frame. `x` is then the knee of the front, the point closest to the ideal
-        point where each objective is scaled by its range on the front, and `fun` the tuple of its values. None for a
-        single objective.
+        For several objectives, the points that no other one dominates, in the order of the first
+        objective; ``front.to_pandas()`` returns a data frame. `x` is then the knee of the front,
+        the point closest to the ideal point where each objective is scaled by its range on the
+        front, and `fun` the tuple of its values. None for a single objective.
     """
 
     x: Any
@@ -301,10 +318,14 @@ class Result:
         Returns
         -------
         dict
-            All attributes but `history` and `evaluations`: arrays as lists, numbers that are not finite as None, and
-            the front as a list of points with their values.
+            All attributes but `history` and `evaluations`: arrays as lists, numbers that are not
+            finite as None, and the front as a list of points with their values.
         """
-        names = [field.name for field in fields(self) if field.name not in ("history", "evaluations")]
+        names = [
+            field.name
+            for field in fields(self)
+            if field.name not in ("history", "evaluations")
+        ]
         return {name: jsonable(getattr(self, name)) for name in names}
 
     if not TYPE_CHECKING:  # a type checker would accept any name
@@ -312,20 +333,32 @@ class Result:
         def __getattr__(self, name: str) -> Any:
             """Raise an AttributeError, with the name to use for one of another library."""
             hint = f": use {RESULT_NAMES[name]}" if name in RESULT_NAMES else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{hint}"
+            )
 
     def __repr__(self) -> str:
         lines = [
             *self._summary(),
             ("x", one_line(self.x)),
-            ("mode", one_line(self.mode) + ("" if self.mode_fun is None else f", with value {self.mode_fun:.10g}")),
+            (
+                "mode",
+                one_line(self.mode)
+                + (
+                    ""
+                    if self.mode_fun is None
+                    else f", with value {self.mode_fun:.10g}"
+                ),
+            ),
             *self._counts(),
         ]
         return "\n".join(f"{name:>8}: {text}" for name, text in lines)
 
     def _repr_html_(self) -> str:
         """Return the result as a table for a notebook."""
-        table = html_table("Result", [*self._summary(), ("x", self.x), *self._counts()])
+        table = html_table(
+            "Result", [*self._summary(), ("x", self.x), *self._counts()]
+        )
         return table if self.front is None else table + self.front._repr_html_()
 
     def _summary(self) -> list[tuple[str, Text]]:
@@ -333,21 +366,37 @@ class Result:
             ("message", Text(self.message)),
             ("success", Text(f"{self.success} ({self.status})")),
             ("fun", Text(self._fun)),
-            *([] if self.front is None else [("front", Text(repr(self.front)))]),
+            *(
+                []
+                if self.front is None
+                else [("front", Text(repr(self.front)))]
+            ),
         ]
 
     @property
     def _fun(self) -> str:
         """The value as text."""
         if isinstance(self.fun, tuple):
-            errors = [f" ± {error:.2g}" if error else "" for error in self.fun_std or [0.0] * len(self.fun)]
-            each = (f"{value:.10g}{error}" for value, error in zip(self.fun, errors, strict=True))
-            return f"({', '.join(each)})"
-        return f"{self.fun:.10g}" + (f" ± {self.fun_std:.2g}" if self.fun_std else "")
+            errors = [
+                f" ± {error:.2g}" if error else ""
+                for error in self.fun_std or [0.0] * len(self.fun)
+            ]
+            estimates = (
+                f"{value:.10g}{error}"
+                for value, error in zip(self.fun, errors, strict=True)
+            )
+            return f"({', '.join(estimates)})"
+        return f"{self.fun:.10g}" + (
+            f" ± {self.fun_std:.2g}" if self.fun_std else ""
+        )
 
     def _counts(self) -> list[tuple[str, Text]]:
         return [
             ("nfev", Text(f"{self.nfev} evaluations, {self.failures} failed")),
             ("nit", Text(f"{self.nit} iterations")),
-            *([("checks", Text(f"{self.constraint_checks} of constraints"))] if self.constraint_checks else []),
+            *(
+                [("checks", Text(f"{self.constraint_checks} of constraints"))]
+                if self.constraint_checks
+                else []
+            ),
         ]

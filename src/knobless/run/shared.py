@@ -1,8 +1,8 @@
 """A run that several processes share through its journal, for `knobless ask` and `knobless tell`.
 
-Each call opens the journal, replays it, hands out candidates or stores values, and closes it. Other processes wait
-meanwhile for the lock of the journal, so their calls take turns. Which candidates were handed out, and when, is
-recorded before they are returned. Checkpoints keep the replay short.
+Each call opens the journal, replays it, hands out candidates or stores values, and closes it. Other
+processes wait meanwhile for the lock of the journal, so their calls take turns. Which candidates
+were handed out, and when, is recorded before they are returned. Checkpoints keep the replay short.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ from knobless.core.description import algorithm_of
 from knobless.journal.events import Journal, JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.sqlite import Writer
-from knobless.parallel.returned import Attributed, objective_value, without_attributes
+from knobless.parallel.returned import (
+    Attributed,
+    objective_value,
+    without_attributes,
+)
 from knobless.space.codec import space_of
 from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
@@ -29,7 +33,8 @@ from .optimizer import Optimizer
 from .recording import Recording
 from .run_state import check_batch
 
-SLOW = 0.05  # seconds of a replay that is worth a checkpoint, which takes about as long
+# Seconds of a replay that is worth a checkpoint, which takes about as long
+SLOW = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,22 @@ class Start:
         check_batch(identity.batch, space.family)
         algorithm = algorithm_of(identity.algorithm, space.family)
         if identity.constraints:
-            raise JournalError(f"{path}: cannot resume: the run has constraints; use Optimizer(constraints=, journal=)")
+            raise JournalError(
+                f"{path}: cannot resume: the run has constraints; use Optimizer(constraints=, "
+                "journal=)"
+            )
         if algorithm is None:
-            raise JournalError(f"{path}: cannot resume: the algorithm has custom components, which are not recorded")
-        x0 = None if identity.x0 is None else decoded_points(space, space.family.unpack(bytes.fromhex(identity.x0)))
+            raise JournalError(
+                f"{path}: cannot resume: the algorithm has custom components, which are not "
+                "recorded"
+            )
+        x0 = (
+            None
+            if identity.x0 is None
+            else decoded_points(
+                space, space.family.unpack(bytes.fromhex(identity.x0))
+            )
+        )
         return cls(
             space,
             identity.direction,
@@ -70,14 +87,19 @@ class Start:
 
 
 class SharedRun:
-    """A run in the state that its journal has, for one call; a context manager, which closes the journal.
+    """A run in the state that its journal has, for one call.
 
-    Without a `start`, the journal must be that of a run. With one, it must be new or that of a run which began so.
+    a context manager, which closes the journal.
+
+    Without a `start`, the journal must be that of a run. With one, it must be new or that of a run
+    which began so.
     """
 
     def __init__(self, journal: Journal, start: Start | None = None) -> None:
         if start is None and not Path(journal.path).is_file():
-            raise JournalError(f"{journal.path}: cannot open: no such file; a space is needed to create it")
+            raise JournalError(
+                f"{journal.path}: cannot open: no such file; a space is needed to create it"
+            )
         writer = Writer(journal)
         try:
             with writer.explained():
@@ -85,7 +107,9 @@ class SharedRun:
                 recorded = None if data is None else Identity.from_data(data)
                 if start is None:
                     if recorded is None:
-                        raise JournalError(f"{journal.path}: nothing has been recorded yet; a space is needed")
+                        raise JournalError(
+                            f"{journal.path}: nothing has been recorded yet; a space is needed"
+                        )
                     start = Start.of(recorded, writer.path)
             batch = start.batch or (1 if recorded is None else recorded.batch)
             opt = Optimizer(
@@ -99,12 +123,18 @@ class SharedRun:
                 objectives=start.objectives,
             )
             identity = opt.identity(start.direction)
-            self._recording = Recording(writer, opt.run, identity, adopt=start.rng is None)
+            self._recording = Recording(
+                writer, opt.run, identity, adopt=start.rng is None
+            )
             self._recording.replay(SLOW)
         except BaseException:
             writer.close()
             raise
-        self._run, self._sign, self._meta = opt.run, identity.sign, writer.header.get("meta", {})
+        self._run, self._sign, self._meta = (
+            opt.run,
+            identity.sign,
+            writer.header.get("meta", {}),
+        )
         self._objectives = opt.objectives
 
     @property
@@ -124,40 +154,76 @@ class SharedRun:
         return len(self._run.pending_ids())
 
     def ask(self, k: int, again_after: float | None = None) -> Batch:
-        """Return at most k candidates, fewer if the budget is used up or sampling yields no new points.
+        """Return at most k candidates.
+
+        These are fewer if the budget is used up or sampling yields no new points.
 
         Pending candidates that were handed out at least `again_after` seconds ago come first.
         """
-        run, now = self._run, time.time()
-        asked, pending = self._recording.asked, run.pending_ids()
-        old = now - (math.inf if again_after is None else again_after)
-        run.again = [id for id in pending if asked.get(id, -math.inf) <= old and again_after is not None]
+        run = self._run
+        present = time.time()
+        asked = self._recording.asked
+        pending = run.pending_ids()
+        old = present - (math.inf if again_after is None else again_after)
+        run.again = [
+            id
+            for id in pending
+            if asked.get(id, -math.inf) <= old and again_after is not None
+        ]
         k = max(k, 0)
         if self.budget is not None:
-            k = min(k, len(run.again) + max(self.budget - run.nfev - len(pending), 0))
+            k = min(
+                k,
+                len(run.again) + max(self.budget - run.nfev - len(pending), 0),
+            )
         run.check_pending(max(k - len(run.again), 0))
         ids, codes = run.ask(k) if k else ((), run.initial_points[:0])
-        self._recording.hand_out(ids, now)
+        self._recording.hand_out(ids, present)
         return Batch(run.space, ids, codes)
 
-    def tell(self, values: Mapping[int, Any], cancelled: list[int], skip_told: bool = False) -> None:
-        """Record values of pending candidates, and which ones will have none; ValueError if one is not pending.
+    def tell(
+        self,
+        values: Mapping[int, Any],
+        cancelled: list[int],
+        skip_told: bool = False,
+    ) -> None:
+        """Record values of pending candidates, and which ones will have none.
 
-        A value is what an objective may return, or a `Failure`. With `skip_told`, candidates that are not pending any
-        more are left out.
+        ValueError if one is not pending.
+
+        A value is what an objective may return, or a `Failure`. With `skip_told`, candidates that
+        are not pending any more are left out.
         """
-        run, read = self._run, objective_value if self._objectives is None else self._objectives.read
+        run = self._run
+        read = (
+            objective_value
+            if self._objectives is None
+            else self._objectives.read
+        )
         values = {
-            id: value if isinstance(value, Failure) else read(value, f"candidate {id}") for id, value in values.items()
+            id: value
+            if isinstance(value, Failure)
+            else read(value, f"candidate {id}")
+            for id, value in values.items()
         }
         if skip_told:
-            left = set(run.pending_ids()).union(id for id in [*values, *cancelled] if not 0 <= id < run.drawn)
+            left = set(run.pending_ids()).union(
+                id for id in [*values, *cancelled] if not 0 <= id < run.drawn
+            )
             values = {id: value for id, value in values.items() if id in left}
             cancelled = [id for id in cancelled if id in left]
         run.expect([*values, *cancelled])
-        attributes = {i: value.text for i, value in enumerate(values.values()) if isinstance(value, Attributed)}
-        told = values_of(list(map(without_attributes, values.values())), len(values), self._sign)
-        self._recording.told(list(values), told, attributes)
+        attributes = {
+            i: value.text
+            for i, value in enumerate(values.values())
+            if isinstance(value, Attributed)
+        }
+        values_told = values_of(
+            list(map(without_attributes, values.values())),
+            len(values),
+            self._sign,
+        )
+        self._recording.told(list(values), values_told, attributes)
         self._recording.cancelled(cancelled)
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
 """When a run stops: the limits that the user gives, and the rules that follow from them.
 
-A rule is a value that reads the progress of a run and returns why it ends, or None. The loop checks all of them after
-each batch of values, in the order of `Rules.of`, and those of single values also after each value. Rules of the user
-are functions of the record of an iteration.
+A rule is a value that reads the progress of a run and returns why it ends, or None. The loop checks
+all of them after each batch of values, in the order of `Rules.of`, and those of single values also
+after each value. Rules of the user are functions of the record of an iteration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from .iteration import Info
 from .result import MESSAGES, Status
 from .sink import Value
 
-MAX_FAILURES = 100  # a run ends after this many evaluations if all of them failed
+# a run ends after this many evaluations if all of them failed
+MAX_FAILURES = 100
 
 
 class RunLimits(NamedTuple):
@@ -36,10 +37,14 @@ class RunLimits(NamedTuple):
     stall: float
 
     @classmethod
-    def of(cls, sign: float, budget: Any, target: Any, timeout: Any, stall: Any) -> RunLimits:
+    def of(
+        cls, sign: float, budget: Any, target: Any, timeout: Any, stall: Any
+    ) -> RunLimits:
         """Check what the user has given."""
         if budget is None and timeout is None:
-            raise TypeError("budget: expected a number of evaluations, or a timeout, got neither")
+            raise TypeError(
+                "budget: expected a number of evaluations, or a timeout, got neither"
+            )
         return cls(
             math.inf if budget is None else count("budget", budget),
             math.nan if target is None else sign * real("target", target),
@@ -48,8 +53,11 @@ class RunLimits(NamedTuple):
         )
 
     def evaluations(self, progress: RunProgress) -> float:
-        """Return the evaluations after which the run ends at the latest, if none of them is an improvement."""
-        return min(self.budget - progress.nfev, self.stall - (progress.nfev - progress.improved_at))
+        """Return the evaluations after which the run ends if none of them is an improvement."""
+        return min(
+            self.budget - progress.nfev,
+            self.stall - (progress.nfev - progress.improved_at),
+        )
 
 
 class Ending(NamedTuple):
@@ -68,15 +76,18 @@ class Ending(NamedTuple):
 class RunProgress:
     """What stopping rules read."""
 
-    nfev: int = 0  # evaluations that the search learns from, values not told yet included
+    # Evaluations that the search learns from, values not told yet included
+    nfev: int = 0
     failures: int = 0  # of those told
     lowest: float = math.inf  # the lowest value
-    reaching: float = math.inf  # the same, without values that reached the target and were not confirmed
+    # The same, without values that reached the target and were not confirmed
+    reaching: float = math.inf
     improved_at: int = 0  # evaluations until the last improvement
     left: float = math.inf  # evaluations that are left for the search
     deadline: float = math.inf  # by time.monotonic()
     stopped: Ending | None = None  # by a function of the user
-    front: Front | None = None  # of several objectives, whose lowest values do not matter
+    # Of several objectives, whose lowest values do not matter
+    front: Front | None = None
 
     def take(self, value: Value) -> None:
         """Count a value, which is the next one in the order of the candidates."""
@@ -85,10 +96,12 @@ class RunProgress:
             if self.front is None:
                 self.front = Front(len(value.values))
             if self.front.add(self.nfev, np.array(value.minimized)):
-                self.lowest, self.improved_at = value, self.nfev
+                self.lowest = value
+                self.improved_at = self.nfev
         elif isinstance(value, float):
             if value < self.lowest:
-                self.lowest, self.improved_at = value, self.nfev
+                self.lowest = value
+                self.improved_at = self.nfev
             if value < self.reaching:
                 self.reaching = value
 
@@ -113,7 +126,9 @@ class Target:
 
     def end(self, progress: RunProgress) -> Ending | None:
         """Return why the run ends; None if it continues."""
-        return Ending.of(Status.TARGET) if progress.reaching <= self.value else None
+        if progress.reaching <= self.value:
+            return Ending.of(Status.TARGET)
+        return None
 
 
 @dataclass(frozen=True)
@@ -124,7 +139,9 @@ class Stall:
 
     def end(self, progress: RunProgress) -> Ending | None:
         """Return why the run ends; None if it continues."""
-        return Ending.of(Status.STALL) if progress.nfev - progress.improved_at >= self.most else None
+        if progress.nfev - progress.improved_at >= self.most:
+            return Ending.of(Status.STALL)
+        return None
 
 
 @dataclass(frozen=True)
@@ -135,7 +152,9 @@ class AllFailed:
 
     def end(self, progress: RunProgress) -> Ending | None:
         """Return why the run ends; None if it continues."""
-        return Ending.of(Status.FAILED) if progress.failures == progress.nfev >= self.least else None
+        if progress.failures == progress.nfev >= self.least:
+            return Ending.of(Status.FAILED)
+        return None
 
 
 @dataclass(frozen=True)
@@ -144,7 +163,9 @@ class Timeout:
 
     def end(self, progress: RunProgress) -> Ending | None:
         """Return why the run ends; None if it continues."""
-        return Ending.of(Status.TIMEOUT) if time.monotonic() >= progress.deadline else None
+        if time.monotonic() >= progress.deadline:
+            return Ending.of(Status.TIMEOUT)
+        return None
 
 
 @dataclass(frozen=True)
@@ -158,7 +179,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class UserRules:
-    """The functions of the user that are called after each iteration: `callback`, and the rules given as `stop`."""
+    """The functions of the user that are called after each iteration.
+
+    These are `callback`, and the rules given as `stop`.
+    """
 
     callback: Callable[[Info], object] | None = None
     stop: tuple[Callable[[Info], object], ...] = ()
@@ -173,7 +197,9 @@ class UserRules:
         functions = elements("stop", stop, "a function or several")
         for i, function in enumerate(functions):
             if not callable(function):
-                raise TypeError(f"stop[{i}]: expected a function, got {function!r}")
+                raise TypeError(
+                    f"stop[{i}]: expected a function, got {function!r}"
+                )
         return cls(callback, functions)
 
     def __bool__(self) -> bool:
@@ -188,8 +214,13 @@ class UserRules:
                 return Ending.of(Status.CALLBACK)
             if isinstance(returned, (bool, np.bool_)) and returned:
                 hint = "to end the run, raise StopIteration, or pass the function as stop="
-                raise TypeError(f"callback: expected no return value, got True; {hint}")
-        return next(filter(None, (_ending(function, info) for function in self.stop)), None)
+                raise TypeError(
+                    f"callback: expected no return value, got True; {hint}"
+                )
+        return next(
+            filter(None, (_ending(function, info) for function in self.stop)),
+            None,
+        )
 
     def end(self, progress: RunProgress) -> Ending | None:
         """Return why the run ends; None if it continues."""
@@ -198,16 +229,26 @@ class UserRules:
 
 def _ending(function: Callable[[Info], object], info: Info) -> Ending | None:
     """Return why the run ends by a rule of the user; None if it continues."""
-    found = function(info)
-    if isinstance(found, str) and found:
-        return Ending(Status.STOPPED, found)
-    if found is not None and not isinstance(found, (bool, np.bool_, str)):
-        raise TypeError(f"stop: expected {function_name(function)} to return a bool or a message, got {found!r}")
-    return Ending(Status.STOPPED, f"Stopped by the rule {function_name(function)}.") if found else None
+    returned = function(info)
+    if isinstance(returned, str) and returned:
+        return Ending(Status.STOPPED, returned)
+    if returned is not None and not isinstance(returned, (bool, np.bool_, str)):
+        raise TypeError(
+            f"stop: expected {function_name(function)} to return a bool or a message, got "
+            f"{returned!r}"
+        )
+    if returned:
+        return Ending(
+            Status.STOPPED, f"Stopped by the rule {function_name(function)}."
+        )
+    return None
 
 
 class Rules(NamedTuple):
-    """The rules of a run: all that may apply, in the order in which they state why it ends, and those of values."""
+    """The rules of a run, in the order in which they state why it ends.
+
+    `of_values` are those that are also checked after each value.
+    """
 
     every: tuple[Rule, ...]
     of_values: tuple[Rule, ...]
@@ -219,7 +260,17 @@ class Rules(NamedTuple):
         stall = () if limits.stall == math.inf else (Stall(limits.stall),)
         timeout = () if limits.timeout == math.inf else (Timeout(),)
         budget = () if limits.budget == math.inf else (Budget(),)
-        return cls((*target, *((user,) if user else ()), AllFailed(), *stall, *timeout, *budget), (*target, *stall))
+        return cls(
+            (
+                *target,
+                *((user,) if user else ()),
+                AllFailed(),
+                *stall,
+                *timeout,
+                *budget,
+            ),
+            (*target, *stall),
+        )
 
     def end(self, progress: RunProgress) -> Ending | None:
         """Return why the run ends after a batch of values; None if it continues."""
@@ -230,6 +281,9 @@ class Rules(NamedTuple):
         return None
 
     def end_at_value(self, progress: RunProgress, value: Value) -> bool:
-        """Return whether a value ends the run, which is the next one in the order of the candidates."""
+        """Return whether a value ends the run.
+
+        It is the next value in the order of the candidates.
+        """
         progress.take(value)
         return any(rule.end(progress) for rule in self.of_values)
