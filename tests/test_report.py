@@ -334,6 +334,21 @@ def test_a_malformed_url_is_a_bad_request(recorded, target, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_options_in_an_order_are_shown_by_their_names(tmp_path):
+    path, options = tmp_path / "run.sqlite", ("s", "m", "l")
+    space = kl.Space(size=kl.Choice(*options, ordered=True), kind=kl.Choice("a", "b"))
+    result = kl.minimize(lambda x: options.index(x["size"]) + (x["kind"] == "a"), space, budget=12, rng=0, journal=path)
+    data = collect_page_data(Trace.of(path))
+    (column,) = [each for each in data["columns"] if each["name"] == "size"]
+    shown = [column["labels"][i] for i in unpacked(column["data"])]
+    assert shown == [each.x["size"] for each in result.evaluations]
+    assert data["configuration"][0]["best"] == ["s"]
+    observed = Trace.of(path).observed.column(0)
+    assert observed.labels == options
+    assert observed.values.tolist() == [options.index(each.x["size"]) for each in result.evaluations]
+    assert "68% from" in CliRunner().invoke(app, ["show", str(path)]).output
+
+
 def test_attributes_are_columns_of_the_table_and_shown(tmp_path):
     path, seen = tmp_path / "run.sqlite", []
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -848,3 +849,55 @@ def test_a_seed_of_text_is_an_error():
     assert [len(each["x"]) for each in several] == [2] * 4
     with pytest.raises(ValueError, match="size: expected an integer of at least 1, got 0"):
         kl.Space(x=kl.Binary(2)).sample(size=0)
+
+
+# Options in an order.
+
+
+def test_options_in_an_order_are_searched_as_the_integer_of_their_position(tmp_path):
+    options = ("small", "medium", "large", "huge", "giant")
+
+    def fun(x):
+        return abs(x["size"] - 2) + x["more"].sum() / 3 + x.get("extra", 0.3)
+
+    def named(x):
+        more = np.array([options.index(each) for each in x["more"]])
+        return fun(x | {"size": options.index(x["size"]), "more": more})
+
+    by_name = kl.Space(
+        size=kl.Choice(*options, ordered=True),
+        more=kl.Choice(*options, n=2, ordered=True),
+        extra=kl.Float(0, 1).when(size=("huge", "small")),
+    )
+    by_number = kl.Space(size=kl.Integer(0, 4), more=kl.Integer(0, 4, n=2), extra=kl.Float(0, 1).when(size=(0, 3)))
+    given = {"budget": 40, "rng": 3}
+    result = kl.minimize(named, by_name, journal=tmp_path / "a", **given)
+    expected = kl.minimize(fun, by_number, **given)
+    assert [each.value for each in result.evaluations] == [each.value for each in expected.evaluations]
+    for one, other in zip(result.evaluations, expected.evaluations, strict=True):
+        assert one.x["size"] == options[other.x["size"]]
+        assert one.x["more"].tolist() == [options[i] for i in other.x["more"]]
+        assert one.x.get("extra") == other.x.get("extra")
+    assert by_name.cardinality == math.inf
+    assert kl.Space(size=by_name.tree["size"]).cardinality == 5
+    with read(tmp_path / "a") as record:
+        assert record.space == by_name
+    assert same(by_name.decode(by_name.encode(result.x)), result.x)
+
+
+def test_an_ordered_choice_as_text_and_as_a_value():
+    ordered = kl.Choice("s", "m", None, ordered=True)
+    assert repr(ordered) == "Choice('s', 'm', None, ordered=True)"
+    assert pickle.loads(pickle.dumps(ordered)) == ordered != kl.Choice("s", "m", None)
+    assert hash(ordered) == hash(kl.Choice("s", "m", None, ordered=True))
+    assert space_from_toml('x = { choice = ["s", "m"], ordered = true }', "f") == kl.Space(
+        x=kl.Choice("s", "m", ordered=True)
+    )
+    with pytest.raises(ValueError, match="Choice: p: expected none with ordered=True"):
+        kl.Choice("s", "m", p=[0.5, 0.5], ordered=True)
+    with pytest.raises(TypeError, match="Choice: ordered: expected True or False, got 1"):
+        kl.Choice("s", "m", ordered=1)
+    with pytest.raises(ValueError, match="expected one of 's', 'm', None, got 'l'"):
+        kl.Space(x=ordered).encode({"x": "l"})
+    constant = kl.Space(x=kl.Choice("only", ordered=True), y=kl.Binary(1))
+    assert constant.sample(0)["x"] == "only"

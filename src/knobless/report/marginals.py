@@ -31,7 +31,7 @@ class Marginal(NamedTuple):
     column : int
         Index of the column.
     labels : tuple of str
-        Names of the options; empty for a number.
+        Names of the options; empty for a number, and for options in an order.
     """
 
     name: str
@@ -51,9 +51,10 @@ class Marginal(NamedTuple):
 
     def quantiles(self, theta: Array) -> tuple[float, float, float]:
         """Return the value of a number at its mean, and one standard deviation below and above."""
-        middle, low, high = self.variable.values(
-            np.array(self._latent(theta))
-        ).tolist()
+        variable = self.variable
+        # Of options in an order, these are positions
+        numbers = variable.indices if variable.labels else variable.values
+        middle, low, high = numbers(np.array(self._latent(theta))).tolist()
         return middle, low, high
 
     def span(self, theta: Array) -> tuple[float, float, float]:
@@ -105,7 +106,7 @@ def marginals_at(space: Space, columns: Sequence[int]) -> list[Marginal]:
             variables[i],
             space.family,
             i,
-            variables[i].labels,
+            () if variables[i].is_latent else variables[i].labels,
         )
         for i in columns
     ]
@@ -175,7 +176,7 @@ def variable_summaries(space: Space, theta: Array) -> list[VariableSummary]:
         distributions = [
             family.marginal(theta, i) for i in range(where.start, where.stop)
         ]
-        if variable.labels:
+        if variable.labels and not variable.is_latent:
             codes = mode[where].astype(np.intp).tolist()
             p = np.array(
                 [

@@ -78,7 +78,9 @@ class Observed(NamedTuple):
         labels = variable.labels
         domain = variable.domain
         if domain is None or labels:
-            values = codes.astype(float)
+            values = (variable.indices(codes) if labels else codes).astype(
+                float
+            )
             log = False
             low = 0.0
             high = variable.count - 1.0

@@ -384,7 +384,7 @@ def _texts(variable: Variable, code: Points, active: bool) -> list[str]:
     if not active:
         return [str(INACTIVE)] * len(code)
     if words:
-        return [words[int(i)] for i in code]
+        return [words[i] for i in variable.indices(code).tolist()]
     return [repr(value) for value in variable.values(code).tolist()]
 
 
@@ -507,7 +507,9 @@ def _variable(
         )
     words = variable.labels
     if words:
-        data = np.where(active[:, None], codes, len(words)).astype(np.int64)
+        data = np.where(
+            active[:, None], variable.indices(codes), len(words)
+        ).astype(np.int64)
         return _column(
             name,
             data,

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from .codes import Codes
 from .numbers import Float, Integer
+from .ordered import OrderedChoice
 from .subset import Subset
 from .variable import Variable
 from .variables import Binary, Choice
 
 VARIABLE_KINDS: dict[str, type[Variable]] = {
     kind.__name__: kind
-    for kind in (Binary, Choice, Integer, Float, Subset, Codes)
+    for kind in (
+        Binary,
+        Choice,
+        OrderedChoice,
+        Integer,
+        Float,
+        Subset,
+        Codes,
+    )
 }

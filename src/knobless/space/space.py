@@ -527,7 +527,8 @@ class Space:
                 and where.start < where.stop
             ):
                 seen = codes.copy() if seen is codes else seen
-                seen[:, where] = variable.values(codes[:, where])
+                shown = variable.indices if variable.labels else variable.values
+                seen[:, where] = shown(codes[:, where])
         return seen
 
     def __eq__(self, other: object) -> bool:

@@ -94,6 +94,10 @@ class Variable(ABC):
     def values(self, codes: Points) -> NDArray[Any]:
         """Return the value of each code, as a new array of the same shape."""
 
+    def indices(self, codes: Points) -> NDArray[np.intp]:
+        """Return the index of the option of each code among the `labels`."""
+        return codes.astype(np.intp)
+
     def points(self, codes: Points) -> list[Any]:
         """Return the value in a point for each row of codes.
 

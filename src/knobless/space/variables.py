@@ -11,7 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless._checks import constructed_as, positive_int, probabilities
+from knobless._checks import (
+    boolean,
+    constructed_as,
+    positive_int,
+    probabilities,
+)
 from knobless.core.data import from_plain, number_of
 from knobless.core.families import Bernoulli, Categorical, Family
 from knobless.core.types import Array, Points
@@ -150,6 +155,9 @@ class Choice(Indexed):
         Prior probability of each option; uniform by default.
     n : int, optional
         Length of an array of choices; a scalar by default.
+    ordered : bool
+        Whether the options are given in an order in which neighbors are similar, such as sizes. The
+        variable is then searched as an `Integer` is, and takes no `p`.
 
     Notes
     -----
@@ -160,19 +168,40 @@ class Choice(Indexed):
     >>> import knobless as kl
     >>> kl.Choice("relu", "tanh", p=[0.9, 0.1])
     Choice('relu', 'tanh', p=[0.9, 0.1])
+    >>> kl.Choice("small", "medium", "large", ordered=True)
+    Choice('small', 'medium', 'large', ordered=True)
     """
 
     options: tuple[Any, ...]
     p: tuple[float, ...]
     n: int | None
 
-    toml_options = ("p", "n")
+    toml_options = ("p", "n", "ordered")
+
+    def __new__(
+        cls,
+        *options: Any,
+        p: Sequence[float] | None = None,
+        n: int | None = None,
+        ordered: bool = False,
+    ) -> Any:
+        if not boolean("Choice: ordered", ordered):
+            return super().__new__(cls)
+        if p is not None:
+            raise ValueError(
+                f"Choice: p: expected none with ordered=True, got {p!r}"
+            )
+        # Here because it is made of a choice and an integer
+        from .ordered import OrderedChoice
+
+        return OrderedChoice(cls(*options, n=n))
 
     def __init__(
         self,
         *options: Any,
         p: Sequence[float] | None = None,
         n: int | None = None,
+        ordered: bool = False,
     ) -> None:
         k = len(options)
         if not k:
