@@ -127,7 +127,8 @@ _VARIABLES_AND_CALLS = {
         "RandInt",
         "IntDistribution",
     ),
-    "kl.Choice(*options)": ("Ordinal", "Constant", "CategoricalDistribution"),
+    "kl.Choice(*options)": ("Constant", "CategoricalDistribution"),
+    "kl.Choice(*options, ordered=True)": ("Ordinal", "OrdinalHyperparameter"),
     "kl.Binary(n)": ("Bool", "Boolean", "Bits"),
     "kl.minimize(fun, space, budget=1000)": (
         "minimise",
