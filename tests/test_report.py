@@ -11,8 +11,9 @@ import math
 import re
 import shutil
 import socket
+import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.resources import files
 
 import numpy as np
@@ -376,6 +377,11 @@ def test_attributes_are_columns_of_the_table_and_shown(tmp_path):
     assert f"attributes  auc {0.5 + best:g}, seconds 2" in " ".join(shown.split(" "))
     header = CliRunner().invoke(app, ["show", str(path), "--csv"]).output.splitlines()[0]
     assert header.endswith("steps,auc,a.seconds,path,x")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE events SET attributes = '{x}'")
+    for words in (["show"], ["show", "--csv"], ["report"]):
+        done = CliRunner().invoke(app, [*words, str(path)])
+        assert (done.exit_code, "not a valid journal" in done.output) == (2, True)
 
 
 def test_a_follower_says_what_is_new_and_when_the_run_is_another(tmp_path):

@@ -105,6 +105,8 @@ def summary(record: Record) -> Summary:
     observed_x, observed_fun = (
         (None, None) if best is None else (record.point(best.at), best.at.value)
     )
+    with record.explained():
+        attributes = {} if best is None else attributes_of(best.at)
     chosen = None if opt is None else checks.recommended(opt.run)
     command = record.meta.get("command")
     named = (
@@ -127,7 +129,7 @@ def summary(record: Record) -> Summary:
         violation=_violation(best, chosen),
         observed_x=observed_x,
         observed_fun=observed_fun,
-        observed_attributes={} if best is None else attributes_of(best.at),
+        observed_attributes=attributes,
         nfev=nfev,
         failures=failures,
         failure=None if failure is None else failure.text,
