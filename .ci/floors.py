@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 # Libraries of these libraries and of the tests, as old as the oldest versions allow: with newer ones these warn.
-INDIRECT = ("click<8.2", "pyparsing<3.2", "pytest<9")
+INDIRECT = ("click<8.3", "pyparsing<3.2", "pytest<9")
 EXTRAS = ("fast", "cli", "progress", "pandas", "plots", "dask", "optuna", "sklearn")
 
 project = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
