@@ -1,4 +1,4 @@
-"""The layout of the package: the order of its rooms, private names, hidden modules and names defined twice.
+"""The layout of the package: the order of its rooms, private names and hidden modules.
 
 A room is a folder or a module directly below `knobless`. All checks read the source and import nothing, so that they
 also apply to another version: `python tests/test_rooms.py [SRC]` prints their figures and findings for SRC/knobless.
@@ -55,14 +55,6 @@ PRIVATE_USES = 15  # uses of a private name in another file than its own, at mos
 # (test file, private name of the package): why
 TESTS_MAY_USE = {
     ("test_fast_search.py", "_states"): "the arrays of a compiled pyramid, of which results have only the points",
-}
-
-# Public top-level names that several modules may define: why
-SHARED = {
-    "main": "the entry point of a command",
-    "maximize": "the same in tensors",
-    "minimize": "the same in tensors",
-    "register": "the modules of the command line add their commands by it",
 }
 
 # Attributes of named tuples and of torch tensors, and the method that notebooks call
@@ -216,7 +208,7 @@ def uses_in(found: dict[str, Module], folder: Path) -> list[tuple[str, int, str]
     return private_uses(found, files)
 
 
-# Hidden modules and names defined twice
+# Hidden modules
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -255,16 +247,6 @@ def hidden(found: dict[str, Module]) -> list[str]:
                     bound.add(each.bound)
             names += [f"{package.name}.{name}" for name in sorted(bound) if f"{package.name}.{name}" in found]
     return names
-
-
-def repeated(found: dict[str, Module]) -> dict[str, list[str]]:
-    """Public top-level names that more than one module defines, with the files."""
-    places = defaultdict(list)
-    for module in found.values():
-        for name in top_level(module.tree):
-            if not name.startswith("_"):
-                places[name].append(module.path)
-    return {name: paths for name, paths in sorted(places.items()) if len(paths) > 1 and name not in SHARED}
 
 
 # Tests for algorithms and states
@@ -315,7 +297,6 @@ def report(source: Path) -> str:
     found = modules(source)
     uses, order = private_uses(found, found), wrong_order(found)
     tests = uses_in(found, source.parent / "tests")
-    twice = repeated(found)
     lines = [f"entries directly below the package: {len(entries(source))}"]
     lines += [f"pairs of rooms in the wrong order: {len(order)}"]
     lines += [f"  {a} imports {b}: {', '.join(places)}" for (a, b), places in sorted(order.items())]
@@ -324,8 +305,6 @@ def report(source: Path) -> str:
     lines += [f"private names used in tests: {len(tests)} uses of {len({name for *_, name in tests})} names"]
     lines += [f"  {path}:{line} {name}" for path, line, name in tests]
     lines += [f"hidden modules: {len(hidden(found))}", *(f"  {name}" for name in hidden(found))]
-    lines += [f"public top-level names in more than one module: {len(twice)}"]
-    lines += [f"  {name}: {', '.join(paths)}" for name, paths in twice.items()]
     return "\n".join(lines)
 
 
@@ -521,18 +500,6 @@ def test_private_names_in_tests_are_found(write, tmp_path):
 def test_a_hidden_module_is_found(write, text, is_hidden):
     found = write(init=text, p3="def p3(): pass", other="p3 = x = 1")
     assert hidden(found) == (["knobless.p3"] if is_hidden else [])
-
-
-def test_names_defined_twice_are_found(write):
-    found = write(
-        init="from .a import f",
-        a="def f(): pass\nX, Y = 1, 2\n_z = 1\ndef main(): pass",
-        b="try:\n    X = 1\nexcept ImportError:\n    class f: pass\n_z = 2\ndef g():\n    Y = 1\ndef main(): pass",
-        sub__c="other = 2",
-        sub__d="other: int = 2",
-    )
-    assert [*repeated(found)] == ["X", "f", "other"]
-    assert repeated({name: module for name, module in found.items() if module.room != "a"}).keys() == {"other"}
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import typer
 from knobless.journal.events import Journal
 from knobless.parallel.returned import Constrained, Value
 from knobless.run.candidates import Failure
-from knobless.run.shared import SharedRun, Start
+from knobless.run.shared import RunSettings, SharedRun
 
 from . import options, tables
 from .errors import reported_errors
@@ -69,7 +69,7 @@ def ask_command(
             recipe = None if algorithm is None else RECIPES[algorithm](domain)
             ways = objectives_of(objectives or (), maximize)
             fixed = fixed_values(fix or ())
-            start = Start(
+            start = RunSettings(
                 domain,
                 direction_of(maximize, ways),
                 recipe,

@@ -27,7 +27,7 @@ from knobless.journal.records import Event, Record, read
 from knobless.run.iteration import Best, Info, is_better
 from knobless.run.recommendation import Recommended
 from knobless.run.recording import replay
-from knobless.run.result import Thinned
+from knobless.run.result import ThinnedList
 from knobless.run.run_state import RunState
 
 from .attributes import Attributes
@@ -151,11 +151,11 @@ class Trace:
             self.marginals[i] for i in evenly(len(self.marginals), SPREADS)
         ]
         self._steps, self._theta_history = (
-            Thinned[Info](MAX_ITERATIONS),
-            Thinned[Array](THETA_HISTORY),
+            ThinnedList[Info](MAX_ITERATIONS),
+            ThinnedList[Array](THETA_HISTORY),
         )
-        self._spreads = Thinned[Array](THETA_HISTORY)
-        self._curves = Thinned[LearningCurve](CURVES + 1)
+        self._spreads = ThinnedList[Array](THETA_HISTORY)
+        self._curves = ThinnedList[LearningCurve](CURVES + 1)
         self._n_curves = 0
         self._run = (
             None
@@ -482,7 +482,7 @@ class Trace:
         )
 
     def _over_time(
-        self, kept: Thinned[Array], last: Array
+        self, kept: ThinnedList[Array], last: Array
     ) -> tuple[NDArray[np.int64], Array]:
         """Return iterations and a row for each, the last iteration included."""
         items = (

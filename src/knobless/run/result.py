@@ -65,7 +65,7 @@ MESSAGES = {
 }
 
 
-class Thinned(Generic[_T]):
+class ThinnedList(Generic[_T]):
     """Items by their number, thinned out evenly so that there are always fewer than `length`."""
 
     def __init__(self, length: int) -> None:
@@ -108,7 +108,7 @@ class History(Sequence[Info]):
     def __init__(self, compute: Callable[..., Info] = Info) -> None:
         # An iteration from what `append_deferred` receives
         self._compute = compute
-        self._rows = Thinned[Info | tuple[Any, ...]](self.LENGTH)
+        self._rows = ThinnedList[Info | tuple[Any, ...]](self.LENGTH)
         self._last: Info | None = None
         self._deferred = 0  # bytes of the rows that are not computed yet
 

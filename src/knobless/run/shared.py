@@ -38,7 +38,7 @@ SLOW = 0.05
 
 
 @dataclass(frozen=True)
-class Start:
+class RunSettings:
     """The settings with which a run begins, as those of `Optimizer`."""
 
     space: Space
@@ -95,7 +95,9 @@ class SharedRun:
     which began so.
     """
 
-    def __init__(self, journal: Journal, start: Start | None = None) -> None:
+    def __init__(
+        self, journal: Journal, start: RunSettings | None = None
+    ) -> None:
         if start is None and not Path(journal.path).is_file():
             raise JournalError(
                 f"{journal.path}: cannot open: no such file; a space is needed to create it"
@@ -110,7 +112,7 @@ class SharedRun:
                         raise JournalError(
                             f"{journal.path}: nothing has been recorded yet; a space is needed"
                         )
-                    start = Start.of(recorded, writer.path)
+                    start = RunSettings.of(recorded, writer.path)
             batch = start.batch or (1 if recorded is None else recorded.batch)
             opt = Optimizer(
                 start.space,

@@ -42,7 +42,7 @@ def is_fused(algorithm: IGO, device: torch.device) -> bool:
     )
 
 
-class Recorded:
+class RecordedGraph:
     """A function without arguments that becomes a CUDA graph at its second call.
 
     A graph is started in one call, which takes less time than five kernels do. The first call
@@ -118,8 +118,8 @@ class FusedEngine:
         )
         # By the number of samples, as the two below
         self._values_of: dict[int, Tensor] = {}
-        self._learning: dict[int, Recorded] = {}
-        self._summing: dict[int, Recorded] = {}
+        self._learning: dict[int, RecordedGraph] = {}
+        self._summing: dict[int, RecordedGraph] = {}
         adaptation: Any = algorithm.adaptation
         self._signal = isinstance(adaptation, SNR)
         self._spend = kernels.SPEND_FIXED.value
@@ -160,10 +160,10 @@ class FusedEngine:
             self._values_of[rows] = self.state.theta.new_empty(
                 len(self._key), rows
             )
-            self._learning[rows] = Recorded(
+            self._learning[rows] = RecordedGraph(
                 lambda: self._learn(rows), self._key.device
             )
-            self._summing[rows] = Recorded(
+            self._summing[rows] = RecordedGraph(
                 lambda: self._weighted_sums(rows), self._key.device
             )
         torch.mul(self._evaluate(rows), self._sign, out=self._values_of[rows])
