@@ -72,16 +72,15 @@ class Prior:
             if isinstance(marginal, Discrete):
                 cumulative[i, : len(marginal.p) - 1] = marginal.p[:-1].cumsum()
             else:  # the uniform distribution with this mean and variance
-                mean[i], width[i] = (
-                    marginal.mean,
-                    math.sqrt(12.0) * marginal.sigma,
-                )
+                mean[i] = marginal.mean
+                width[i] = math.sqrt(12.0) * marginal.sigma
         return mean, width, cumulative
 
     def points(self, u: Array, g: np.random.Generator) -> Points:
         """Return points for uniform numbers, one per variable."""
         family = self.encoding.family
         mean, width, cumulative = self._marginals
+        # Inverse transform: option k where u falls between the cumulated probabilities.
         chosen = (u[:, :, None] >= cumulative).sum(axis=2)
         points = np.where(
             family.options > 0, chosen, reflected(mean + width * (u - 0.5))
@@ -97,6 +96,7 @@ class Prior:
         mean, _, cumulative = self._marginals
         point = np.where(family.options > 0, point, mean).astype(family.dtype)
         for i in np.flatnonzero(family.options > 0).tolist():
+            # Probability of each option.
             p = np.diff(
                 cumulative[i, : family.options[i] - 1], prepend=0.0, append=1.0
             )
@@ -174,15 +174,20 @@ class Candidates:
         g = self.g
         d = self.family.variables
         m = NEAR * len(self.best)
+        # Global candidates: from the prior.
         random = self._restricted(self.prior.points(g.random((UNIFORM, d)), g))
+        # Inactive variables of the best points get random values, which count once they are active.
         full = np.where(
             self.encoding.active(self.best), self.best, random[: len(self.best)]
         )
+        # Local candidates: normal steps of all scales, and 0, 1, 2 or half of the variables
+        # changed.
         steps = 10.0 ** g.uniform(LEAST_STEP, MOST_STEP, m)
         rates = np.array([0.0, 1.0, 2.0, 0.5 * d])[g.integers(4, size=m)] / d
         points = np.concatenate(
             [random, self._near(np.repeat(full, NEAR, axis=0), steps, rates)]
         )
+        # Constraints are checked for the points of large score only.
         points, scores = self._sorted(points, self.score(points))
         if self.feasible is not None:
             points = self._feasible_of(points[:CHECKED], self.feasible)
@@ -212,6 +217,7 @@ class Candidates:
         k = len(at)
         step = np.full(k, FIRST_STEP)
         rows = np.arange(k)
+        # Half of the trials change one variable, others 30 % of them or all.
         rates = np.tile([0.0, 0.0, 0.3, 1.0], k * TRIED // 4)
         for _ in range(ROUNDS):
             around = self._near(
@@ -220,6 +226,7 @@ class Candidates:
             values_around = self.score(around).reshape(k, TRIED)
             j = values_around.argmax(axis=1)
             next_points = around.reshape(k, TRIED, -1)[rows, j]
+            # The best trial of each climb, if it improves the score.
             better = values_around[rows, j] > scores
             if self.feasible is not None and better.any():
                 better[better] = self.feasible.are_feasible(
@@ -227,6 +234,7 @@ class Candidates:
                 )
             at = np.where(better[:, None], next_points, at)
             scores = np.where(better, values_around[rows, j], scores)
+            # Steps grow slowly after a success and halve after a failure.
             step = np.where(better, 1.1 * step, 0.5 * step)
         return at, scores
 
@@ -246,15 +254,18 @@ class Candidates:
         g = self.g
         m, d = at.shape
         changeable = self.encoding.active(at) & self.free
+        # Each variable with its rate, and one active variable in any case.
         changed = g.random((m, d)) < rates[:, None]
         changed[
             np.arange(m), (g.random((m, d)) * changeable).argmax(axis=1)
         ] = True
         changed &= changeable
         moves = steps[:, None] * g.standard_normal((m, d))
+        # A smaller move of an integer would not change its value.
         moves = np.where(
             np.abs(moves) < self.least, np.copysign(self.least, moves), moves
         )
+        # A choice takes any other option with equal probability.
         by = 1 + (g.random((m, d)) * np.maximum(self.options - 1, 1)).astype(
             np.intp
         )
@@ -289,6 +300,7 @@ def log_improvement(
     With u = (mean − target) / σ, the improvement is σ (φ(u) − u Φ(−u)), which is σ φ(u) (1 − u
     r(u)) for u > 0.
     """
+    # E[(target − y)⁺] = σ (φ(u) − u Φ(−u)), in logarithms to keep tiny values apart.
     u = (mean - target) / deviation
     away = np.abs(u)
     ratio = mills_ratio(away)
@@ -296,8 +308,10 @@ def log_improvement(
     log_tail = (
         -2.0 * np.log(np.maximum(away, 1.0)) - 3.0 / np.maximum(away, 1.0) ** 2
     )
+    # u > 0: ln(1 − u r(u)), and its asymptote −2 ln u − 3/u² where rounding would dominate.
     below = np.log(np.maximum(1.0 - away * ratio, 1e-300))
     tail = np.where(away > 20.0, log_tail, below) - 0.5 * u * u
+    # u ≤ 0: φ(u) + |u| Φ(|u|) with Φ(|u|) = 1 − φ(u) r(|u|)
     above = np.log(
         np.maximum(density * (1.0 - away * ratio) + ROOT * away, 1e-300)
     )
@@ -307,6 +321,7 @@ def log_improvement(
 def log_probability_below(mean: Array, deviation: Array) -> Array:
     """Return the logarithms of the probabilities Φ(−mean / σ) that normal numbers are negative."""
     u = mean / deviation
+    # ln Φ(−|u|) = ln r(|u|) + ln φ(u)
     tail = np.log(mills_ratio(np.abs(u))) - 0.5 * u * u - math.log(ROOT)
     return np.where(u > 0.0, tail, np.log1p(-np.exp(tail)))
 

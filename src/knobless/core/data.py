@@ -166,6 +166,7 @@ def theta_of(family: Family, data: Any) -> Array:
 
     ValueError if they are not those of the family.
     """
+    # Moving by zero changes nothing: otherwise the file has parameters outside of the margins.
     theta = floats(data, "theta")
     n = len(family.initial())
     if len(theta) != n:

@@ -441,6 +441,7 @@ class Bernoulli(ColumnFamily):
         return 2.0 * x - 1.0
 
     def minimizer(self, w: Array) -> Points:
+        # One where the weight is not positive: ties give one, as the mode does.
         return (w <= 0.0).view(np.int8)
 
     def whiten(self, theta: Array, v: Array) -> Array:
@@ -612,7 +613,9 @@ class Categorical(ColumnFamily):
         # it into the plane Σ = 0. It is an isometry, treats all options alike, and for k = 2 gives
         # the length of the bit's vector.
         root = np.sqrt(theta).reshape(self.n, self.k)
+        # G(θ) = diag(1/θ), so G^½ v = v/√θ
         u = v.reshape(self.n, self.k) / root
+        # The vector of the reflection, w = √θ + (1, …, 1)/√k
         normal = root + self.k**-0.5
         # |normal|² = 2 + 2 Σ√θ/√k = 2 Σ normal/√k
         scale = (normal * u).sum(axis=1) * self.k**0.5 / normal.sum(axis=1)
@@ -620,6 +623,7 @@ class Categorical(ColumnFamily):
 
     def move(self, theta: Array, step: Array) -> Array:
         moved = (theta + step).reshape(self.n, self.k)
+        # Only variables with an option below the margin are projected.
         low = (moved < self.margin).any(axis=1)
         if low.any():
             # Options below the margin are raised to it; the others are reduced in proportion to
@@ -672,6 +676,7 @@ def margin(variables: int, options: int) -> float:
 
     On average about one variable per point then differs from its mode.
     """
+    # 1/(D (k − 1)) per option, at most half of a uniform option's probability
     return min(1.0 / (variables * (options - 1)), 1.0 / (2 * options))
 
 
@@ -822,6 +827,7 @@ class Product(ColumnFamily):
         return sum(part.entropy(theta[p]) for part, p in located)
 
     def marginal(self, theta: Array, i: int) -> Discrete | Normal:
+        # Column i of the product is column i of one of its parts.
         at, i = self._part_of(i)
         return self.parts[at].marginal(theta[self.part_parameters[at]], i)
 

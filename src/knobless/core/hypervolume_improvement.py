@@ -51,6 +51,7 @@ class FrontImprovement:
         self.low, high = front.min(axis=0), front.max(axis=0)
         self.spread = np.where(high > self.low, high - self.low, 1.0)
         self.front = front - margin
+        # A random direction, so that successive points cover the front.
         self.weights = g.dirichlet(np.ones(values.shape[1]))
         self.normal = (
             g.standard_normal((DRAWN, values.shape[1]))
@@ -72,6 +73,7 @@ class FrontImprovement:
             for moments in zip(*predicted, strict=True)
         )
         drawn = self._scalar(mean[:, None] + deviation[:, None] * self.normal)
+        # ParEGO: expected improvement of a Chebyshev scalarization (Knowles, 2006), by draws.
         gain = np.maximum(self._scalar(self.front).min() - drawn, 0.0).mean(
             axis=1
         )
@@ -99,9 +101,11 @@ def expected_hypervolume_improvement(
     # Of the strips, from left to right
     rights = np.append(front[:, 0], reference[0])[:, None]
     tops = np.insert(front[:, 1], 0, reference[1])[:, None]
+    # E[(right − y₁)⁺] of each strip
     reached = np.exp(log_improvement(rights, mean, deviation))
     # Expected width of the strip that a value is left of
     widths = np.diff(reached, axis=0, prepend=0.0)
     heights = np.exp(log_improvement(tops, other_mean, other_deviation))
+    # Σ over strips of expected width × expected height (independent objectives).
     gain: Array = np.maximum((widths * heights).sum(axis=0), 0.0)
     return gain

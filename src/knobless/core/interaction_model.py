@@ -69,6 +69,7 @@ class InteractionModel(NamedTuple):
             [_covariance(products, order, dim) for order in ORDERS]
         )
         means = covariance.mean(axis=1)
+        # Remove the constant: k(x, y) − E k(x, ·) − E k(·, y) + E k(·, ·)
         centered = (
             covariance
             - means[:, None]
@@ -84,13 +85,16 @@ class InteractionModel(NamedTuple):
         ratios = RATIOS[:, None]
         # Of the noise, along each vector
         share = ratios / (d[:, None] + ratios)
+        # σ² = bᵀ diag(ρ/(d + ρ)) b/(n − 1) for the ratio ρ of noise to signal
         variance = np.maximum(
             (b * b) @ share.transpose(0, 2, 1) / (n - 1), LEAST * unit
         )
+        # −½ ((n − 1) ln σ² − Σ ln(ρ/(d + ρ)))
         evidence = -0.5 * (
             (n - 1) * np.log(variance / unit)
             - np.log(share).sum(axis=2)[:, None]
         )
+        # A priori, the orders with interactions share one half.
         evidence[1:] -= math.log(len(ORDERS) - 1)
         probability = np.exp(evidence - evidence.max())
         return cls(
@@ -113,6 +117,7 @@ class InteractionModel(NamedTuple):
         """Return the posterior means at points, up to a constant."""
         total = np.zeros(len(phi))
         for k in range(len(ORDERS)):
+            # Posterior mean k(x, X) V (d + ρ)⁻¹ b, averaged over sets and ratios.
             weights = self.probability[k][:, :, None] / (
                 self.values[k] + RATIOS[:, None]
             )
@@ -131,6 +136,7 @@ class InteractionModel(NamedTuple):
         ratio = RATIOS[i]
         rows, levels = self._with_data(phi, k)
         along = rows @ self.vectors[k]
+        # Cov = (σ²/ρ) (k(x, x) − k(x, X) (K + ρ)⁻¹ k(X, x))
         shrunk = along / (self.values[k] + ratio)
         prior = (
             _covariance(phi @ phi.T, ORDERS[k], self.dim)
@@ -162,6 +168,7 @@ def _drawn(probability: Array, u: int) -> list[int]:
 def _normal(covariance: Array, u: Words) -> Array:
     """Return normal numbers with a covariance, to which a small share of the variance is added."""
     m = len(covariance)
+    # Rounding may make a covariance slightly indefinite.
     covariance.flat[:: m + 1] += DIAGONAL * covariance.trace() / m
     normal: Array = np.linalg.cholesky(covariance) @ normals(u[None])[
         0, :m
@@ -175,5 +182,6 @@ def _covariance(products: Array, order: float, dim: int) -> Array:
     One on average on the diagonal.
     """
     if order:
+        # Σ_k (order·φ·φ'/dim)^k / k! without the constant: all orders of interaction
         return np.expm1((order / dim) * products) / math.expm1(order)
     return products / dim

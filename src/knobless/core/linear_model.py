@@ -114,6 +114,7 @@ class LinearModel(NamedTuple):
         center = phi.sum(axis=0) / n
         level = y.sum(axis=1) / n
         y = y - level[:, None]
+        # The smaller of the two Gram matrices has the same positive eigenvalues.
         if n <= features:
             rows = phi - center
             d, u = np.linalg.eigh(rows @ rows.T)
@@ -129,21 +130,27 @@ class LinearModel(NamedTuple):
         # One row per set; one column per r below
         total = (y * y).sum(axis=1, keepdims=True) / (n - 1)
         unit = np.where(total > 0.0, total, 1.0)
+        # σ² = (y·y − Σ b²/(d + r))/(n − 1)
         variance = np.maximum(
             total - (b * b) @ (1.0 / (d + r)).T / (n - 1), LEAST * unit
         )
+        # −½ ((n − 1) ln σ² + Σ ln(1 + d/r))
         evidence = -0.5 * (
             (n - 1) * np.log(variance / unit) + np.log1p(d / r).sum(axis=1)
         )
+        # Bayes' rule with equal prior probabilities.
         probability = np.exp(evidence - evidence.max()).ravel()
         probability /= probability.sum()
+        # From here on one row per pair of a set and an r.
         b = np.repeat(b, len(RATIOS), axis=0)
         r = np.tile(r, (len(y), 1))
         level = np.repeat(level, len(RATIOS))
         variance = variance.ravel()
         sigma = np.sqrt(variance)[:, None]
+        # r = σ²/τ²
         tau = sigma / np.sqrt(r)
         prior = np.zeros(features) if prior is None else prior
+        # Ridge regression along each eigenvector.
         mean = (b - tau * d * (prior @ vectors)) / (d + r)
         shrink = sigma / np.sqrt(d + r) - tau
         return cls(
@@ -170,11 +177,13 @@ class LinearModel(NamedTuple):
 
         Single precision is faster and exact enough.
         """
+        # Draw an entry of the grid, then w from its normal distribution.
         at = np.searchsorted(
             np.cumsum(self.probability)[:-1], (u[:, 0] + 0.5) * 2.0**-32
         )
         z = normals(u[:, 1:])[:, : len(self.center)]
         vectors = self.vectors.astype(np.float32)
+        # w = z τ + prior τ + V (z·V shrink + mean): exact, in two products
         inside = self.shrink.astype(np.float32)[at]
         inside *= _product(z, vectors)
         inside += self.mean.astype(np.float32)[at]
@@ -197,12 +206,14 @@ class LinearModel(NamedTuple):
             + np.outer(q @ self.prior, self.tau)
         )
         mean = means @ self.probability
+        # Var(w·q) = τ² ‖q‖² + Σ ((shrink + τ)² − τ²) (q·v)²
         spread = (self.shrink + self.tau[:, None]) ** 2 - self.tau[:, None] ** 2
         variance = (
             self.noise / self.n
             + np.outer((q * q).sum(axis=1), self.tau**2)
             + along**2 @ spread.T
         )
+        # Law of total variance over the grid.
         variance += (means - mean[:, None]) ** 2
         return mean, np.sqrt(np.maximum(variance @ self.probability, 0.0))
 
@@ -223,6 +234,7 @@ def normals(u: Words) -> Floats:
     half = u.astype(np.float32)
     half += np.float32(0.5)
     half *= np.float32(2.0**-32)
+    # Box and Muller: √(−2 ln u₁) (cos, sin)(2π u₂)
     radius, angle = np.split(half, 2, axis=1)
     np.sqrt(np.float32(-2.0) * np.log(radius), out=radius)
     angle *= np.float32(2.0 * np.pi)
@@ -238,6 +250,7 @@ def _product(rows: Floats, matrix: Floats) -> Floats:
     """
     m, n = rows.shape
     k = matrix.shape[1]
+    # A matrix product of another shape may add in another order.
     padded = np.zeros((-(-m // TILE) * TILE, n), rows.dtype)
     padded[:m] = rows
     return (padded.reshape(len(padded) // TILE, TILE, n) @ matrix).reshape(
@@ -247,6 +260,7 @@ def _product(rows: Floats, matrix: Floats) -> Floats:
 
 def _positive(vectors: Array, d: Array) -> tuple[Array, Array]:
     """Return the eigenvectors with positive eigenvalues, and these, which are sorted."""
+    # Eigenvalues below the rounding error are zero.
     first = int(np.searchsorted(d, max(RANK * d[-1], LEAST)))
     return vectors[:, first:], d[first:]
 
@@ -262,6 +276,7 @@ def rank_scores(f: Array) -> Array:
     _, inverse, counts = np.unique(
         np.where(f == f, f, np.inf), return_inverse=True, return_counts=True
     )
+    # Blom's plotting positions (rank − 3/8)/(n + 1/4), with mean ranks.
     p = (np.cumsum(counts) - 0.5 * (counts - 1) - 0.375) / (len(f) + 0.25)
     rows: Array = np.array(
         [np.interp(np.log(p / (1.0 - p)), _LOGITS, _SCORES), np.log(p)]

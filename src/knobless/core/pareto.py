@@ -46,6 +46,7 @@ def is_front(values: Array) -> Mask:
     values = usable(values)
     finite = (values < math.inf).all(axis=1)
     mask = np.zeros(len(values), dtype=bool)
+    # A failed row is dominated by every other one.
     rows = np.flatnonzero(finite)
     if values.shape[1] == 2:
         mask[rows] = _is_front_of_two(values[rows])
@@ -81,6 +82,7 @@ def _is_front_of_many(values: Array) -> Mask:
     mask = np.zeros(len(values), dtype=bool)
     kept = values[:0]
     order = np.lexsort(values.T[::-1])
+    # In blocks: first by the front so far, then among themselves.
     for i in range(0, len(order), BLOCK):
         rows = order[i : i + BLOCK]
         block = values[rows]
@@ -99,6 +101,7 @@ def _are_dominated(values: Array, by: Array) -> Mask:
         return np.zeros(len(values), dtype=bool)
     at_least_as_good = np.ones((len(values), len(by)), dtype=bool)
     better = np.zeros((len(values), len(by)), dtype=bool)
+    # by[j] dominates values[i] if it is nowhere worse and somewhere better.
     for ours, theirs in zip(values.T, by.T, strict=True):
         at_least_as_good &= theirs <= ours[:, None]
         better |= theirs < ours[:, None]
@@ -110,7 +113,7 @@ def _are_dominated(values: Array, by: Array) -> Mask:
 def levels(values: Array) -> Indices:
     """Return 0 for the front, 1 for the front of the others, and so on.
 
-    The number of rows for failed ones.
+    Failed rows get the number of rows.
     """
     level_of_row = np.full(len(values), len(values), dtype=np.intp)
     rows = np.arange(len(values))
@@ -139,6 +142,7 @@ def _volume(front: Array, reference: Array) -> float:
     if m == 1 or len(front) == 1:
         return float(np.prod(reference - front[0]))
     if m == 2:
+        # Rectangles of a staircase.
         above = np.concatenate([[reference[1]], front[:-1, 1]])
         return float((reference[0] - front[:, 0]) @ (above - front[:, 1]))
     if m == 3:
@@ -186,6 +190,7 @@ def _exclusive(row: Array, others: Array, reference: Array) -> float:
     box = float(np.prod(reference - row))
     if not len(others):
         return box
+    # What others dominate within the box of the row.
     limited = np.maximum(others, row)
     limited = limited[(limited < reference).all(axis=1)]
     return box - (
@@ -200,6 +205,7 @@ def contributions(front: Array, reference: Array) -> Array:
     if front.shape[1] == 2:
         order = np.lexsort((front[:, 1], front[:, 0]))
         x, y = np.minimum(front[order], reference).T
+        # The rectangle between the next rows on both sides.
         right = np.append(x[1:], reference[0])
         above = np.concatenate([[reference[1]], y[:-1]])
         areas = np.empty(len(front))
@@ -215,8 +221,6 @@ def contributions(front: Array, reference: Array) -> Array:
 def ranking(values: Array) -> Indices:
     """Return ranks from 0, the best: by fronts, then by contributions to the hypervolume.
 
-    Equal rows are tied.
-
     The contribution is the hypervolume that a row adds to the others of its front, scaled by the
     ranges of that front. The extreme rows of a front, which are the best in an objective, come
     first: their contribution would depend on a reference point. Equal rows are tied, and so are
@@ -231,9 +235,11 @@ def ranking(values: Array) -> Indices:
             points, inverse = np.unique(
                 values[rows], axis=0, return_inverse=True
             )
+            # Objectives on the ranges of this front: ideal point 0, nadir 1.
             unit = scaled(points, points)
             # Sums differ by rounding
             added = np.round(contributions(unit, np.ones(values.shape[1])), 12)
+            # The best row in an objective comes first.
             added[(unit <= 0.0).any(axis=1)] = math.inf
             ranks[rows] = (
                 begin
@@ -241,6 +247,7 @@ def ranking(values: Array) -> Indices:
             )
         else:
             ranks[rows] = begin
+        # The next front begins after all ranks of this one.
         begin = int(ranks[rows].max()) + 1 if len(rows) else begin
     return ranks
 

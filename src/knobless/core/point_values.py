@@ -67,6 +67,7 @@ class PointValues:
         if not self.evaluations[i] and not self._violations[i]:
             self._first[i] = values
         self.evaluations[i].append(tuple(values))
+        # Mean and squared deviations of each objective.
         self._counts[i] = n = len(self.evaluations[i])
         for j, column in enumerate(zip(*self.evaluations[i], strict=True)):
             # So that the sums do not depend on the order of the evaluations
@@ -98,6 +99,7 @@ class PointValues:
             self.codes.append(code)
             self.evaluations.append([])
             if i == len(self._counts):
+                # Grow by doubling.
                 for name in (
                     "_first",
                     "_means",
@@ -153,6 +155,7 @@ class PointValues:
 
         It is that of all points together: a point has few evaluations.
         """
+        # Pooled variance: Σ (f − mean)² over Σ (count − 1)
         freedom = float(np.maximum(self.counts - 1, 0).sum())
         squares: Array = self._squares[: len(self)].sum(axis=0)
         if freedom:
@@ -203,6 +206,7 @@ class PointValues:
             raise ValueError(
                 f"counts: expected the number of evaluations of each of {len(points)} points"
             )
+        # The evaluations of all points are one list.
         start = 0
         for x, count, violation in zip(
             points, counts, violations.tolist(), strict=True

@@ -33,6 +33,7 @@ def objective(f: Array) -> tuple[Rows, Array]:
     Infeasible points count if no point is feasible, by their violations.
     """
     infeasible = is_infeasible(f)
+    # With a feasible point, infeasible ones have no value of the objective.
     rows = (
         np.flatnonzero(~infeasible)
         if is_feasible(f[np.isfinite(f)]).any()
@@ -111,19 +112,21 @@ class Surrogate:
 
     def hyperparameters(self, archive: Archive, n: int) -> Hyperparameters:
         """Return the hyperparameters after n evaluations."""
+        # Fit again when the archive has grown by a share: at fixed sizes, so that a copy fits the
+        # same.
         m = self._n + max(1, self._n // GROWTH) if self._n else 2
         while m <= n:
             x, y = self.data(archive, m)
             covariance = Covariance(self.encoding, x)
+            # From the last hyperparameters, and from their prior means.
             starts = (
                 [covariance.mean]
                 if self._fit is None
                 else [self._fit.theta, covariance.mean]
             )
-            self._n, self._fit = (
-                m,
-                Hyperparameters(covariance.fit(y, starts), covariance.mean),
-            )
+            theta = covariance.fit(y, starts)
+            self._n = m
+            self._fit = Hyperparameters(theta, covariance.mean)
             m += max(1, m // GROWTH)
         if self._fit is None:
             mean = Covariance(self.encoding, self.data(archive, n)[0]).mean
