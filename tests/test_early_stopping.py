@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import pickle
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -314,6 +317,52 @@ def test_a_run_that_was_interrupted_is_resumed_exactly(tmp_path: Path, interrupt
     with kl.journal.read(path) as record:
         assert [(e.status, e.steps) for e in record.evaluations] == steps_of(whole)
         assert record.counts().failures == 0
+
+
+KILLED = """
+import os, signal, sys
+import knobless as kl
+from test_early_stopping import SPACE, train
+
+evaluations = 0
+
+
+def killed_between_two_steps(x):
+    global evaluations
+    evaluations += 1
+    for step, value in enumerate(train(x)):
+        if evaluations == 9 and step == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield value
+
+
+kl.minimize(killed_between_two_steps, SPACE, budget=20, rng=0, journal=sys.argv[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_a_run_that_was_killed_between_two_steps_is_resumed_exactly(tmp_path: Path) -> None:
+    whole = kl.minimize(train, SPACE, budget=20, rng=0)
+    path = tmp_path / "run.sqlite"
+    done = subprocess.run([sys.executable, "-c", KILLED, path], cwd=Path(__file__).parent, timeout=300)
+    assert done.returncode == -signal.SIGKILL
+    with kl.journal.read(path) as record:
+        assert steps_of(record) == steps_of(whole)[:8]
+    resumed = kl.minimize(train, SPACE, budget=20, rng=0, journal=path)
+    assert steps_of(resumed) == steps_of(whole)
+    assert (resumed.fun, resumed.x) == (whole.fun, whole.x)
+
+
+def test_ask_report_and_tell_are_resumed_between_two_reports(tmp_path: Path) -> None:
+    path = tmp_path / "run.sqlite"
+    whole = asked_and_told(kl.Optimizer(SPACE, rng=0), 20)
+    with kl.Optimizer(SPACE, rng=0, journal=path) as opt:
+        before = asked_and_told(opt, 9)
+        (candidate,) = opt.ask(1)
+        opt.report(candidate, next(train(candidate.x)))
+    with kl.Optimizer.from_journal(path) as opt:  # the evaluation begins again
+        assert before + asked_and_told(opt, 11) == whole
 
 
 def asked_and_told(opt: kl.Optimizer, count: int) -> list[Any]:

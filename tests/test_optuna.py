@@ -928,6 +928,32 @@ def test_a_grpc_proxy(tmp_path):
         server.wait()
 
 
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        optuna.pruners.MedianPruner(),
+        optuna.pruners.PercentilePruner(40.0),
+        optuna.pruners.SuccessiveHalvingPruner(),
+        optuna.pruners.HyperbandPruner(max_resource=9),
+        optuna.pruners.ThresholdPruner(upper=3.0),
+    ],
+    ids=lambda pruner: type(pruner).__name__,
+)
+def test_pruners_work_with_the_sampler(pruner):
+    def steps(trial):
+        end = trial.suggest_float("x", -1.0, 1.0) ** 2 + trial.suggest_int("n", 0, 4)
+        for step in range(1, 10):
+            trial.report(end + 1.0 / step, step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return end
+
+    study = study_of(KnoblessSampler(seed=0), pruner=pruner)
+    study.optimize(steps, n_trials=25)
+    assert {TrialState.PRUNED, TrialState.COMPLETE} == {trial.state for trial in study.trials}
+    assert study.best_value < 0.5
+
+
 def test_brackets_of_a_pruner_learn_together():
     def steps(trial):
         value = objective(trial)
