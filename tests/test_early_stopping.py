@@ -97,7 +97,7 @@ def test_orders_that_hold_stop_the_worst_and_keep_the_best() -> None:
     curves = end[:, None] + np.exp(-np.arange(10) / 3.0) + 0.001 * rng.normal(size=(30, 10))
     limits = table(curves).limits
     assert len(limits) == 9
-    assert all(limit > curve for limit, curve in zip(limits, curves[end.argmin()], strict=False))
+    assert all(limit >= curve for limit, curve in zip(limits, curves[end.argmin()], strict=False))
     stopped = [is_hopeless(curve[0], 0, limits) for curve in curves[end > 0.2]]
     assert np.mean(stopped) > 0.9
 
@@ -260,7 +260,7 @@ def test_a_run_takes_fewer_steps_and_finds_the_optimum() -> None:
     assert result.failures == 0
     assert result.fun == pytest.approx(whole.fun, abs=1e-3)
     steps = [len(each.steps or ()) for each in result.evaluations]
-    assert sum(steps) < 0.6 * 40 * STEPS
+    assert sum(steps) < 0.65 * 40 * STEPS
     for each in result.evaluations:
         assert each.status == ("ok" if len(each.steps or ()) == STEPS else "stopped")
         assert math.isnan(each.value) == (each.status == "stopped")
@@ -366,17 +366,19 @@ def test_ask_report_and_tell_are_resumed_between_two_reports(tmp_path: Path) -> 
 
 
 def asked_and_told(opt: kl.Optimizer, count: int) -> list[Any]:
-    told = []
-    for _ in range(count):
-        (candidate,) = opt.ask(1)
-        steps = []
-        for value in train(candidate.x):
-            steps.append(value)
-            if not opt.report(candidate, value):
-                break
-        opt.tell(candidate, steps[-1])
-        told.append(tuple(steps))
-    return told
+    told: list[Any] = []
+    while len(told) < count:  # candidates of an iteration have the same limits
+        batch, curves = opt.ask(), []
+        for candidate in batch:
+            steps = []
+            for value in train(candidate.x):
+                steps.append(value)
+                if not opt.report(candidate, value):
+                    break
+            curves.append(tuple(steps))
+        opt.tell(batch, [steps[-1] for steps in curves])
+        told += curves
+    return told[:count]
 
 
 def test_ask_report_and_tell_are_the_run_of_minimize(tmp_path: Path) -> None:

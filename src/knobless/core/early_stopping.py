@@ -7,8 +7,9 @@ worker needs nothing but these limits, which travel with the candidate. So a new
 worse than good ones were at the same step: if the order at a step does not predict the order at the end, because of
 noise or of curves that cross, the limits are so far away that nothing is stopped.
 
-The probability is 5 % for all steps of an evaluation together. It is divided by the number of independent tests that
+The probability is 2 % for all steps of an evaluation together. It is divided by the number of independent tests that
 they are, which the correlation of the residuals of successive steps shows: many for noise, about one for smooth curves.
+A limit is at least the value of the best evaluation at that step, down to which the relation may not be linear.
 Evaluations crowd near the best one as a search proceeds, and resemble each other there, so the regression takes those
 that are farthest apart in their last value. Every candidate whose number is a square runs on, which keeps the table
 calibrated.
@@ -28,7 +29,7 @@ from .types import Array
 from .violation import Infeasible, negated
 
 LEAST = 4  # complete evaluations before anything is stopped
-PROBABILITY = 0.05  # with which an evaluation as good as the best one is stopped at any of its steps
+PROBABILITY = 0.02  # with which an evaluation as good as the best one is stopped at any of its steps
 ROUNDING = 1e-12  # relative differences that are none
 MOST = 512  # complete evaluations that are kept: the best ones and the last ones
 
@@ -162,6 +163,7 @@ class Regression:
         finite = (np.isfinite(values) | ~running).all(0)  # a good one that is not finite at a step: no limit there
         self.running = running & np.isfinite(values)
         self.z = np.where(self.running, self._scaled(np.where(self.running, values, self.best)), 0.0)
+        self.best_steps = np.where(self.running[0], values[0], -math.inf)
         self.n = self.running.sum(0)
         self.sound = finite & (self.n >= LEAST)
         self.limits = self._limits()
@@ -195,7 +197,7 @@ class Regression:
         width = np.array([quantiles[dof] for dof in freedom.tolist()])
         error = np.sqrt(squares / freedom * (1.0 + 1.0 / n + y_mean**2 / yy))
         limits = self._unscaled(z_mean - slope * y_mean + width * error)
-        return np.where(sound, limits, math.inf)
+        return np.where(sound, np.maximum(limits, self.best_steps), math.inf)
 
     def estimate(self, step: int, value: float) -> float:
         """Return the expected last value of an evaluation with a value at a step, by the regression in this direction.
@@ -216,7 +218,7 @@ class Regression:
 
 def _enough(n: int) -> int:
     """Return the number of evaluations for a regression, of n that are complete."""
-    return min(n, max(10, math.ceil(2.0 * math.sqrt(n))))
+    return min(n, max(16, math.ceil(4.0 * math.sqrt(n))))
 
 
 def farthest_apart(values: Array, count: int) -> list[int]:
