@@ -136,10 +136,10 @@ def gone(pid):
 def test_the_first_failure_ends_the_run_and_is_not_recorded(folder):
     program(folder / "sim", "#!/bin/sh\necho starting\necho no license >&2\nexit 4\n")
     done = run("--journal", "run.sqlite", code=1)
-    first, last = done.stderr.splitlines()
-    assert first == "no license"
+    *lines, last = done.stderr.splitlines()
+    assert lines == ["no license"]
     assert last.startswith("./sim ")
-    assert last.endswith(": exit code 4. The run ends because its first evaluation failed.")
+    assert last.endswith(": exit code 4. The run ends because its first evaluations failed.")
     assert shown()["nfev"] == 0
 
 

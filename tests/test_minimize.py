@@ -651,7 +651,7 @@ def test_an_interrupt_returns_what_there_is(at, progress):
         assert result.fun == min(fun.f) == ones(result.x)
 
 
-def test_the_very_first_error_is_shown_as_it_is():
+def test_the_first_error_is_shown_as_it_is_if_the_next_three_evaluations_fail_as_well():
     calls = []
 
     def typo(x):
@@ -662,7 +662,22 @@ def test_the_very_first_error_is_shown_as_it_is():
         with pytest.raises(NameError, match="undefined_name") as info:
             kl.minimize(typo, BITS, budget=100, vectorized=vectorized, rng=0)
         assert info.traceback[-1].name == "typo"
-    assert len(calls) == 2
+    assert len(calls) == 4 + 1
+    with pytest.raises(NameError):  # or all that there are
+        kl.minimize(typo, BITS, budget=2, rng=0)
+
+
+@pytest.mark.parametrize("failing", [1, 3])
+def test_a_run_goes_on_if_only_the_first_evaluations_fail(failing):
+    calls = itertools.count()
+
+    def fun(x):
+        if next(calls) < failing:
+            raise RuntimeError("not yet")
+        return ones(x)
+
+    result = kl.minimize(fun, BITS, budget=30, rng=0)
+    assert (result.failures, result.nfev) == (failing, 30)
 
 
 def test_a_later_error_costs_one_evaluation():
@@ -728,7 +743,7 @@ def test_a_wrong_type_is_an_error_at_first_and_a_failure_later(wrong, message):
     fun = Spy(lambda x: wrong)
     with pytest.raises(TypeError, match=f"objective: expected one number, {message}"):
         kl.minimize(fun, BITS, budget=100, rng=0)
-    assert len(fun) == 1
+    assert len(fun) == 4
     calls = itertools.count()
     result = kl.minimize(lambda x: wrong if next(calls) == 3 else ones(x), BITS, budget=20, rng=0)
     assert (result.failures, result.nfev) == (1, 20)

@@ -3,11 +3,13 @@
     python tests/attack/crash.py [--kills 200] [--seed 0] [--budgets 4000 600] [--several]
 
 A run with a journal is ended by SIGKILL repeatedly, at random moments, until it is complete. Then the next
-one begins, until the number of kills is reached: a quarter each with one and with four worker processes, with a slow
-objective (kills hit evaluations) and with a fast one (kills hit commits). The objective records the points that it has
-evaluated in a separate list. No evaluation that was in the journal at a kill may be missing later or be repeated. In
-the end, result, history and θ must be bit for bit those of an uninterrupted run. With --several, the objective has two
-values, and the front must be the same.
+one begins, until the number of kills is reached: a sixth each with one worker process and with four, these in
+rounds of 6 and without a batch, and each of them with a slow objective (kills hit evaluations) and with a fast one
+(kills hit commits). The objective records the points that it has evaluated in a separate list. No evaluation that
+was in the journal at a kill may be missing later or be repeated. In the end, result, history and θ must be bit for
+bit those of an uninterrupted run. Without a batch, the order of arrival is part of the run: they must be those of a
+run that only reads the journal, and every point of the journal must be drawn again. With --several, the objective
+has two values, and the front must be the same.
 
 An evaluation that ended before a kill without having reached the journal is repeated; these are counted.
 """
@@ -32,9 +34,12 @@ import numpy as np
 import knobless as kl
 from knobless.core.pareto_evolution import ParetoEvolution
 from knobless.journal.records import read
+from knobless.run import run_state
 
 SPACE = kl.Space(bits=kl.Binary(24), kind=kl.Choice("a", "b", "c"), z=kl.Float(0, 1))  # z makes points unique
 START = {"bits": np.zeros(24, dtype=np.int8), "kind": "a", "z": 0.5}  # has a value: a first failure would be raised
+ROUNDS, ARRIVAL = 6, None  # values of `batch`
+MODES = ((1, ROUNDS), (4, ROUNDS), (4, ARRIVAL))  # workers and batch
 BUDGET = {0.0: 4000, 0.002: 600}  # evaluations of a run, by the seconds that each takes
 
 
@@ -57,19 +62,23 @@ def objective(done: str, pause: float, several: bool, x: dict) -> float | tuple[
     return (value, float(24 - x["bits"].sum()) + x["z"]) if several else value
 
 
-def minimized(done: Path, pause: float, several: bool, workers: int, seed: int, journal: Path | None) -> list[str]:
+def minimized(
+    done: Path, pause: float, several: bool, mode: tuple[int, int | None], seed: int, journal: Path | None
+) -> list[str]:
     """All of a run's result, as text that can be compared, θ included."""
     seen: list[str] = []
+    workers, batch = mode
+    loop = kl.pbil_lambda(SPACE) if batch == ROUNDS else None
     result = kl.minimize(
         partial(objective, str(done), pause, several),
         SPACE,
         # Without tests for noise, which evaluate points again.
-        algorithm=ParetoEvolution(SPACE.family) if several else kl.pbil_lambda(SPACE),
-        deterministic=True if several else None,
+        algorithm=ParetoEvolution(SPACE.family) if several else loop,
+        deterministic=True if several or loop is None else None,
         objectives=("value", "zeros") if several else None,
         x0=START,
         budget=BUDGET[pause],
-        batch=6,
+        batch=batch,
         workers=workers,
         rng=seed,
         journal=journal,
@@ -80,7 +89,17 @@ def minimized(done: Path, pause: float, several: bool, workers: int, seed: int, 
     return [*map(repr, facts), repr(result.mode), repr([*result.history]), seen[-1]]
 
 
-def started(folder: Path, pause: float, several: bool, workers: int, seed: int) -> int:
+def redrawn(journal: Path) -> None:
+    """Draw every point of a journal again; JournalError if one of them is another one."""
+    verified, is_exact = run_state.VERIFIED, run_state.is_exact
+    run_state.VERIFIED, run_state.is_exact = sys.maxsize, lambda algorithm: True
+    try:
+        kl.Optimizer.from_journal(journal)
+    finally:
+        run_state.VERIFIED, run_state.is_exact = verified, is_exact
+
+
+def started(folder: Path, pause: float, several: bool, mode: tuple[int, int | None], seed: int) -> int:
     """Start a process that completes the run, unless it is killed, and writes the result; return its id."""
     pid = os.fork()
     if pid:
@@ -88,7 +107,7 @@ def started(folder: Path, pause: float, several: bool, workers: int, seed: int) 
     # A worker that is being started when its parent is killed writes to standard error.
     os.dup2(os.open(folder / "complaints", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
     try:
-        found = minimized(folder / "done", pause, several, workers, seed, folder / "run.sqlite")
+        found = minimized(folder / "done", pause, several, mode, seed, folder / "run.sqlite")
         (folder / "result.part").write_text(json.dumps(found))
         (folder / "result.part").rename(folder / "result")
         os._exit(0)
@@ -134,19 +153,25 @@ class Tally:
 
 
 def killed_until_done(
-    tally: Tally, chance: random.Random, pause: float, several: bool, workers: int, seed: int, kills: int
+    tally: Tally,
+    chance: random.Random,
+    pause: float,
+    several: bool,
+    mode: tuple[int, int | None],
+    seed: int,
+    kills: int,
 ) -> None:
     """One run, killed at most `kills` times; none where some of its points are equal."""
     folder = Path(tempfile.mkdtemp(prefix="knobless-crash-"))
     journal, done = folder / "run.sqlite", folder / "done"
-    whole = minimized(folder / "once", pause, several, 1, seed, None)
+    whole = minimized(folder / "once", pause, several, (1, mode[1]), seed, None)
     if len(set(lines(folder / "once"))) < BUDGET[pause]:  # repeated points would count as lost
         shutil.rmtree(folder)
         return
     before: set[str] = set()
     count = at = 0
     while True:
-        pid = started(folder, pause, several, workers, seed)
+        pid = started(folder, pause, several, mode, seed)
         if count < kills:
             # One in four at any moment from its start; the others once it has got to new evaluations.
             if chance.random() < 0.75:
@@ -171,6 +196,10 @@ def killed_until_done(
         before, at = set(committed), len(listed)
     again = len(lines(done)) - len(set(lines(done)))
     tally.check("all that is recorded was evaluated", set(committed) <= set(lines(done)))
+    if mode[1] is ARRIVAL:
+        whole = minimized(folder / "twice", pause, several, mode, seed, journal)
+        tally.check("a run that is complete evaluates nothing", not (folder / "twice").exists())
+        redrawn(journal)
     tally.check(
         "result, history and θ are those of one uninterrupted run", json.loads((folder / "result").read_text()) == whole
     )
@@ -191,23 +220,25 @@ def main() -> None:
     BUDGET.update(zip(BUDGET, options.budgets, strict=True))
     chance = random.Random(options.seed)
     everything = Tally()
-    for workers in (1, 4):
-        for pause in BUDGET:
-            tally, seed = Tally(), 0
-            wanted = options.kills // 4
-            while tally.kills < wanted:
-                try:
-                    killed_until_done(tally, chance, pause, options.several, workers, seed, wanted - tally.kills)
-                except BrokenLaw as error:
-                    sys.exit(str(error))
-                seed += 1
-            print(
-                f"{workers} worker{'s' * (workers > 1)}, {1e3 * pause:g} ms per evaluation: {tally.kills} kills, "
-                f"{tally.during} of them after evaluations; {tally.runs} runs, {tally.evaluations} evaluations: "
-                f"none lost, {tally.again} repeated that had not reached the journal, results identical",
-                flush=True,
-            )
-            everything.kills += tally.kills
+    cases = [(mode, pause) for mode in MODES for pause in BUDGET]
+    for number, (mode, pause) in enumerate(cases):
+        tally, seed = Tally(), 0
+        wanted = options.kills * (number + 1) // len(cases) - options.kills * number // len(cases)
+        while tally.kills < wanted:
+            try:
+                killed_until_done(tally, chance, pause, options.several, mode, seed, wanted - tally.kills)
+            except BrokenLaw as error:
+                sys.exit(str(error))
+            seed += 1
+        workers, batch = mode
+        how = "in the order of arrival" if batch is ARRIVAL else f"in rounds of {batch}"
+        print(
+            f"{workers} worker{'s' * (workers > 1)} {how}, {1e3 * pause:g} ms per evaluation: {tally.kills} kills, "
+            f"{tally.during} of them after evaluations; {tally.runs} runs, {tally.evaluations} evaluations: "
+            f"none lost, {tally.again} repeated that had not reached the journal, results identical",
+            flush=True,
+        )
+        everything.kills += tally.kills
     print(f"{everything.kills} kills; seed {options.seed}, numpy {np.__version__}")
 
 

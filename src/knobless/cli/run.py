@@ -277,7 +277,7 @@ def _optimize(
             raise
         except Failure as error:  # of a program
             raise UserCodeError(
-                f"{error}. The run ends because its first evaluation failed"
+                f"{error}. The run ends because its first evaluations failed"
             ) from None
         except Exception as error:
             raise UserCodeError(

@@ -58,6 +58,30 @@ class AlgorithmInfo(NamedTuple):
     snr: float
 
 
+class Owner(NamedTuple):
+    """What has asked for a point, so that it gets the value, which may arrive in another turn.
+
+    Attributes
+    ----------
+    kind : int
+        `ALONE` for an algorithm that is not a search; `STAGE`, `STUDY` or `MEMBER` of a search.
+    number : int
+        Which stage or member.
+    key : tuple
+        The combination of branches of a member.
+    restarts : int
+        How often the members of this combination were restarted before.
+    """
+
+    kind: int
+    number: int = 0
+    key: tuple[float, ...] = ()
+    restarts: int = 0
+
+
+ALONE, STAGE, STUDY, MEMBER = range(4)
+
+
 class AnyState(Protocol):
     """Protocol of the states of algorithms."""
 
@@ -198,6 +222,23 @@ def keeps_states(algorithm: Algorithm) -> bool:
     This is so if the algorithm has an attribute `keeps_states` that is True.
     """
     return getattr(algorithm, "keeps_states", False)
+
+
+def overlaps(algorithm: Any) -> bool:
+    """Return whether the iterations of an algorithm may overlap: it learns from any λ points that it has asked for.
+
+    This is so if it has an attribute `overlaps` that is True. Any other one is told exactly the first λ points that it
+    has asked for in an iteration, and asks for no others before.
+    """
+    return bool(getattr(algorithm, "overlaps", False))
+
+
+def most_points(algorithm: Any, lam: int, asked: int) -> int:
+    """Return how many points an algorithm can be asked for at once, after so many in this iteration.
+
+    Beyond λ, they are asked for one at a time: each may depend on the ones that are pending.
+    """
+    return max(lam - asked, 1 if overlaps(algorithm) else 0)
 
 
 def is_exact(algorithm: Algorithm) -> bool:

@@ -73,8 +73,8 @@ class Archive:
         Number of evaluations among these.
     by_point : PointValues
         The values of several objectives.
-    pending : array
-        Points of other iterations that are being evaluated.
+    pending_points : callable or None
+        Return the points that are being evaluated; None if none are.
     feasible : Feasible or None
         The constraints of the run, which members may ask for; None without any.
     errors : dict
@@ -97,7 +97,7 @@ class Archive:
         self.deterministic = deterministic
         self.n = self.evaluated = 0
         self._dropped = 0
-        self.pending = np.empty((0, family.variables), family.dtype)
+        self.pending_points: Callable[[], Points] | None = None
         self.feasible: Feasible | None = None
         self.errors: dict[bytes, float] = {}
         self._best = Elite.empty(family)
@@ -127,6 +127,11 @@ class Archive:
         self._replaced = 0  # rows among these
         # Evaluations of known points: the row before which, and …
         self._repeats: list[tuple[int, bytes, float]] = []
+
+    @property
+    def pending(self) -> Points:
+        """Points that are being evaluated."""
+        return self.x(0, 0) if self.pending_points is None else self.pending_points()
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -541,7 +546,8 @@ class Archive:
         copy._outcomes = self._outcomes
         copy._codes = self._rows.copy()
         copy._replaced = self._replaced
-        copy.pending = self.pending
+        pending = self.pending
+        copy.pending_points = lambda: pending
         copy.feasible = self.feasible
         copy.errors = self.errors.copy()
         copy.n = self.n

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -134,6 +134,8 @@ class Evolution:
 
     family: Family
     batch: int = 1
+
+    overlaps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_family(self.family)

@@ -96,6 +96,7 @@ class IGO:
     elitism: Elitism = NO_ELITISM
 
     keeps_states: ClassVar[bool] = True
+    overlaps: ClassVar[bool] = True  # θ changes little meanwhile, and the sum of the weights is zero
 
     def __post_init__(self) -> None:
         checked_family(self.family)

@@ -81,6 +81,7 @@ class LinearThompson:
 
     reads_archive: ClassVar[bool] = True  # a search adds its evaluations to an archive
     exact: ClassVar[bool] = False
+    overlaps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_family(self.family)

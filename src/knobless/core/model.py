@@ -106,7 +106,7 @@ class Model:
     reads_archive: ClassVar[bool] = True  # a search adds its evaluations to an archive
     reads_outcomes: ClassVar[bool] = True  # it needs no single value by which points rank
     takes_fixed: ClassVar[bool] = True  # `ask` is told which variables are fixed
-    overlaps: ClassVar[bool] = True
+    overlaps: ClassVar[bool] = True  # pending points are taken to have the mean as their value
 
     def __post_init__(self) -> None:
         checked_family(self.family)
@@ -139,42 +139,39 @@ class Model:
     ) -> Points:
         """Return x0 at first, points that fill the space, then those of largest expected improvement.
 
-        Points beyond those of the batch are random, and so is the rest if there are no more new ones.
+        The points of a batch are chosen together, further ones one at a time. If there are no more new points, they are
+        random.
         """
         self._begin(state, rng, start, fixed)
         size = self.batch if size is None else size
-        points = self._next(state)[start : start + size]
-        spare = self._spare(size, start)
-        more = size - spare - len(points)
+        most = self.batch if start < self.batch else 1
+        first = min(start, self.batch)
+        points = self._next(state, most)[first % self.batch : first % self.batch + size]
+        more = size - len(points)
         if more:  # of a stream that the evaluations determine, so that `skip` need not know how many there are
             words = first_uniforms(state.key_of_points ^ 1, start + size, self.family.words)
             points = np.concatenate([points, self.family.draw(state.first, words[-more:])])
-        return np.concatenate([points, self.family.sample(state.first, spare, rng)]) if spare else points.copy()
-
-    def _spare(self, size: int, start: int) -> int:
-        """Return how many points of an iteration from `start` on are beyond those of the batch."""
-        return max(start + size - max(start, self.batch), 0)
+        return points.copy()
 
     def skip(self, state: ModelState, rng: Stream, size: int, start: int = 0, fixed: Fixed | None = None) -> None:
         """Advance the stream as `ask` does."""
         self._begin(state, rng, start, fixed)
-        rng.skip(self._spare(size, start), self.family.words)
 
-    @staticmethod
-    def _begin(state: ModelState, rng: RNG, start: int, fixed: Fixed | None) -> None:
-        """Begin an iteration, whose points depend on what the archive has now."""
+    def _begin(self, state: ModelState, rng: RNG, start: int, fixed: Fixed | None) -> None:
+        """Begin a batch, or a single point beyond it, which depend on what the archive has now."""
         if state.key is None:
             state.key, state.begun = Stream.of(rng).word(), len(state.archive)
-        if start == 0 or state.fixed is None:
+        anew = start == 0 or start >= self.batch
+        if anew or state.fixed is None:
             state.fixed = fixed
-        if start == 0:
+        if anew:
             state.rows, state.pending = len(state.archive), state.archive.pending
 
     def tell(self, state: ModelState, x: Points, f: Array) -> ModelState:
         """Return the state after evaluations that the archive has; the given state is modified."""
         archive = state.archive
         if len(x) < self.batch and state.key is not None:
-            asked, told = self._next(state), set(archive.keys(x))
+            asked, told = self._next(state, self.batch), set(archive.keys(x))
             # Cancelled points are not asked for again.
             cancelled = [i for i, key in enumerate(archive.keys(asked)) if key not in told and archive.row(key) is None]
             if len(cancelled) == len(asked) - len(x):
@@ -209,15 +206,15 @@ class Model:
 
     # The next points.
 
-    def _next(self, state: ModelState) -> Points:
-        """Return the points of the iteration, fewer than `batch` if there are no others."""
+    def _next(self, state: ModelState, most: int) -> Points:
+        """Return the next points, at most so many, and fewer if there are no others."""
         fixed = None if state.fixed is None else state.fixed.tobytes()
-        made_for = state.rows, state.repeated, len(state.cancelled), state.pending.tobytes(), fixed
+        made_for = most, state.rows, state.repeated, len(state.cancelled), state.pending.tobytes(), fixed
         if state.made_for != made_for:
-            state.points, state.made_for = self._made(state), made_for
+            state.points, state.made_for = self._made(state, most), made_for
         return state.points
 
-    def _made(self, state: ModelState) -> Points:
+    def _made(self, state: ModelState, most: int) -> Points:
         archive, n = state.archive, state.rows
         taken = Taken(archive, n)
         believed: list[Points] = []
@@ -232,9 +229,9 @@ class Model:
             points = self._filling(state)
             if n and state.fixed is not None:
                 points = np.where(state.fixed, archive.x(n - 1, n), points)
-            taken.take(points, chosen, min(self._first_points - filled, self.batch) if n else self.batch)
-        if n and len(chosen) < self.batch:
-            self._improving(state, taken, believed, chosen)
+            taken.take(points, chosen, min(self._first_points - filled, most) if n else most)
+        if n and len(chosen) < most:
+            self._improving(state, taken, believed, chosen, most)
         return np.array(chosen) if chosen else archive.x(0, 0)
 
     def _filling(self, state: ModelState) -> Points:
@@ -257,11 +254,13 @@ class Model:
         points[rest] = self.encoding.centered(feasible.repaired(points[rest], int(g.integers(2**63))))
         return points
 
-    def _improving(self, state: ModelState, taken: Taken, pending: list[Points], chosen: list[Points]) -> None:
+    def _improving(
+        self, state: ModelState, taken: Taken, pending: list[Points], chosen: list[Points], most: int
+    ) -> None:
         """Add points of large expected improvement; pending ones and those chosen before have the mean as value."""
         archive, n = state.archive, state.rows
         if archive.objectives > 1:
-            self._improving_front(state, taken, pending, chosen)
+            self._improving_front(state, taken, pending, chosen, most)
             return
         x, y = state.objective.data(archive, n)
         fit = state.objective.hyperparameters(archive, n)
@@ -276,7 +275,7 @@ class Model:
         wider: Process | None = None
         g, prior = np.random.default_rng(state.key_of_points), Prior(self.encoding, state.first)
         free = np.ones(self.family.variables, dtype=bool) if state.fixed is None else ~state.fixed
-        while len(chosen) < self.batch:
+        while len(chosen) < most:
             before = len(chosen)
             at = stalled + len(pending) + before
             margin = MARGINS[at % len(MARGINS)] if at >= 0 else MARGINS[0]
@@ -296,11 +295,13 @@ class Model:
             taken.take(candidates.best_first(not wide and before < MOST_CLIMBING), chosen, before + 1)
             if len(chosen) == before:
                 return
-            if len(chosen) < self.batch:
+            if len(chosen) < most:
                 process = process.believing(chosen[-1])
                 wider = wider and wider.believing(chosen[-1])
 
-    def _improving_front(self, state: ModelState, taken: Taken, pending: list[Points], chosen: list[Points]) -> None:
+    def _improving_front(
+        self, state: ModelState, taken: Taken, pending: list[Points], chosen: list[Points], most: int
+    ) -> None:
         """Add points of large expected improvement of the front, and children of it, in turns."""
         archive, n = state.archive, state.rows
         x = state.objectives[0].data(archive, n)[0]
@@ -312,7 +313,7 @@ class Model:
         free = np.ones(self.family.variables, dtype=bool) if state.fixed is None else ~state.fixed
         front = state.front
         front.update(n)
-        while len(chosen) < self.batch:
+        while len(chosen) < most:
             before, at = len(chosen), stalled + len(pending) + len(chosen)
             if (n + len(pending) + before) % CHILD_TURN == 0 and free.all() and len(front.front):
                 taken.take(ParetoEvolution(self.family).children(front, g), chosen, before + 1)
@@ -448,7 +449,7 @@ class ModelState:
         self.ended = False
         self.fixed: Fixed | None = None
         self.points = archive.x(0, 0)
-        self.made_for: tuple[int, int, int, bytes, bytes | None] | None = None
+        self.made_for: tuple[int, int, int, int, bytes, bytes | None] | None = None
         encoding = Encoding(archive.family)
         self.objective, self.violation = Surrogate(encoding, objective), Surrogate(encoding, violation)
         self.objectives = tuple(Surrogate(encoding, objective, i) for i in range(archive.objectives))

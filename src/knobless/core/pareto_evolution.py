@@ -129,6 +129,7 @@ class ParetoEvolution:
 
     reads_archive: ClassVar[bool] = True  # a search adds its evaluations to an archive
     reads_outcomes: ClassVar[bool] = True  # it needs no single value by which points rank
+    overlaps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         positive_int("batch", self.batch)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
@@ -26,7 +26,7 @@ import numpy as np
 
 from knobless._checks import positive_int
 
-from .algorithm import AlgorithmInfo, is_exact
+from .algorithm import MEMBER, STAGE, STUDY, AlgorithmInfo, Owner, is_exact, most_points, overlaps
 from .archive import COPIED, Archive
 from .branches import Combination, Part
 from .branching import Branching, BranchTurns
@@ -347,26 +347,90 @@ class Search:
         )
 
     def _current(self, state: SearchState) -> tuple[Member[Any] | None, Any]:
-        """Return the member that has the turn, and its state; None for a part that is one point."""
+        """Return the member that has the turn, apart from the study, and its state; None for a part of one point."""
+        return self._of(state, self._turn(state))
+
+    def _of(self, state: SearchState, owner: Owner) -> tuple[Member[Any] | None, Any]:
+        """Return a member or the study, and its state; None for a part that is one point."""
+        if owner.kind == STAGE:
+            return self.stages[owner.number].member, state.stages[owner.number]
+        if owner.kind == STUDY:
+            return self.study, state.study  # type: ignore[return-value]  # which has its own `tell`
+        members = self.part(owner.key)[1]
+        return (members[owner.number], state.groups[owner.key].states[owner.number]) if members else (None, None)
+
+    def check_owner(self, state: SearchState, owner: Owner) -> None:
+        """ValueError if an owner, possibly of an untrusted file, is no part of this search that had a turn."""
+        counts = {STAGE: len(self.stages), STUDY: 1, MEMBER: 0}
+        if owner.kind == MEMBER and (owner.key in state.groups or (state.turns and not self.part(owner.key)[1])):
+            counts[MEMBER] = max(len(self.part(owner.key)[1]), 1)
+        if owner.number >= counts.get(owner.kind, 0) or (owner.kind == STUDY and self.study is None):
+            raise ValueError(f"owner: expected a part of the search, got {owner}")
+
+    def _turn(self, state: SearchState) -> Owner:
+        """Return the stage or the member that has the turn, apart from the study."""
         if state.stage < len(self.stages):
-            return self.stages[state.stage].member, state.stages[state.stage]
+            return Owner(STAGE, state.stage)
         key = self._key(state)
-        members = self.part(key)[1]
-        if not members:
-            return None, None
-        group = state.groups[key]
-        return members[group.turn], group.states[group.turn]
+        index = state.groups[key].turn if key in state.groups else 0
+        return Owner(MEMBER, index, key, 0 if state.turns is None else state.turns.restarts(key))
+
+    def owner(self, state: SearchState) -> Owner:
+        """Return what has the turn."""
+        if state.study is not None and self.study is not None:
+            return Owner(STUDY)
+        return self._turn(state)
+
+    def proposer(self, state: SearchState, asked: Callable[[Owner], int]) -> tuple[Owner | None, int]:
+        """Return what proposes the next points, and how many at most.
+
+        It is what has the turn, or the last member if that has asked for all of its iteration and cannot go on before
+        it has the values. None if no member can.
+
+        Parameters
+        ----------
+        state : SearchState
+            State of the search.
+        asked : callable
+            Return how many points an owner has asked for since it was last told.
+
+        Returns
+        -------
+        tuple of (Owner or None, int)
+            What proposes, and the number of points.
+        """
+        owner = self.owner(state)
+        member, current = self._of(state, owner)
+        if member is None:
+            return owner, self.batch
+        most = most_points(member, member.lam(current), asked(owner))
+        if most:
+            return owner, most
+        if owner.kind != STAGE:
+            owner = self._turn(state)
+            last = owner._replace(number=len(self.part(owner.key)[1]) - 1)
+            member, current = self._of(state, last)
+            if overlaps(member):
+                return last, most_points(member, self.lam(state, last), asked(last))
+        return None, 1
 
     @staticmethod
     def _key(state: SearchState) -> Combination:
         return WHOLE if state.turns is None else state.turns.combination
 
-    def lam(self, state: SearchState) -> int:
-        """Return the number of points of the current iteration."""
-        if state.study is not None and self.study is not None:
-            return self.study.lam(state.study)
-        member, current = self._current(state)
+    def lam(self, state: SearchState, owner: Owner | None = None) -> int:
+        """Return the number of points of the current iteration, of what has the turn by default."""
+        member, current = self._of(state, self.owner(state) if owner is None else owner)
         return self.batch if member is None else member.lam(current)
+
+    def is_open(self, state: SearchState, owner: Owner) -> bool:
+        """Return whether an owner still learns: not a stage or a study that has ended, nor restarted members."""
+        if owner.kind == STAGE:
+            return owner.number == state.stage < len(self.stages)
+        if owner.kind == STUDY:
+            return state.study is not None
+        restarts = 0 if state.turns is None else state.turns.restarts(owner.key)
+        return owner.kind == MEMBER and owner.restarts == restarts
 
     def ask(
         self,
@@ -375,17 +439,13 @@ class Search:
         size: int | None = None,
         start: int = 0,
         fixed: Mask | None = None,
+        owner: Owner | None = None,
     ) -> Points:
-        """Return points of the current iteration."""
-        size = self.lam(state) if size is None else size
-        if state.study is not None and self.study is not None:
-            return self.study.ask(state.study, rng, size, start)
-        member, current = self._current(state)
-        part = (
-            None
-            if state.stage < len(self.stages)
-            else self.part(self._key(state))[0]
-        )
+        """Return points of the current iteration of an owner, of what has the turn by default."""
+        owner = self.owner(state) if owner is None else owner
+        member, current = self._of(state, owner)
+        part = self.part(owner.key)[0] if owner.kind == MEMBER else None
+        size = self.lam(state, owner) if size is None else size
         if member is None:
             if part is not None:
                 return np.tile(part.template, (size, 1))
@@ -402,12 +462,10 @@ class Search:
         size: int,
         start: int = 0,
         fixed: Mask | None = None,
+        owner: Owner | None = None,
     ) -> None:
         """Advance the stream as `ask` does: points that are known need not be asked for again."""
-        if state.study is not None and self.study is not None:
-            self.study.skip(state.study, rng, size, start)
-            return
-        member, current = self._current(state)
+        member, current = self._of(state, self.owner(state) if owner is None else owner)
         if member is None:
             return
         # Not isinstance(member, SkippingMember), which takes as long as many points. Those of `ask`
@@ -432,20 +490,23 @@ class Search:
         state.archive.add(x, f, kinds)
         return self.learn(state, x, f)
 
-    def learn(self, state: SearchState, x: Points, f: Array) -> SearchState:
-        """Return the state after iterations of one turn, whose rows the archive already has."""
-        # Members that need one number per point get ranks.
+    def learn(self, state: SearchState, x: Points, f: Array, owner: Owner | None = None) -> SearchState:
+        """Return the state after one or more iterations of an owner, of what has the turn by default.
+
+        The archive has the evaluations already. Those of an owner that has ended may have the best point.
+        """
         if state.archive.objectives > 1 and not self._reads_outcomes:
             f = state.archive.ranked(x, f)
+        owner = self.owner(state) if owner is None else owner
         state = state._replace(n=state.n + len(f))
-        if state.stage < len(self.stages):
-            member, current = self._current(state)
+        if not self.is_open(state, owner):
+            return self._led_by(self._counted(state, x, f), x, f)
+        if owner.kind == STAGE:
+            member, current = self._of(state, owner)
             states = [*state.stages]
-            states[state.stage] = (
-                current if member is None else member.tell(current, x, f)
-            )
+            states[owner.number] = current if member is None else member.tell(current, x, f)
             return self._next(state._replace(stages=tuple(states)))
-        if state.study is not None and self.study is not None:
+        if owner.kind == STUDY and state.study is not None and self.study is not None:
             study, best = self.study.tell(state.study, x, f)
             groups = dict(state.groups)
             if best is not None:
@@ -456,9 +517,27 @@ class Search:
                 study=study, studied=study is None, groups=groups
             )
         if self.branching is not None and state.turns is not None:
-            return self._tell_branches(state, self.branching, state.turns, x, f)
-        group = state.groups[WHOLE].tell(self.members, self.rule, x, f)
-        return self._next(state._replace(groups={WHOLE: group}))
+            return self._tell_branches(state, self.branching, state.turns, x, f, owner)
+        group = state.groups[WHOLE]
+        told = state._replace(groups={WHOLE: group.tell(self.members, self.rule, x, f, owner.number)})
+        return self._next(told) if owner.number == group.turn else told
+
+    def _counted(self, state: SearchState, x: Points, f: Array) -> SearchState:
+        """Return the state after evaluations from which no member learns."""
+        if self.branching is not None and state.turns is not None and len(f):
+            return state._replace(turns=self.branching.count(state.turns, x, f))
+        return state
+
+    def _led_by(self, state: SearchState, x: Points, f: Array) -> SearchState:
+        """Return the state in which the members may get the best of some points after their next iterations."""
+        groups, branching = dict(state.groups), self.branching
+        for row in np.argsort(f)[: len(f) if groups and self.deterministic else 0]:
+            key = WHOLE if branching is None else branching.branches.combination_of(x[row])
+            part = self.part(key)[0]
+            if key in groups:
+                columns = slice(None) if part is None else part.columns
+                groups[key] = groups[key].led_by(x[row, columns], float(f[row]))
+        return state._replace(groups=groups)
 
     def observe(
         self,
@@ -472,9 +551,7 @@ class Search:
         These are initial points, known ones, or the best one that was evaluated again.
         """
         state.archive.add(x, f, kinds)
-        if self.branching is not None and state.turns is not None and len(f):
-            return state._replace(turns=self.branching.count(state.turns, x, f))
-        return state
+        return self._counted(state, x, f)
 
     def add(
         self, state: SearchState, x: Points, f: Array, begun: bool
@@ -487,35 +564,11 @@ class Search:
         """
         state = self.observe(state, x, f, bytes([COPIED]) * len(f))
         archive = state.archive
-        branching = self.branching
         if not begun:
             # Under noise, a single value does not make a point the best one.
-            starts = (
-                state.x0 is None
-                and not self.stages
-                and self.deterministic
-                and len(archive.best.f) > 0
-            )
-            return self.init(
-                state.first,
-                archive.best.x[0].copy() if starts else state.x0,
-                archive,
-            )
-        groups = dict(state.groups)
-        # Best first: each group gets the best of its points.
-        for row in np.argsort(f)[
-            : len(f) if groups and self.deterministic else 0
-        ]:
-            key = (
-                WHOLE
-                if branching is None
-                else branching.branches.combination_of(x[row])
-            )
-            part = self.part(key)[0]
-            if key in groups:
-                columns = slice(None) if part is None else part.columns
-                groups[key] = groups[key].led_by(x[row, columns], float(f[row]))
-        return state._replace(groups=groups)
+            starts = state.x0 is None and not self.stages and self.deterministic and len(archive.best.f) > 0
+            return self.init(state.first, archive.best.x[0].copy() if starts else state.x0, archive)
+        return self._led_by(state, x, f)
 
     def _next(self, state: SearchState) -> SearchState:
         """Return the state with the next turn."""
@@ -599,49 +652,34 @@ class Search:
     # Branches.
 
     def _tell_branches(
-        self,
-        state: SearchState,
-        branching: Branching,
-        turns: BranchTurns,
-        x: Points,
-        f: Array,
+        self, state: SearchState, branching: Branching, turns: BranchTurns, x: Points, f: Array, owner: Owner
     ) -> SearchState:
-        """Return the state after an iteration of the members of one combination of branches."""
+        """Return the state after an iteration of a member of one combination of branches."""
         if not len(f):
             return state
         turns = branching.count(turns, x, f)
         state = state._replace(turns=turns)
-        # Told in any case, also if points were replaced
-        rows: dict[Combination, list[int]] = {turns.combination: []}
+        rows: dict[Combination, list[int]] = {owner.key: []}  # told in any case, also if points were replaced
         for i, row in enumerate(x):
             rows.setdefault(branching.branches.combination_of(row), []).append(
                 i
             )
         for key, which in rows.items():
-            state = self._tell_part(state, branching, key, x[which], f[which])
-        return self._turn_of_branch(state, branching)
+            at = owner.number if key == owner.key else None
+            state = self._tell_part(state, branching, key, x[which], f[which], at)
+        return self._turn_of_branch(state, branching) if owner.key == turns.combination else state
 
     def _tell_part(
-        self,
-        state: SearchState,
-        branching: Branching,
-        key: Combination,
-        x: Points,
-        f: Array,
+        self, state: SearchState, branching: Branching, key: Combination, x: Points, f: Array, at: int | None
     ) -> SearchState:
-        """Return the state after evaluations of points of one combination.
-
-        It is the combination that has the turn, or the one that points have after a replacement.
-        """
+        """Return the state after evaluations of a member of one combination, or of points that were replaced."""
         if state.turns is not None and key != state.turns.combination:
             state = self._with_group(state, branching, key)
         turns: BranchTurns = branching.spend(state.turns, key, len(f))  # type: ignore[arg-type]
         part, members = self.part(key)
         if part is None or not members:
             return state._replace(turns=turns)
-        group = state.groups[key].tell(
-            members, self.rule, x[:, part.columns], f
-        )
+        group = state.groups[key].tell(members, self.rule, x[:, part.columns], f, at)
         if not turns.restarts(key):
             theta = turns.theta.copy()
             theta[part.parameters] = group.states[-1].theta

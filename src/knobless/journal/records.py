@@ -117,6 +117,7 @@ class Record:
         self.meta: dict[str, Any] = header.get("meta", {})
         self.created: float | None = header.get("created")
         self.drawn: int = header.get("drawn", 0)
+        self.asynchronous: bool = header.get("asynchronous", False)
         self.direction = identity.direction
         self.sign = identity.sign
         self.seed = identity.seed
@@ -213,7 +214,7 @@ class Record:
         return self.evaluations.to_pandas()
 
     def numbers(self, part: JournalPart | None = None) -> NDArray[np.int64]:
-        """Return the numbers of rows, in the order of their candidates.
+        """Return the numbers of rows, in the order of their candidates, or of arrival if values are used in that order.
 
         Evaluations that the search does not learn from, and points evaluated elsewhere, follow the
         candidates that were drawn before them.
@@ -236,6 +237,8 @@ class Record:
         if part is not None:
             index = index[part.contains(index)]
         number, drawn, fate, id = index.T
+        if part is not None and part.used is not None:
+            return number
         candidate = (fate == TOLD) | (fate == CANCELLED)
         place = np.where(candidate, id, drawn - 1)
         among = np.where(fate == CHECKED, id, number)
@@ -324,16 +327,20 @@ class JournalPart(NamedTuple):
     `last` is the last number of a row, `told` the highest id of a candidate; `checks` are
     evaluations that the search does not learn from, by the number of candidates drawn before them,
     and their own numbers from first to before last.
+    If values are used in the order of arrival, `used` is their number.
     """
 
     last: int
     told: int
     checks: tuple[tuple[int, int, int], ...]
+    used: int | None = None
 
     def contains(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which rows, given by (number, drawn, fate, id), belong to the run."""
         number, drawn, fate, id = index.T
         selected = (fate == TOLD) & (id <= self.told)
+        if self.used is not None:
+            selected &= (fate == TOLD).cumsum() <= self.used
         for at, first, stop in self.checks:
             selected |= (
                 (fate == CHECKED) & (drawn == at) & (first <= id) & (id < stop)

@@ -544,6 +544,7 @@ def read_header(connection: sqlite3.Connection) -> dict[str, Any]:
         ("created", float),
         ("drawn", int),
         ("asked", dict),
+        ("asynchronous", bool),
         ("checkpoint", dict),
     ):
         if name in header and type(header[name]) is not kind:

@@ -51,7 +51,7 @@ class Replay:
         self._joint: Joint | None = None  # of the optimizer and of these:
         self._made: dict[int, Call] = {}  # the calls that were made, by trial
         self._waiting: dict[int, Candidate] = {}  # the candidates without a value, by trial
-        self._late: dict[int, Points] = {}  # those for which no iteration waits
+        self._late: dict[int, Points] = {}  # those that no candidate has
         self._told: set[int] = set()
 
     def draw(
@@ -136,36 +136,25 @@ class Replay:
             if candidate is not None:
                 self._opt.cancel(candidate)
             self._late[n] = point
+            self._note_late()
 
     def _ask(self) -> Candidate | None:
-        """Return the next candidate; None if every point is evaluated or pending.
-
-        Where nearly as many candidates are beyond λ as an iteration has, it no longer waits for the pending ones: their
-        workers may be slow, or gone. Their values count when they arrive.
-        """
-        opt = self._opt
-        iteration = opt.run.iteration
-        if not opt.n_to_ask and iteration.drawn - iteration.size >= iteration.size - 1 and len(opt.pending):
-            pending = set(opt.pending.ids)
-            for n in [n for n, candidate in self._waiting.items() if candidate.id in pending]:
-                self._late[n] = self._code(self._waiting.pop(n)).copy()
-            self._note_late()
-            opt.cancel(opt.pending)
-        batch = opt.ask(1)
+        """Return the next candidate; None if every point is evaluated or pending."""
+        batch = self._opt.ask(1)
         return batch[0] if len(batch) else None
 
     def _code(self, candidate: Candidate) -> Points:
         return self._opt.run.codes_of([candidate.id])[0]
 
     def _note_late(self) -> None:
-        """Note the points for which no iteration waits: models believe what they expect of them."""
-        family = self._opt.space.family
-        late = np.array([*self._late.values()], dtype=family.dtype)
-        self._opt.run.archive.pending = late.reshape(-1, family.variables)
+        """Note the points that no candidate has: models believe what they expect of them."""
+        run, family = self._opt.run, self._opt.space.family
+        late = np.array([*self._late.values()], dtype=family.dtype).reshape(-1, family.variables)
+        run.archive.pending_points = lambda: np.concatenate([run.pending_points(), late])
 
     def _tell(self, joint: Joint, trials: Sequence[FrozenTrial], numbers: Iterable[int]) -> None:
-        """Tell the values of trials, or add those of points for which no iteration waits."""
-        opt = self._opt
+        """Tell the values of trials, or add those of points that no candidate has."""
+        opt, late = self._opt, len(self._late)
         for n in numbers:
             self._told.add(n)
             trial, candidate = trials[n], self._waiting.pop(n, None)
@@ -179,7 +168,7 @@ class Replay:
                 code = joint.code(trial.params)
             if code is not None and trial.state == TrialState.COMPLETE:
                 opt.add(joint.space.decode(code), self._value_of(trial))
-        if len(opt.run.archive.pending) != len(self._late):
+        if len(self._late) != late:
             self._note_late()
 
     def _value_of(self, trial: FrozenTrial) -> Any:

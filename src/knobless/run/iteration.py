@@ -6,14 +6,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from knobless.core.algorithm import Owner
 from knobless.core.types import Array, Points
 from knobless.core.violation import Infeasible
 from knobless.journal.evaluations import Evaluations
-from knobless.journal.events import CANCELLED, TOLD
+from knobless.journal.events import TOLD
 
 PENDING = 0  # besides TOLD, CANCELLED, COPIED with the value of an equal point, and STOPPED with an estimate
 EMPTY = np.empty(0)
@@ -150,21 +153,65 @@ class FirstFailure(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A pending candidate of an earlier iteration."""
+    """A pending candidate of an earlier iteration; `owner` has asked for it (see `Owner`)."""
 
     iteration: int
     position: int
     code: Points
+    owner: Owner | None = None
+
+    @property
+    def is_test(self) -> bool:
+        """Whether it is a test for noise."""
+        return self.position < 0 and self.iteration > 0
+
+
+class Settled(NamedTuple):
+    """Candidates that are no longer pending, in the order of their ids, all of one owner."""
+
+    ids: Sequence[int]
+    codes: Points
+    f: Array
+    fates: bytes | bytearray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Settled]) -> Settled:
+        """Return the candidates of several parts together, in the order of their ids."""
+        if len(parts) == 1:
+            return parts[0]
+        ids = [id for part in parts for id in part.ids]
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        codes, f = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("codes", "f"))
+        fates = b"".join([bytes(part.fates) for part in parts])
+        return cls([ids[i] for i in order], codes, f, bytes([fates[i] for i in order]))
+
+    def having(self, *fates: int) -> Settled:
+        """Return those of which one of these became."""
+        if not set(self.fates) - set(fates):
+            return self
+        rows = [i for i, fate in enumerate(self.fates) if fate in fates]
+        return self._rows(rows)
+
+    def without(self, fate: int) -> Settled:
+        """Return those of which something else became."""
+        if fate not in self.fates:
+            return self
+        return self._rows([i for i, other in enumerate(self.fates) if other != fate])
+
+    def _rows(self, rows: Sequence[int]) -> Settled:
+        ids, fates = [self.ids[i] for i in rows], bytes([self.fates[i] for i in rows])
+        return Settled(ids, self.codes[rows], self.f[rows], fates)
 
 
 class Iteration:
-    """The candidates drawn from one θ, with the ids `first` and on, and what became of each.
+    """The candidates drawn since the last one, with the ids `first` and on, and what became of each.
 
-    It is complete when the first `size` candidates are told or cancelled. The first `n_initial_points` of them were not
-    drawn from θ.
+    It is complete when `size` candidates were told or cancelled since then, whichever they are: `others` are those of
+    earlier iterations. The first `n_initial_points` were not drawn by the algorithm. An iteration of these alone is
+    complete when each of them is told or cancelled.
     """
 
-    __slots__ = ("codes", "drawn", "f", "fates", "first", "missing", "n_initial_points", "size")
+    __slots__ = ("codes", "drawn", "f", "fates", "first", "missing", "n_initial_points", "others", "owners", "size")
 
     def __init__(self, first: int, size: int, n_initial_points: int = 0) -> None:
         self.first = first
@@ -175,15 +222,33 @@ class Iteration:
         self.codes: Points
         self.f = EMPTY
         self.fates = bytearray()
+        self.owners: list[tuple[int, Owner | None]] = []  # from which row on which owner has asked
+        self.others: list[tuple[int, Late, float, int]] = []  # ids, candidates, values and fates, in order of arrival
 
-    def extend(self, codes: Points) -> range:
+    def extend(self, codes: Points, owner: Owner | None = None) -> range:
         """Add pending candidates; return their ids."""
         start, more = self.first + self.drawn, len(codes)
+        if more and not (self.owners and self.owners[-1][1] == owner):
+            self.owners.append((self.drawn, owner))
         # Sums over points depend on their layout in memory, which is that of a run that was not interrupted.
         self.codes = np.ascontiguousarray(np.concatenate([self.codes, codes]) if self.drawn else codes)
         self.fates += bytes(more)
         self.drawn += more
         return range(start, start + more)
+
+    @property
+    def undrawn(self) -> int:
+        """Candidates that can be drawn before the iteration may be complete."""
+        return max(self.size - self.drawn - len(self.others), 0)
+
+    @property
+    def surplus(self) -> bool:
+        """Whether there are more candidates than the iteration needs."""
+        return self.drawn + len(self.others) > self.size
+
+    def owner(self, row: int) -> Owner | None:
+        """Return who has asked for a candidate."""
+        return next((owner for start, owner in reversed(self.owners) if start <= row), None)
 
     def are_pending(self, ids: Sequence[int]) -> bool:
         """Return whether all of these are pending candidates of this iteration."""
@@ -205,29 +270,44 @@ class Iteration:
             self.fates[id - self.first] = fate
         self.count_missing()
 
+    def settle_late(self, id: int, late: Late, value: float, fate: int) -> None:
+        """Store what became of a candidate of an earlier iteration."""
+        self.others.append((id, late, value, fate))
+        self.count_missing()
+
     def count_missing(self) -> None:
         """Count the candidates without which the iteration is not complete."""
-        self.missing = self.fates.count(PENDING, 0, self.size) + max(self.size - self.drawn, 0)
+        if self.size == self.n_initial_points > 1:
+            self.missing = self.fates.count(PENDING, 0, self.size) + max(self.size - self.drawn, 0)
+        else:
+            settled = self.drawn - self.fates.count(PENDING) + len(self.others)
+            self.missing = max(self.size - settled, 0)
 
-    def samples(self) -> tuple[Points, Array, bytes | bytearray]:
-        """Return what the algorithm learns from: of the first `size`, the points drawn from θ, their values and fates.
+    def settled(self) -> dict[Owner | None, Settled]:
+        """Return what is not pending by owner; first what the algorithm has not asked for."""
+        parts: dict[Owner | None, list[Settled]] = {None: []}
+        for id, late, value, fate in sorted(self.others, key=itemgetter(0)):
+            part = Settled([id], late.code[None], np.array([value]), bytes([fate]))
+            parts.setdefault(late.owner, []).append(part)
+        for (start, owner), (stop, _) in pairwise([*self.owners, (self.drawn, None)]):
+            ids, fates = range(self.first + start, self.first + stop), self.fates[start:stop]
+            if PENDING not in fates and len(ids) == self.drawn:  # the usual case: the same array, packed before
+                part = Settled(ids, self.codes, self.f, fates)
+            elif PENDING not in fates:
+                part = Settled(ids, self.codes[start:stop], self.f[start:stop], fates)
+            else:
+                rows = [i for i, fate in enumerate(fates, start) if fate != PENDING]
+                own = [self.first + i for i in rows]
+                part = Settled(own, self.codes[rows], self.f[rows], bytes([self.fates[i] for i in rows]))
+            if len(part.ids):
+                parts.setdefault(owner, []).append(part)
+        return {owner: Settled.joined(each) for owner, each in parts.items() if each}
 
-        A fate is what the row is in the archive.
-        """
-        if self.drawn == self.size and not self.n_initial_points and CANCELLED not in self.fates:
-            return self.codes, self.f, self.fates  # the usual case
-        rows = slice(self.n_initial_points, self.size)
-        if CANCELLED not in self.fates:
-            return self.codes[rows], self.f[rows], self.fates[rows]
-        kept = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8)[rows] != CANCELLED)
-        fates = self.fates[rows]
-        return self.codes[rows][kept], self.f[rows][kept], bytes([fates[i] for i in kept.tolist()])
-
-    def evaluated(self, stop: int | None = None) -> tuple[Points, Array]:
-        """Return the points that were evaluated, and their values; those with an index below `stop` if it is given."""
-        if self.fates.count(TOLD) == self.drawn <= (self.drawn if stop is None else stop):
+    def evaluated(self) -> tuple[Points, Array]:
+        """Return the points of this iteration that were evaluated, and their values."""
+        if self.fates.count(TOLD) == self.drawn:
             return self.codes, self.f  # the usual case
-        told = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8)[:stop] == TOLD)
+        told = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8) == TOLD)
         return self.codes[told], self.f[told]  # by index: f may be shorter than codes
 
     def pending_ids(self) -> list[int]:

@@ -1,9 +1,12 @@
 """The loop between an optimizer and an objective: ask, evaluate, tell, until a stopping rule applies.
 
-The loop takes the values of an iteration in the order of its candidates, whether they come from the journal or from
-evaluations that end in any order (`sources`). So neither the end of a run nor its result depends on that order. What
-becomes of an evaluation: its candidate is drawn (`_iterate`), it is evaluated and recorded (`sources`, `sink`), its
-value taken (`_evaluate`) and told (`_tell`), and the rules are checked (`_ending`).
+With a stated `batch`, the loop takes the values of an iteration in the order of its candidates, whether they come from
+the journal or from evaluations that end in any order (`sources`). So neither the end of a run nor its result depends on
+that order. What becomes of an evaluation: its candidate is drawn (`_iterate`), it is evaluated and recorded (`sources`,
+`sink`), its value taken (`_evaluate`) and told (`_tell`), and the rules are checked (`_ending`).
+
+Without it, and with several workers, no worker waits: the loop uses the next value that arrives, and asks for a
+candidate for each free worker (`_advance`). Resuming uses the recorded values in the same order.
 """
 
 from __future__ import annotations
@@ -33,11 +36,17 @@ from .reevaluation import Reevaluations
 from .result import History, Status
 from .run_state import info_of
 from .sink import Sink, Value
-from .sources import Evaluator, Source, ValueStream
+from .sources import Arrivals, Evaluator, Source, ValueStream
 from .stopping import Ending, Rules, RunLimits, RunProgress, UserRules
 
 if TYPE_CHECKING:
     from knobless.fast import Run
+    from knobless.parallel.pool import Pool
+
+
+FIRST_FAILURES = 4  # evaluations: if all of these raise, so does the run
+LONGEST_WAIT = 1.0  # seconds without a value after which it is checked whether there are more workers
+UNCOMPARED = (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED)  # after which no points are compared
 
 LOG = logging.getLogger("knobless")
 ESTIMATE_INTERVAL = 1.0  # seconds between two estimates for the progress bar, at least
@@ -58,12 +67,16 @@ class Loop:
         sink: Sink,
         bar: Bar | None = None,
         compiled: CompiledEngine | None = None,
+        pool: Pool | None = None,
+        by_arrival: bool = False,
     ) -> None:
         self.sign, self.opt, self.sink, self.bar, self.compiled = sign, opt, sink, bar, compiled
         self.limits, self.user_rules = limits, user_rules or None
         self.rules = Rules.of(limits, user_rules)
         self.progress = RunProgress()
         self.evaluator = Evaluator(source, sink, sign, limits.timeout, self.progress, opt.run.watched)
+        self.replaying = by_arrival  # values of the journal, in the order in which they arrived
+        self.arrivals = None if pool is None else Arrivals(pool, self.evaluator)
         self.reevaluations = Reevaluations(opt.run, limits, self.evaluator, self._show, self._log)
         self.info_of = partial(info_of, sign=sign)
         self.history = History(self.info_of)
@@ -74,6 +87,7 @@ class Loop:
         self.kept: dict[int, Value] = {}  # values of these that have arrived
         self.estimate, self.estimate_due = math.nan, 0.0  # shown on the progress bar, and when it is computed again
         self.fresh: list[int] = []  # candidates told since functions of the user were called
+        self.first: list[Exception] | None = []  # the errors so far; None once an evaluation has succeeded
         opt.on_iteration = self._report
 
     @property
@@ -105,7 +119,9 @@ class Loop:
                         raise KeyboardInterrupt
                     if engine is None and self.compiled is not None and self._can_be_compiled:
                         engine = self._change(self.compiled)
-                    if engine is None:
+                    if self.replaying or self.arrivals is not None:
+                        status = self._advance(self.progress.left)
+                    elif engine is None:
                         status = self._iterate()
                     else:
                         status = self._iterate_compiled(engine)
@@ -114,9 +130,18 @@ class Loop:
                     ending = self._ending(status)
                     if self.bar is not None:
                         self._show(self.nfev)
+                if self._waits_for_pending(ending.status):
+                    self._drain()
+                error = self._mistake(None) if ending.status not in UNCOMPARED else None
+                if error is not None:
+                    self.sink.clear()
+                    raise error
         except KeyboardInterrupt as error:
             interrupts.end_of_run(error)
             ending = Ending.of(Status.INTERRUPTED)
+        finally:
+            if self.arrivals is not None:
+                self.arrivals.close()
         if engine is not None:
             engine.finish(self.opt)
         return ending
@@ -134,6 +159,8 @@ class Loop:
 
     def _confirmed(self) -> bool:
         """Return whether the target is reached, also by a second value if the objective may be noisy."""
+        if self.reaching is not None and self.reevaluations.confirms:
+            self._drain()
         if self.reaching is None or self.reevaluations.confirm(self.reaching):
             return True
         self.progress.reaching, self.progress.left = math.inf, self.left
@@ -160,8 +187,8 @@ class Loop:
             arrived, self.kept = self.kept | arrived, {}
         values: list[Value] = []
         evaluations = self.evaluator.values(candidates, arrived, self.limits.target)
-        if self.opt.run.nfev == 0 and ids[0] not in arrived:
-            evaluations = self._raising_first(ids[0], evaluations, arrived)
+        if self.first is not None:
+            evaluations = self._raising_first(evaluations, arrived)
         logged = EVALUATIONS.isEnabledFor(logging.INFO) and {*ids} - arrived.keys()
         try:
             if self.rules.of_values or self.bar is not None or logged:
@@ -180,19 +207,34 @@ class Loop:
                 rows = [i for i in range(n, len(ids)) if ids[i] in arrived]
                 self._tell(candidates.take(rows), [arrived[ids[i]] for i in rows])
 
-    def _raising_first(self, id: int, values: ValueStream, arrived: dict[int, Value]) -> ValueStream:
-        """Raise the error of the first evaluation: a mistake in the program should not use up the budget."""
-        self.sink.raised = id
+    def _raising_first(self, values: ValueStream, arrived: dict[int, Value]) -> ValueStream:
+        """Raise the error of the first evaluation if the next ones fail as well."""
         with closing(values):
-            for first in values:
-                self.sink.raised = None
-                if isinstance(first, Exception):
+            for value in values:
+                error = self._mistake(value)
+                if error is not None:
                     values.close()
                     arrived.clear()
                     self.sink.clear()
-                    raise first
-                yield first
-                yield from values
+                    raise error
+                yield value
+
+    def _mistake(self, value: Value | None) -> Exception | None:
+        """Return the error of the first evaluation if all of the first ones have raised, or all until the end.
+
+        That is taken for a mistake in the program, which should not use up the budget. `value` is the next one, None at
+        the end of the run.
+        """
+        if self.first is None:
+            return None
+        if isinstance(value, Exception):
+            self.first.append(value)
+        elif value is not None:
+            self.first = None
+            return None
+        if not self.first or (len(self.first) < FIRST_FAILURES and value is not None) or not self.evaluator.evaluated:
+            return None
+        return next((error for error in self.first if error.__traceback__ is not None), self.first[0])
 
     def _watch(self, evaluations: ValueStream, values: list[Value], ids: Sequence[int], logged: Container[int]) -> bool:
         """Append evaluations to `values` until one of them ends the run; return whether one does."""
@@ -215,6 +257,72 @@ class Loop:
             if self.user_rules is not None:
                 self.fresh.extend(candidates.ids)
             self.opt.run.tell(candidates.ids, *told)
+
+    # Values in the order of arrival.
+
+    def _advance(self, left: float) -> Status | None:
+        """Use the next value, after asking for as many candidates as there are free workers and evaluations left.
+
+        Return why there is no further value.
+        """
+        run, arrivals = self.opt.run, self.arrivals
+        if self.replaying:
+            arrival = self.sink.arrival()
+            if arrival is not None:
+                self._use(*arrival)
+                return None
+            self.replaying, run.again = False, run.pending_ids()
+        if arrivals is None:  # from here on in this process
+            return None
+        wait = LONGEST_WAIT
+        if left > 0:
+            wait = min(max(self.progress.deadline - time.monotonic(), 0.0), wait)
+        if not arrivals.waiting and time.monotonic() < self.progress.deadline:
+            again = len(run.again)  # which count as pending
+            free = int(min(arrivals.free, again + max(left - len(arrivals.pending) - again, 0)))
+            candidates = Batch(self.opt.space, *(run.ask(free) if free > 0 else ((), run.initial_points[:0])))
+            if candidates.ids:
+                arrivals.submit(candidates)
+            elif not arrivals.pending and free > 0:
+                self.sink.drawn()
+                return Status.EXHAUSTED if self.opt.complete else Status.CONVERGED
+        outcome = arrivals.next(wait)
+        if outcome is not None:
+            self._use(outcome.id, outcome.value)
+        return None
+
+    def _use(self, id: int, value: Value) -> None:
+        """Tell a value to the optimizer, and note whether it reaches the target."""
+        error = self._mistake(value)
+        if error is not None:
+            if self.arrivals is not None:
+                self.arrivals.close()
+            self.sink.clear()
+            raise error
+        candidate, before = Batch(self.opt.space, [id], self.opt.run.codes_of([id])), self.reached
+        self._tell(candidate, [value])
+        self.rules.end_at_value(self.progress, value)
+        if not self.replaying:
+            self._log(f"evaluation {id}", value)
+        if self.reached and not before:
+            self.reaching = candidate.codes
+
+    def _waits_for_pending(self, status: Status) -> bool:
+        """Return whether evaluations that are running are awaited when the run ends."""
+        return status is Status.TIMEOUT or (self.opt.run.noisy and status not in UNCOMPARED)
+
+    def _drain(self) -> None:
+        """Use the values of pending candidates, without asking for others."""
+        run, arrivals = self.opt.run, self.arrivals
+        while run.pending_ids():
+            if self.replaying or (arrivals is not None and (arrivals.pending or arrivals.waiting)):
+                self._advance(0)
+            elif not run.again or time.monotonic() >= self.progress.deadline:
+                return
+            elif arrivals is not None:
+                self._advance(0)
+            else:
+                self._evaluate(Batch(self.opt.space, *run.ask(len(run.again))))
 
     # Compiled iterations.
 

@@ -76,8 +76,6 @@ class Block(NamedTuple):
 class Memory:
     """The last evaluations of a run, in the order of their candidates; values are stored with the user's sign."""
 
-    raised: int | None = None
-
     def __init__(self, space: Space, sign: float, objectives: Mapping[str, str] | None = None) -> None:
         self._space, self._sign, self._objectives = space, sign, objectives
         self._family = family = space.family
@@ -119,6 +117,15 @@ class Memory:
         self._outcomes |= {(self._checking, each.id): each for each in outcomes}
         self._attributes |= {each.id: each.value.text for each in outcomes if isinstance(each.value, Attributed)}
 
+    def record_arrivals(self, outcomes: Sequence[Outcome]) -> None:
+        """Record evaluations that have ended elsewhere, whose values are used in this order."""
+        if self._waiting >= self._at_once:
+            self._pack()
+        self.record(outcomes)
+
+    def arrival(self) -> None:
+        """Return None: there are no recorded values."""
+
     def record_here(self, id: int, value: Value, started: float, ended: float) -> None:
         """Record an evaluation that has ended in this process, with times by `time.monotonic()`."""
         append = self._times.append
@@ -133,8 +140,12 @@ class Memory:
 
     def keep(self, run: RunState, candidates: Batch, told: ToldValues, positions: Positions | None = None) -> None:
         """Count values, in the order of their candidates, as evaluations of the run, before it is told them."""
-        first, nit = run.iteration.first + run.iteration.n_initial_points, run.nit
         ids, codes = candidates.ids, candidates.codes
+        if positions is None and ids[0] < run.iteration.first:  # of an earlier iteration, told alone
+            _, _, ((nit, position),) = run.located(ids)
+            first = ids[0] - position
+        else:
+            first, nit = run.iteration.first + run.iteration.n_initial_points, run.nit
         times, workers = self._first_time, self._take_outcomes(ids, positions is not None) if self._outcomes else ()
         if workers:
             times = len(self._times) - 2 * len(ids)

@@ -11,7 +11,7 @@ from knobless.core.algorithm import Algorithm
 from .arguments import RUN, check_objective
 from .iteration import Info
 from .objectives import Objectives
-from .optimize import batch_of, optimize
+from .optimize import mode_of, optimize
 from .optimizer import Optimizer
 from .result import Result
 from .sources import EvaluatedObjective, workers_of
@@ -92,8 +92,9 @@ def minimize(
     rng : None, int, or numpy.random.Generator, optional
         The seed of the run, or a generator. The same seed gives the same run.
     batch : int, optional
-        The number of evaluations that can run at once. An iteration has at least as many samples, so that all workers
-        are busy. The default is the number of workers; for a journal that exists, the number recorded in it.
+        Evaluate in rounds of at least this many points: the run does not depend on `workers`, nor on the order in which
+        evaluations end. By default, no worker waits for another one, and values are used in the order in which they
+        arrive. For a journal that exists, the default is what it records.
     workers : int, Executor, Dask client or map-like callable, optional
         Where `fun` is evaluated: in this many processes, on an executor of `concurrent.futures`, on a Dask cluster, or
         by a callable such as ``pool.imap``. With 1, in this process; with −1, in as many processes as there are CPUs
@@ -135,8 +136,8 @@ def minimize(
     JournalError
         If the journal cannot be used, or is that of another run.
     Exception
-        Any exception of the very first evaluation, so that a mistake in `fun` is shown at once. If it calls
-        `sys.exit`, this is a RuntimeError.
+        The exception of the first evaluation if the next three raise as well, or all until the end: a mistake in
+        `fun` should not use up the budget. If `fun` calls `sys.exit`, this is a RuntimeError.
 
     See Also
     --------
@@ -153,8 +154,11 @@ def minimize(
     spends the last 5 % of them on comparing the points to recommend. With an `algorithm`, nothing is tested: if
     `deterministic` is not given, `x` is the best single observation.
 
-    The result for a seed and a `batch` does not depend on `workers`, nor on the order in which evaluations end: values
-    are used in the order of the candidates. The workers beyond the size of an iteration are idle.
+    With a stated `batch`, the run of a seed depends neither on `workers` nor on the order in which evaluations end:
+    values are used in the order of the candidates, and the workers beyond the size of an iteration are idle. Without
+    one, each worker gets a point when it is free, and the run depends on the order in which values arrive, which a
+    journal records. With one worker both are the same. A callable like ``pool.imap`` as `workers` takes many points in
+    one call, so `batch` is then by default the size of the pool.
 
     With `constraints`, an infeasible point is repaired: its variables take over the values of a feasible point, in
     random order, until it is feasible. If of the points without ones and with ones only exactly one is feasible, bits
@@ -175,6 +179,7 @@ def minimize(
     """
     check_objective(fun, space)
     workers, stated = workers_of(workers), Objectives.of(objectives, maximize=False)
+    batch, by_arrival = mode_of(batch, workers, journal)
     sign = 1.0 if stated is None else stated.sign
     return optimize(
         sign,
@@ -184,7 +189,7 @@ def minimize(
             algorithm,
             x0,
             rng,
-            batch_of(batch, workers, journal),
+            batch,
             deterministic,
             constraints=constraints,
             fixed=fixed,
@@ -196,6 +201,7 @@ def minimize(
         journal,
         rng is None,
         progress,
+        by_arrival,
     )
 
 
@@ -301,6 +307,7 @@ def maximize(
     """
     check_objective(fun, space)
     workers, stated = workers_of(workers), Objectives.of(objectives, maximize=True)
+    batch, by_arrival = mode_of(batch, workers, journal)
     sign = -1.0 if stated is None else stated.sign
     return optimize(
         sign,
@@ -310,7 +317,7 @@ def maximize(
             algorithm,
             x0,
             rng,
-            batch_of(batch, workers, journal),
+            batch,
             deterministic,
             constraints=constraints,
             fixed=fixed,
@@ -322,4 +329,5 @@ def maximize(
         journal,
         rng is None,
         progress,
+        by_arrival,
     )

@@ -14,7 +14,7 @@ from knobless._checks import boolean, elements
 from knobless.core.types import Points
 from knobless.core.violation import negated
 from knobless.journal.events import Journal
-from knobless.parallel.capacity import n_workers
+from knobless.parallel.capacity import dask_client, n_workers
 from knobless.parallel.returned import check_no_attributes, objective_value
 from knobless.space.space import Space
 
@@ -22,13 +22,13 @@ from . import interrupts
 from .code_digest import code_digest, same_interpreter
 from .compiled_engine import CompiledEngine
 from .feasibility import Feasibility
-from .loop import Loop
+from .loop import UNCOMPARED, Loop
 from .memory import Memory
 from .objectives import Objectives
 from .optimizer import Optimizer
 from .progress import Bar
 from .recommendation import Recommended, recommended_point
-from .recording import Recording, recorded_batch
+from .recording import Recording, recorded_mode
 from .result import Result, Status
 from .sink import Sink
 from .sources import EvaluatedObjective
@@ -47,6 +47,7 @@ def optimize(
     journal: Any,
     adopt_seed: bool,
     progress: bool,
+    by_arrival: bool,
 ) -> Result:
     """Minimize an objective if `sign` is 1, or maximize it if `sign` is -1."""
     if boolean("vectorized", objective.vectorized):
@@ -57,7 +58,7 @@ def optimize(
     budget = None if limits.budget == math.inf else limits.budget
     with ExitStack() as resources:
         bar = resources.enter_context(Bar(budget)) if boolean("progress", progress) else None
-        source = objective.source(resources)
+        source, pool = objective.source(resources)
         sink: Sink
         compiled = None
         if journal is not None:
@@ -66,11 +67,13 @@ def optimize(
             resources.callback(recording.close)
             pairs = recording.known(pairs)
             _note_objective(recording, objective, budget)
+            if by_arrival:
+                recording.begin_arrivals()
         else:
             sink = Memory(opt.space, sign, None if opt.objectives is None else opt.objectives.directions)
             if objective.in_this_process and opt.run.feasibility is None and objective.objectives is None:
                 compiled = CompiledEngine.of(objective.fun, opt, sign)
-        loop = Loop(sign, opt, limits, user, source, sink, bar, compiled)
+        loop = Loop(sign, opt, limits, user, source, sink, bar, compiled, pool if by_arrival else None, by_arrival)
         if pairs:
             opt.run.add(np.array([code for code, _ in pairs]), [value for _, value in pairs])
         return _result(loop, loop.run())
@@ -82,7 +85,7 @@ def _result(loop: Loop, ending: Ending) -> Result:
     if loop.history.last_iteration < run.nit:
         loop.history.append(loop.info_of(*run.info_arguments))
     best, chosen = opt.best, None
-    if status not in (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED) and opt.objectives is None:
+    if status not in UNCOMPARED and opt.objectives is None:
         try:
             chosen = loop.reevaluations.compare(status)
         except KeyboardInterrupt as error:
@@ -153,25 +156,31 @@ def _remarks(loop: Loop, status: Status, failures: int, chosen: Recommended | No
     return remarks
 
 
-def batch_of(batch: int | None, workers: Any, journal: Any) -> int:
-    """Return `batch` if it is given; else that of a journal which exists, or the number of workers.
+def mode_of(batch: int | None, workers: Any, journal: Any) -> tuple[int, bool]:
+    """Return the `batch` of a run, and whether values are used in the order of arrival.
 
-    Warn if that of the journal leaves workers idle.
+    Without a `batch`, they are if there are several workers, or if that is recorded in a journal. Workers that are a
+    map take many points in one call, and so `batch` is their number then.
     """
+    recorded = None if journal is None else recorded_mode(journal)
     if batch is not None:
-        return batch
-    recorded, most = None if journal is None else recorded_batch(journal), n_workers(workers) or 1
+        return batch, batch == 1 and recorded == (1, True)
+    most = n_workers(workers) or 1
+    waits_for_none = not (callable(workers) and not hasattr(workers, "submit")) or dask_client(workers) is not None
     if recorded is None:
-        return most
-    if recorded < most:
+        return (1, most > 1 or dask_client(workers) is not None) if waits_for_none else (most, False)
+    size, by_arrival = recorded
+    if size == 1:
+        return 1, by_arrival or (waits_for_none and most > 1)
+    if size < most:
         warnings.warn(
-            f"{Journal.of(journal).path}: the run was begun with batch={recorded}, so it may ask for no more than "
-            f"{recorded} evaluations at once, and {most} workers are not all busy. To use them, begin a new run in "
-            f"another file with batch={most}, and pass the evaluations of this one as known",
+            f"{Journal.of(journal).path}: the run was begun with batch={size}, so it may ask for no more than "
+            f"{size} evaluations at once, and {most} workers are not all busy. To use them, begin a new run in "
+            "another file without batch, and pass the evaluations of this one as known",
             UserWarning,
             stacklevel=4,
         )
-    return recorded
+    return size, False
 
 
 def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: float | None) -> None:

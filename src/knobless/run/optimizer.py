@@ -39,7 +39,7 @@ from .front import Front
 from .iteration import Info
 from .objectives import Objectives
 from .recommendation import recommended_point
-from .recording import Recording, recorded_batch, replay
+from .recording import Recording, recorded_mode, replay
 from .run_state import RunState
 from .streams import Streams
 
@@ -181,7 +181,8 @@ class Optimizer:
         if getattr(algorithm, "reads_archive", False) or (m > 1 and not observes(algorithm)):
             algorithm = Search((cast(Member[Any], algorithm),), deterministic=self._stated is True)
         if batch is None:
-            batch = 1 if journal is None else recorded_batch(journal) or 1
+            recorded = None if journal is None else recorded_mode(journal)
+            batch = 1 if recorded is None else recorded[0]
         self.batch = positive_int("batch", batch)
         self._algorithm = algorithm.at_least(self.batch)
         noisy = None if noisy is None else noisy.at_least(self.batch)
@@ -339,10 +340,7 @@ class Optimizer:
 
     @property
     def mode_fun(self) -> float | None:
-        """The mean value of the most probable point among the last 512 evaluations; None if it is not among them.
-
-        Unless the objective is deterministic, candidates beyond λ do not count.
-        """
+        """The mean value of the most probable point among the last 512 evaluations; None if it is not among them."""
         mode_fun = None if self.objectives is not None else self.run.mode_fun
         return None if mode_fun is None else self._sign * mode_fun
 

@@ -81,12 +81,12 @@ def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[
         yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, unpacked(each, family), told)
 
 
-def recorded_batch(journal: Any) -> int | None:
-    """Return the `batch` of a journal that exists, else None."""
+def recorded_mode(journal: Any) -> tuple[int, bool] | None:
+    """Return the `batch` of a journal, and whether values are used in the order of arrival; None if there is none."""
     path = Journal.of(journal).path
     try:
         with read(path) as record:
-            return record.batch
+            return record.batch, record.asynchronous
     except JournalError:  # there is none yet; what else is wrong with it is reported when it is opened for writing
         return None
 
@@ -134,7 +134,6 @@ class Recording:
         self._run, self._sign, self._objectives = run, identity.sign, identity.directions
         self._family, self._width = run.space.family, run.space.family.width
         self._places: dict[int, tuple[int, int, int, bytes, int, int]] = {}
-        self.raised: int | None = None
         self._told = -1  # the highest id of a candidate whose value is kept
         self._compared: list[tuple[int, int, int]] = []  # evaluations not told: candidates drawn before, first, stop
         self._here = f"pid {os.getpid()}@{socket.gethostname()}"
@@ -157,6 +156,9 @@ class Recording:
         told = writer.events(f"WHERE fate != {CHECKED}")
         self._rows: Iterator[Rows] = read_rows(told, self._family, self._sign)
         self.next_rows: Rows | None = None  # to be recalled next; None at the end of the journal
+        self.by_arrival = False  # whether values are used in the order of the rows
+        self._arrivals: Iterator[tuple[int, int, Points, Value]] = iter(())
+        self._used = 0  # values that were used
 
     def _begin(self, writer: Writer, identity: Identity, adopt: bool) -> None:
         if "identity" not in writer.header:
@@ -270,6 +272,42 @@ class Recording:
             raise JournalError(f"{self._writer.path}: cannot resume: duplicate candidate in journal")
         return values if len(values) == len(ids) else {id: values[id] for id in ids if id in values}
 
+    def begin_arrivals(self) -> None:
+        """Note that values are used in the order of the rows, and read all recorded points."""
+        self.by_arrival = True
+        if not self._writer.header.get("asynchronous"):
+            self._writer.put("asynchronous", True)
+        with self.explained():
+            groups = [] if self.next_rows is None else [self.next_rows, *self._rows]
+        self._run.recorded = {id: code for rows in groups for id, code in recorded_points(rows).items()}
+        self.next_rows = None
+        self._arrivals = (
+            (rows.drawn, id, code, value)
+            for rows in groups
+            for id, code, value in zip(rows.ids, rows.codes, self._evaluated(rows), strict=True)
+        )
+
+    def _evaluated(self, rows: Rows) -> list[Value]:
+        if rows.fate != TOLD:
+            raise JournalError(
+                f"{self._writer.path}: cannot resume: it has cancelled or added points. Resume a journal of an "
+                "Optimizer with an Optimizer"
+            )
+        return rows.told.values()
+
+    def arrival(self) -> tuple[int, Value] | None:
+        """Return the next recorded value and its candidate, after drawing what was drawn before it; None at the end."""
+        run, found = self._run, next(self._arrivals, None)
+        if found is None:
+            run.recorded = {}
+            return None
+        drawn, id, code, value = found
+        with self.explained():
+            run.redraw(drawn)
+            run.expect([id])
+            run.confirm([id], code[None])
+        return id, value
+
     def _advance(self) -> bool:
         with self.explained():
             self.next_rows = next(self._rows, None)
@@ -306,13 +344,13 @@ class Recording:
 
     def record(self, outcomes: Iterable[Outcome]) -> None:
         """Commit values that became known together, as soon as they are known."""
-        self._writer.append(
-            [
-                self._row(*each[:5])
-                for each in outcomes
-                if each.id != self.raised or not isinstance(each.value, Exception)
-            ]
-        )
+        self._writer.append([self._row(*each[:5]) for each in outcomes])
+
+    def record_arrivals(self, outcomes: Sequence[Outcome]) -> None:
+        """Commit values that are used in this order, before any other candidates are drawn."""
+        ids = [each.id for each in outcomes]
+        self._expect(TOLD, ids, *self._run.located(ids))
+        self.record(outcomes)
 
     def record_here(self, id: int, value: Value, started: float, ended: float) -> None:
         """Commit the value of an evaluation in this process, with times by `time.monotonic()`."""
@@ -329,14 +367,15 @@ class Recording:
         """Count recorded values as evaluations of the run."""
         ids = candidates.ids
         if positions is None:
-            self._told = max(self._told, ids[-1])
+            self._told, self._used = max(self._told, ids[-1]), self._used + len(ids)
         else:
             self._compared.append((run.drawn, ids[0], ids[-1] + 1))
 
     def evaluations(self, nfev: int) -> Evaluations:
         """Return the evaluations of the run, which are read from the journal when they are accessed."""
         direction = "minimize" if self._sign > 0 else "maximize"
-        part = JournalPart(self._writer.last_row, self._told, tuple(self._compared))
+        used = self._used if self.by_arrival else None
+        part = JournalPart(self._writer.last_row, self._told, tuple(self._compared), used)
         return Evaluations(self._run.space, direction, JournalRows(self._writer.path, part), 0, self._objectives)
 
     def latest(self, ids: Sequence[int]) -> Evaluations:

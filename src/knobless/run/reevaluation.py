@@ -42,13 +42,18 @@ class Reevaluations:
         self.failures = 0
         self.refuted = False  # whether a value that reached the target was not confirmed
 
+    @property
+    def confirms(self) -> bool:
+        """Whether a value that reaches the target needs a second one."""
+        test = self._run.noise_test
+        return test is not None and test.unsure and self._run.nfev + self.nfev < self._limits.budget
+
     def confirm(self, code: Points) -> bool:
         """Return whether a point reaches the target, also by a second value if the objective may be noisy."""
-        test, limits = self._run.noise_test, self._limits
-        if test is None or not test.unsure or self._run.nfev + self.nfev >= limits.budget:
+        if not self.confirms:
             return True
         values = self._evaluate(code, [CONFIRMATION])
-        self.refuted = bool(values) and not (isinstance(values[0], float) and values[0] <= limits.target)
+        self.refuted = bool(values) and not (isinstance(values[0], float) and values[0] <= self._limits.target)
         return not self.refuted
 
     def compare(self, status: Status) -> Recommended | None:

@@ -3,10 +3,14 @@
 Evaluations are in the archive, which the algorithm reads; besides it, a run has only its pending candidates. A snapshot
 is this value packed, loading one replaces it, and replaying a journal builds it.
 
-Candidates are drawn from the current iteration; when those with index 0 to λ − 1 are told or cancelled, the algorithm
-learns from them and the next iteration begins. More than λ candidates may be pending: they count for the best point and
-for the number of evaluations, as late results of earlier iterations do. An initial point, or a point that is tested for
-noise, precedes the λ samples and is not one of them.
+An iteration is complete when λ candidates are told or cancelled, whichever they are and in whichever order. The
+algorithm then learns from them, in the order in which they were drawn, and the next iteration begins. So λ candidates
+that are drawn and told before any others make the same iteration in any order. Further ones may be drawn at any time,
+from the state that the algorithm has then, and their values count for the iteration in which they arrive. The state is
+therefore a function of the order of draws and values alone. An initial point, or a point that is tested for noise,
+precedes the λ samples and is one more.
+
+A search has several members. What a member has asked for, it is told (`Owner`), with λ values at once.
 """
 
 from __future__ import annotations
@@ -20,12 +24,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from knobless.core.algorithm import Algorithm, is_exact, keeps_states, observes
+from knobless.core.algorithm import ALONE, Algorithm, Owner, is_exact, keeps_states, most_points, observes
 from knobless.core.archive import COPIED, REJECTED, STOPPED, Archive
 from knobless.core.description import search_of
 from knobless.core.early_stopping import Curve, Curves, is_hopeless
 from knobless.core.families import Family
-from knobless.core.rng import Stream
 from knobless.core.search import Search
 from knobless.core.several import Several
 from knobless.core.types import Array, Points
@@ -38,7 +41,7 @@ from knobless.space.space import Space
 from .candidates import NONE, Batch, ToldValues
 from .constraints import NO_CONSTRAINTS, Constraints
 from .feasibility import Feasibility
-from .iteration import PENDING, Best, FirstFailure, Info, Iteration, Late, is_better
+from .iteration import PENDING, Best, FirstFailure, Info, Iteration, Late, Settled, is_better
 from .noise_test import SMALL_DOUBT, NoiseTest
 from .pending import Pending, keys_of
 from .streams import Streams
@@ -50,7 +53,19 @@ RECENT = 512  # evaluations kept to look up those of the most probable point
 MOST_WORDS = 2**28  # random words of all pending candidates that a file may ask for
 MOST_PENDING = 2**20  # pending candidates that a file may ask for
 
+THE_ALGORITHM = Owner(ALONE)
+
 InfoArguments = tuple[Algorithm, Any, int, int, Best | None]  # a plain tuple, which takes the least time to create
+
+
+@dataclass(slots=True)
+class Unlearned:
+    """What an owner has asked for since it was last told, and what it is not told yet."""
+
+    asked: int = 0
+    needed: int = 0  # candidates that it needs to learn; 0 as long as that is not known
+    settled: int = 0  # candidates that are told or cancelled
+    parts: list[Settled] = field(default_factory=list)  # those with values
 
 
 @dataclass(slots=True)
@@ -77,6 +92,7 @@ class RunState:
     curves: Curves = field(default_factory=Curves)  # the steps of complete evaluations
     reported: dict[int, Curve] = field(default_factory=dict)  # the steps of pending candidates, by `Optimizer.report`
     late: dict[int, Late] = field(default_factory=dict)  # pending candidates of complete iterations
+    unlearned: dict[Owner, Unlearned] = field(default_factory=dict)
     again: list[int] = field(default_factory=list)  # pending when another process ended: to be handed out again
     origin: Points | None = None  # the initial point from which the search starts
     best: Best | None = None
@@ -122,7 +138,7 @@ class RunState:
         archive = Archive(family, keys_of(space), getattr(algorithm, "deterministic", once), recent, objectives)
         search = started(algorithm, origin, archive)
         iteration = first_iteration(len(points), algorithm.lam(search))
-        return cls(
+        run = cls(
             algorithm,
             space,
             x0,
@@ -141,6 +157,8 @@ class RunState:
             n_points=space.cardinality if feasibility is None else feasibility.fixed.cardinality,
             most_stale=MAX_STALE,
         )
+        archive.pending_points = run.pending_points
+        return run
 
     @classmethod
     def from_identity(
@@ -176,8 +194,8 @@ class RunState:
 
     @property
     def undrawn(self) -> int:
-        """Candidates of this iteration that are not drawn yet."""
-        return max(self.iteration.size - self.iteration.drawn, 0)
+        """Candidates that this iteration needs and that are not drawn yet."""
+        return self.iteration.undrawn
 
     @property
     def drawn(self) -> int:
@@ -244,7 +262,7 @@ class RunState:
         seen = self.space.visible(code)
         told = [
             self.archive.evaluations(RECENT),
-            *([self.iteration.evaluated(self.iteration.size)] if self.iteration.drawn else []),
+            *([self.iteration.evaluated()] if self.iteration.drawn else []),
         ]
         x, f = (np.concatenate(each)[-RECENT:] for each in zip(*told, strict=True))
         values = f[(self.space.visible(x) == seen).all(axis=1) & self._have_values(f)]
@@ -282,6 +300,12 @@ class RunState:
             return self.pending.ids
         return [*self.late, *(self.iteration.pending_ids() if self.iteration.drawn else ())]
 
+    def pending_points(self) -> Points:
+        """Return the points of all pending candidates that the algorithm has asked for."""
+        first, late = self.iteration.first + self.iteration.n_initial_points, self.late
+        ids = [id for id in self.pending_ids() if id >= first or (id in late and late[id].position >= 0)]
+        return self.codes_of(ids) if ids else self.archive.x(0, 0)
+
     def codes_of(self, ids: Sequence[int]) -> Points:
         """Return the points of pending candidates."""
         first = self.iteration.first
@@ -302,59 +326,103 @@ class RunState:
     # Drawing.
 
     def ask(self, k: int | None) -> tuple[Sequence[int], Points]:
-        """Return ids and points of the next k candidates, or of all of this iteration that are not drawn yet."""
+        """Return ids and points of the next k candidates, or of all that this iteration needs and are not drawn yet."""
         if self.again:
             return self._ask_again(k)
-        return self._draw(k) if self.pending is None else self._ask_new(k)
-
-    def _draw(self, k: int | None) -> tuple[range, Points]:
-        """Draw the next k points: initial points, then λ samples, then further ones from a stream of their own."""
-        iteration, undrawn = self.iteration, self.undrawn
-        if k is None and not undrawn:
+        iteration = self.iteration
+        if k is None and not self.undrawn and not self._yields_none:
             raise RuntimeError(
                 f"ask: all {iteration.size} candidates of iteration {self.nit} were asked for and {iteration.missing} "
                 "are pending: tell their values, cancel those that will have none, or call ask(k) for k more"
             )
-        k = undrawn if k is None else k
-        initial = min(k, len(self.initial_points))
-        start = iteration.drawn - iteration.n_initial_points + len(self.initial_points)  # among the samples
-        first = self.drawn + initial
-        codes = self._sampled(self.streams.main, min(k, undrawn) - initial, start, first)
-        if k > undrawn:
-            start = iteration.drawn + undrawn - iteration.n_initial_points
-            more = self._sampled(self.streams.spare, k - undrawn, start, self.drawn + undrawn)
-            codes = np.concatenate([codes, more])
-        if self.feasibility is not None and len(codes):
-            key, n_samples = self.streams.main.key, min(k, undrawn) - initial
-            codes = self.feasibility.replaced(codes, self.search.theta, key, first, n_samples)
-        if initial:  # which are feasible
-            codes = np.concatenate([self.initial_points[:initial], codes])
-            self.initial_points = self.initial_points[initial:]
-        return iteration.extend(codes), codes
+        ids: Sequence[int] = ()
+        codes = self.initial_points[:0]
+        while not self._yields_none:
+            left = max(self.undrawn, 1) if k is None else k - len(ids)
+            # An iteration that closed meanwhile may have shown noise.
+            more, fresh = self._draw(left) if self.pending is None else self._draw_new(left, self.pending)
+            ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)
+            if len(ids) == k or (k is None and (not self.undrawn or (ids and self.iteration is not iteration))):
+                break
+        return ids, codes
 
-    def _sampled(self, stream: Stream, size: int, start: int, first: int) -> Points:
+    def _draw(self, k: int) -> tuple[range, Points]:
+        """Draw up to k points that the algorithm proposes without knowing more: initial points, then samples.
+
+        The points do not depend on how many are drawn at once.
+        """
+        iteration = self.iteration
+        k = min(k, self.undrawn or 1)
+        initial = min(k, len(self.initial_points))
+        ids = range(0)
+        codes = self.initial_points[:initial]  # which are feasible
+        if initial:
+            self.initial_points = self.initial_points[initial:]
+            ids = iteration.extend(codes)
+        if initial < k:
+            more_ids, more = self._propose(k - initial)
+            ids = range(ids.start, more_ids.stop) if ids else more_ids
+            codes = np.concatenate([codes, more]) if initial else more
+        return ids, codes
+
+    def _propose(self, k: int) -> tuple[range, Points]:
+        """Draw up to k points of what has the turn."""
+        turn, first = self._turn, self.drawn
+        if self.is_search:
+            owner, most = self.algorithm.proposer(self.search, self._asked_by)  # type: ignore[attr-defined]
+        else:
+            most = most_points(self.algorithm, self.lam, self._asked_by(turn))
+            owner = turn if most else None
+        k = min(k, most or 1)
+        own = self.unlearned.setdefault(owner or turn, Unlearned())
+        codes = self._sampled(k, own.asked, first, owner)
+        own.asked += k
+        if self.feasibility is not None:
+            codes = self.feasibility.replaced(codes, self.search.theta, self.streams.main.key, first, k)
+        return self.iteration.extend(codes, owner), codes
+
+    @property
+    def _turn(self) -> Owner:
+        """What has the turn."""
+        return self.algorithm.owner(self.search) if self.is_search else THE_ALGORITHM  # type: ignore[attr-defined]
+
+    def checked_owner(self, owner: Owner | None) -> Owner:
+        """Return an owner of a file; ValueError if it cannot be one of this run."""
+        if owner is None or (owner.kind == ALONE) == self.is_search:
+            raise ValueError("owner: expected a part of the algorithm")
+        if self.is_search:
+            self.algorithm.check_owner(self.search, owner)  # type: ignore[attr-defined]
+        return owner
+
+    def _asked_by(self, owner: Owner) -> int:
+        return self.unlearned[owner].asked if owner in self.unlearned else 0
+
+    def _sampled(self, size: int, start: int, first: int, owner: Owner | None) -> Points:
         """Return points of the algorithm, of which the first one gets this id; it is not asked for recorded ones."""
-        if not self.recorded or not size:  # an algorithm may begin when it is asked for no points
-            return self._asked(stream, size, start)
+        if not self.recorded:
+            return self._asked(size, start, owner)
         own, recorded = getattr(self.algorithm, "skip", None), self.recorded
         if own is None or (self.feasibility is not None and self.feasibility.constraints.functions):
-            return self._asked(stream, size, start)
-        parts = [self.initial_points[:0]]
+            return self._asked(size, start, owner)
+        parts = [self.archive.x(0, 0)]
         verified = VERIFIED if is_exact(self.algorithm) else 0  # any recorded point of another algorithm is taken
         for known, group in groupby(range(size), lambda i: first + i >= verified and first + i in recorded):
             each = list(group)
             if known:
-                own(self.search, stream, len(each), start + each[0], **self._fixed)
+                own(self.search, self.streams.main, len(each), start + each[0], **self._arguments(owner))
                 parts.append(np.array([recorded[first + i] for i in each]))
             else:
-                parts.append(self._asked(stream, len(each), start + each[0]))
+                parts.append(self._asked(len(each), start + each[0], owner))
         return np.concatenate(parts)
 
-    def _asked(self, stream: Stream, size: int, start: int) -> Points:
-        if self.feasibility is None:  # the usual case
-            return self.algorithm.ask(self.search, stream, size, start)
-        self.archive.feasible = self.feasibility if self.feasibility.constraints.functions else None
-        return self.algorithm.ask(self.search, stream, size, start, **self._fixed)
+    def _asked(self, size: int, start: int, owner: Owner | None) -> Points:
+        if self.feasibility is not None:
+            self.archive.feasible = self.feasibility if self.feasibility.constraints.functions else None
+        return self.algorithm.ask(self.search, self.streams.main, size, start, **self._arguments(owner))
+
+    def _arguments(self, owner: Owner | None) -> dict[str, Any]:
+        """Return arguments of a search: who asks, and which variables are fixed."""
+        return {"owner": owner, **self._fixed} if self.is_search else {}
 
     @property
     def _fixed(self) -> dict[str, NDArray[np.bool_]]:
@@ -370,20 +438,7 @@ class RunState:
         """Whether the algorithm reads the archive, and does not only have a state of its own."""
         return observes(self.algorithm)
 
-    def _ask_new(self, k: int | None) -> tuple[Sequence[int], Points]:
-        """Draw until k points are new, or until an iteration has a new point or waits for pending ones."""
-        ids: Sequence[int] = ()
-        codes = self.initial_points[:0]
-        while not self._yields_none:
-            left = None if k is None else min(k - len(ids), self.undrawn or k - len(ids))
-            # An iteration that closed meanwhile may have shown noise.
-            more, fresh = self._draw(left) if self.pending is None else self._draw_new(left, self.pending)
-            ids, codes = ([*ids, *more], np.concatenate([codes, fresh])) if ids else (more, fresh)
-            if len(ids) >= (1 if k is None else k) or (k is None and not self.undrawn):
-                break
-        return ids, codes
-
-    def _draw_new(self, k: int | None, pending: Pending) -> tuple[Sequence[int], Points]:
+    def _draw_new(self, k: int, pending: Pending) -> tuple[Sequence[int], Points]:
         """Draw the next k points and return the new ones; those with known values are settled."""
         tests = len(self.initial_points) if self.nit else 0
         ids, codes = self._draw(k)
@@ -414,10 +469,10 @@ class RunState:
 
     def redraw(self, drawn: int) -> None:
         """Draw until as many candidates are drawn as a file states; ValueError if that is impossible."""
+        if self.drawn < drawn:
+            self.check_pending(drawn - self.drawn)
         while self.drawn < drawn:
-            left = drawn - self.drawn
-            k = min(left, self.undrawn or left)
-            self.check_pending(k)
+            k = min(drawn - self.drawn, self.undrawn or 1)
             if self.pending is None:
                 self._draw(k)
             elif self._yields_none:
@@ -497,8 +552,8 @@ class RunState:
         """Store values of pending candidates; see `ToldValues` for the arguments."""
         if not len(ids):
             return
-        if len(ids) > 1 and (curves or self.late or self.iteration.drawn > self.iteration.size):
-            # One by one: the iteration may be complete before the last of them, which must not count for it then. A
+        if len(ids) > 1 and (curves or self.late or self.iteration.surplus):
+            # One by one: the iteration may be complete before the last of them, which counts for the next one then. A
             # journal does not record which values were told together.
             told = ToldValues(f, failures, infeasible, several, curves)
             for i, id in enumerate(ids):
@@ -539,8 +594,9 @@ class RunState:
         """Store that these candidates will have no values."""
         for id in ids if self.reported else ():
             self.reported.pop(id, None)
-        if len(ids):
-            self._settle(ids, np.full(len(ids), math.nan), CANCELLED)
+        alone = self.late or self.iteration.surplus  # as in `tell`
+        for part in [[id] for id in ids] if alone else [ids][: len(ids)]:
+            self._settle(part, np.full(len(part), math.nan), CANCELLED)
 
     def add(self, codes: Points, values: Sequence[float]) -> None:
         """Store the values of points that were evaluated elsewhere."""
@@ -601,55 +657,124 @@ class RunState:
         self._close()
 
     def _store(self, ids: Sequence[int], f: Array, fate: int) -> None:
-        if not self.late or (isinstance(ids, range) and ids.step == 1 and ids.start >= self.iteration.first):
+        first, late = self.iteration.first, self.late
+        if not late or (isinstance(ids, range) and ids.step == 1 and ids.start >= first):
             self.iteration.settle(ids, f, fate)
             return
-        now = [i for i, id in enumerate(ids) if self.late.pop(id, None) is None]
-        self.iteration.settle([ids[i] for i in now], f[now], fate)
+        now = [i for i, id in enumerate(ids) if id >= first]
+        if now:
+            self.iteration.settle([ids[i] for i in now], f[now], fate)
+        for id, value in zip(ids, f.tolist(), strict=True):
+            if id < first:
+                self.iteration.settle_late(id, late.pop(id), value, fate)
 
     def _close(self) -> None:
-        """Tell a complete iteration to the algorithm and begin the next one."""
+        """Begin the next iteration if this one is complete, after the algorithm has learned from it."""
         iteration = self.iteration
         if iteration.missing:
             return
-        if iteration.drawn > iteration.size:
-            for id in iteration.pending_ids():
-                position = id - iteration.first
-                self.late[id] = Late(self.nit, position - iteration.n_initial_points, iteration.codes[position])
-        tested = self.noise_test is not None and self.noise_test.expected is not None
-        noisy = tested and self._is_shown_noisy(*iteration.evaluated(1))
-        x, f, kinds = iteration.samples()
-        if self.feasibility is not None:
-            x, f = self.feasibility.learn(x, f)
-            kinds = bytes(kinds).ljust(len(f), bytes([REJECTED]))
-        if iteration.n_initial_points:
-            self._observe(*iteration.evaluated(iteration.n_initial_points))
+        usual = not iteration.others and iteration.drawn == iteration.size
+        for id in () if usual else iteration.pending_ids():
+            row = id - iteration.first
+            position = max(row - iteration.n_initial_points, -1)
+            self.late[id] = Late(self.nit, position, iteration.codes[row], iteration.owner(row))
+        settled = iteration.settled()
+        noisy = self._is_shown_noisy(*self._tested()) if self._tests else False
+        if self.feasibility is not None and not usual:
+            self.feasibility.filled = []
+        others = settled.pop(None, None)
+        if others is not None:
+            told = others.without(CANCELLED)
+            self._observe(told.codes, told.f, told.fates)
         if self.nit == 0 and iteration.size == iteration.n_initial_points:
-            self._start_at_best(iteration)
-        elif self.is_search:
-            self.search = self.algorithm.tell(self.search, x, f, kinds)  # type: ignore[call-arg]
+            self._start_at_best(iteration, settled)
         else:
-            if self.pending is None:  # else the values suffice, which are noted
-                self.archive.add(x, f, kinds)
-            self.search = self.algorithm.tell(self.search, x, f)
+            for owner, part in settled.items():
+                self._add_unlearned(owner, part)  # type: ignore[arg-type]
+            self._learn()
         constrained = self.constrained_algorithm if self.infeasible else None
         if constrained is not None and self.infeasible >= INFEASIBLE_SHARE * self.nfev:
             self.become_constrained(constrained)
         if noisy:
             self.become_noisy()
         elif self.noise_test is not None:
-            x, f = iteration.evaluated(iteration.size)
-            self.noise_test.observe(x, self._compared(x, f))
+            for part in (*([] if others is None else [others]), *settled.values()):
+                told = part.having(TOLD)
+                self.noise_test.observe(told.codes, self._compared(told.codes, told.f))
         self.nit += 1
         self._begin(iteration.first + iteration.drawn)
         if self.on_iteration is not None:
             self.on_iteration()
 
-    def _start_at_best(self, iteration: Iteration) -> None:
-        """Start the search from the best of several initial points, the first in case of ties."""
+    @property
+    def _tests(self) -> bool:
+        """Whether a point was handed out to be tested for noise and is no longer pending."""
+        test, iteration = self.noise_test, self.iteration
+        if test is None or test.expected is None:
+            return False
+        here = self.nit > 0 and iteration.n_initial_points > 0 and bool(iteration.drawn)
+        return (here and iteration.fates[0] != PENDING) or any(late.is_test for _, late, _, _ in iteration.others)
+
+    def _tested(self) -> tuple[Points, Array]:
+        """Return the point that was tested for noise and its second value; none if it was cancelled."""
+        iteration = self.iteration
+        for _, late, value, fate in iteration.others:
+            if late.is_test:
+                return late.code[None][: fate == TOLD], np.array([value])[: fate == TOLD]
+        told = iteration.fates[0] == TOLD
+        return iteration.codes[:1][:told], iteration.f[:1][:told]
+
+    def _add_unlearned(self, owner: Owner, part: Settled) -> None:
+        """Store what became of candidates of an owner in the archive, and until the owner learns from it."""
+        own = self.unlearned.setdefault(owner, Unlearned())
+        own.needed = own.needed or self._needed(owner)  # before more values are known
+        own.settled += len(part.ids)
+        part = part.without(CANCELLED)
+        if self.feasibility is not None and owner == self._turn:
+            x, f = self.feasibility.learn(part.codes, part.f)
+            more = len(f) - len(part.f)  # points that were not handed out, and follow the others
+            ids = [*part.ids, *range(self.drawn, self.drawn + more)]
+            part = Settled(ids, x, f, bytes(part.fates).ljust(len(f), bytes([REJECTED])))
+        if self.is_search or self.pending is None:  # else the values suffice, which are noted
+            self.archive.add(part.codes, part.f, part.fates)
+        own.parts.append(part)
+
+    def _learn(self) -> None:
+        """Tell the owners that have as many values as they need."""
+        for owner, own in list(self.unlearned.items()):
+            if not own.settled or own.settled < min(own.needed, self._needed(owner)):
+                continue
+            del self.unlearned[owner]
+            _, x, f, _ = Settled.joined(own.parts)
+            if self.is_search:
+                self.search = self.algorithm.learn(self.search, x, f, owner)  # type: ignore[attr-defined]
+            else:
+                self.search = self.algorithm.tell(self.search, x, f)
+
+    def _needed(self, owner: Owner) -> int:
+        """Return how many values an owner needs to learn from them."""
+        if not self.is_search:
+            return self.lam
+        open: bool = self.algorithm.is_open(self.search, owner)  # type: ignore[attr-defined]
+        return self.algorithm.lam(self.search, owner) if open else 0  # type: ignore[call-arg]
+
+    def _start_at_best(self, iteration: Iteration, settled: Mapping[Owner | None, Settled]) -> None:
+        """Start the search from the best of several initial points, the first in case of ties.
+
+        It has not asked for the candidates that were `settled` meanwhile.
+        """
+        for part in settled.values():
+            told = part.without(CANCELLED)
+            self._observe(told.codes, told.f, told.fates)
         f = iteration.f[: iteration.size]
         self.origin = iteration.codes[np.where(np.isnan(f), math.inf, f).argmin()].copy()
         self.search = started(self.algorithm, self.origin, self.archive)
+        self._disown()
+
+    def _disown(self) -> None:
+        """Note that the algorithm was replaced: it has not asked for the candidates that are pending."""
+        self.unlearned.clear()
+        self.late = {id: late._replace(owner=None) for id, late in self.late.items()}
 
     def _is_shown_noisy(self, x: Points, f: Array) -> bool:
         """Return whether a second evaluation of the point that is tested, before its iteration is told, shows noise.
@@ -671,18 +796,19 @@ class RunState:
         """Return the values by which evaluations are compared: with several objectives one row for each."""
         return f if self.archive.objectives == 1 or not len(f) else self.archive.outcomes_of(self.archive.keys(x), f)
 
-    def _observe(self, x: Points, f: Array) -> None:
+    def _observe(self, x: Points, f: Array, kinds: bytes | bytearray | None = None) -> None:
         """Add evaluations that the algorithm has not asked for."""
         if self.is_search:
-            self.search = self.algorithm.observe(self.search, x, f)  # type: ignore[attr-defined]
+            self.search = self.algorithm.observe(self.search, x, f, kinds)  # type: ignore[attr-defined]
         elif self.pending is None:
-            self.archive.add(x, f)
+            self.archive.add(x, f, kinds)
 
     def become_constrained(self, algorithm: Search) -> None:
         """Change to the algorithm for objectives with violations, unless the objective is noisy."""
         self.constrained_algorithm = None
         if self.pending is not None:
             self.algorithm, self.search = algorithm, algorithm.init(x0=self.origin, archive=self.archive)
+            self._disown()
 
     def become_noisy(self) -> None:
         """Change to the algorithm for noisy objectives, which learns from all evaluations so far."""
@@ -694,15 +820,19 @@ class RunState:
         self.archive.make_noisy()
         self.algorithm = self.noisy_algorithm
         self.search = self.algorithm.init(x0=self.origin, archive=self.archive)
+        self._disown()
 
     def _begin(self, first: int) -> None:
-        """Begin the next iteration, with a point to be tested for noise if a test is due."""
-        test, tests = self.noise_test, 0
-        if test is not None and test.points:
+        """Begin the next iteration, with a point to be tested for noise if a test is due and none is under way."""
+        test = self.noise_test
+        if test is not None and test.points and test.expected is None:
             at_end = test.unsure and (self.stale >= self.most_stale or self._covered)
             if self.archive.evaluated >= test.due or at_end:
-                self.initial_points, tests = test.begin()[None], 1
-        self.iteration = Iteration(first, tests + self.lam, n_initial_points=tests)
+                self.initial_points = test.begin()[None]
+        tests, turn = len(self.initial_points), self._turn
+        own = self.unlearned.setdefault(turn, Unlearned())
+        own.needed = own.needed or self.lam
+        self.iteration = Iteration(first, tests + max(own.needed - own.settled, 1), n_initial_points=tests)
 
     def adopt(
         self,

@@ -23,8 +23,6 @@ Positions = Mapping[int, int]
 class Sink(Protocol):
     """Protocol of what keeps the rows of a run."""
 
-    raised: int | None  # a candidate whose failure is raised, and therefore not recorded
-
     def recall(self, candidates: Batch, positions: Positions | None = None) -> dict[int, Value]:
         """Return the values of candidates that need not be evaluated, by their ids."""
 
@@ -33,6 +31,15 @@ class Sink(Protocol):
 
     def record(self, outcomes: Sequence[Outcome]) -> None:
         """Record evaluations that have ended elsewhere."""
+
+    def record_arrivals(self, outcomes: Sequence[Outcome]) -> None:
+        """Record evaluations that have ended elsewhere, whose values are used in this order."""
+
+    def arrival(self) -> tuple[int, Value] | None:
+        """Return the next recorded value that is used in the order of arrival, and its candidate.
+
+        What was drawn before it is drawn then. None after the last one.
+        """
 
     def record_here(self, id: int, value: Value, started: float, ended: float) -> None:
         """Record an evaluation that has ended in this process, with times by `time.monotonic()`."""

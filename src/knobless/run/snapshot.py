@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from knobless._files import write_atomic
+from knobless.core.algorithm import MEMBER, Owner
 from knobless.core.archive import COPIED, STOPPED, encoded
 from knobless.core.data import floats, listed, octets, parsed, text, whole, whole_at
 from knobless.core.early_stopping import Curve
@@ -34,13 +35,13 @@ from knobless.journal.events import CANCELLED, TOLD
 from knobless.journal.identity import Identity
 
 from .feasibility import Feasibility
-from .iteration import PENDING, Best, FirstFailure, Iteration, Late
+from .iteration import PENDING, Best, FirstFailure, Iteration, Late, Settled
 from .noise_test import MOST_POINTS, NoiseTest
-from .run_state import MOST_WORDS, RunState, first_iteration, started
+from .run_state import MOST_WORDS, RunState, Unlearned, first_iteration, started
 from .streams import Streams
 
 FORMAT = "knobless snapshot"
-_VERSION = 11
+_VERSION = 12
 _LARGEST = 2**30  # bytes of a file
 COUNTS = ("stale", "nit", "nfev", "failures", "infeasible")
 
@@ -84,10 +85,23 @@ def packed(run: RunState) -> dict[str, Any]:
             "codes": pack(iteration.codes) if iteration.drawn else "",
             "f": text(iteration.f),
             "fates": encoded(iteration.fates),
+            "owners": [[start, *_owner_data(owner)] for start, owner in iteration.owners],
+            "others": [
+                [id, *_late_data(family, each), text(np.array([value])), fate]
+                for id, each, value, fate in iteration.others
+            ],
         },
+        "unlearned": [
+            [
+                *_owner_data(owner),
+                *(each.asked, each.needed, each.settled),
+                [_settled_data(family, part) for part in each.parts],
+            ]
+            for owner, each in run.unlearned.items()
+        ],
         "curves": [text(values) for values in run.curves.complete],
         "reported": [[id, each.stopped, list(map(_rank_data, each.steps))] for id, each in run.reported.items()],
-        "late": [[id, each.iteration, each.position, pack(each.code[None])] for id, each in late.items()],
+        "late": [[id, *_late_data(family, each)] for id, each in late.items()],
         "waiting": None if run.pending is None else run.pending.waiting,
         "again": run.again,
         "best": None if best is None else [best.id, pack(best.at[None]), text(np.array([best.fun, best.violation]))],
@@ -119,6 +133,42 @@ def _feasibility_data(family: Family, feasibility: Feasibility) -> dict[str, Any
         "rejected": _packed(family, np.array(feasibility.rejected)),
         "directed": repair is not None and repair.directed,
     }
+
+
+def _owner_data(owner: Owner | None) -> list[Any]:
+    return [None] if owner is None else [[owner.kind, owner.number, list(owner.key), owner.restarts]]
+
+
+def _owner_of(data: Any) -> Owner | None:
+    """Return the owner that `_owner_data` described; ValueError or TypeError for other data."""
+    if data is None:
+        return None
+    kind, index, key, restarts = data
+    if not all(type(each) in (int, float) for each in key):
+        raise ValueError("owner: expected a combination of branches")
+    return Owner(whole(kind, most=MEMBER), whole(index), tuple(key), whole(restarts))
+
+
+def _late_data(family: Family, late: Late) -> list[Any]:
+    return [late.iteration, late.position, _packed(family, late.code[None]), *_owner_data(late.owner)]
+
+
+def _late_of(family: Family, nit: Any, position: Any, code: Any, owner: Any) -> Late:
+    return Late(whole(nit), whole(position, least=-1), _point(family, code), _owner_of(owner))
+
+
+def _settled_data(family: Family, part: Settled) -> list[Any]:
+    return [list(part.ids), _packed(family, part.codes), text(part.f), encoded(part.fates)]
+
+
+def _settled_of(family: Family, data: Any) -> Settled:
+    """Return candidates with values that `_settled_data` described; ValueError or TypeError for other data."""
+    ids, codes, f, fates = data
+    part = {"codes": codes, "f": f, "fates": fates}
+    found = Settled(list(map(whole, ids)), _codes(family, part, "codes"), floats(part, "f"), octets(part, "fates"))
+    if not len(found.ids) == len(found.codes) == len(found.f) == len(found.fates):
+        raise ValueError("unlearned: expected one value for each candidate")
+    return found
 
 
 def _rank_data(rank: float) -> Any:
@@ -188,12 +238,13 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
     run.iteration = now = _iteration_of(family, _dict(data, "iteration"))
     initial = 1 if run.x0 is None or now.first else len(run.x0)
     size = first_iteration(now.n_initial_points, run.lam).size
-    if now.n_initial_points > initial or now.size != size or not now.missing:
-        raise ValueError(f"iteration: expected one of {run.lam} samples that is not complete")
-    run.late = {
-        whole(id): Late(whole(nit), whole(position), _point(family, code))
-        for id, nit, position, code in listed(data, "late")
-    }
+    if now.n_initial_points > initial or now.size > size or not now.missing:
+        raise ValueError(f"iteration: expected one of at most {run.lam} samples that is not complete")
+    run.late = {whole(id): _late_of(family, *late) for id, *late in listed(data, "late")}
+    for owner, *counts, parts in listed(data, "unlearned"):
+        asked, needed, settled = map(whole, counts)
+        unlearned = Unlearned(asked, needed, settled, [_settled_of(family, part) for part in parts])
+        run.unlearned[run.checked_owner(_owner_of(owner))] = unlearned
     run.curves.restore([floats({"values": values}, "values") for values in listed(data, "curves")])
     run.reported = {
         whole(id): Curve(list(map(_rank_of, steps)), stopped is True) for id, stopped, steps in listed(data, "reported")
@@ -261,7 +312,16 @@ def _iteration_of(family: Family, data: Any) -> Iteration:
     if len(codes):
         iteration.extend(codes)
         iteration.f, iteration.fates = f, fates
-        iteration.count_missing()
+        iteration.owners = [(whole(start), _owner_of(owner)) for start, owner in listed(data, "owners")]
+        starts = [start for start, _ in iteration.owners]
+        if starts[:1] != [0] or starts != sorted({*starts}) or starts[-1] >= len(codes):
+            raise ValueError("owners: expected those of each candidate")
+    for id, *late, value, fate in listed(data, "others"):
+        (number,) = floats({"value": value}, "value").tolist()
+        iteration.others.append((whole(id), _late_of(family, *late), number, whole(fate, least=1)))
+        if fate not in valued | {CANCELLED}:
+            raise ValueError(f"others: expected the state of each candidate, got {fate!r:.20}")
+    iteration.count_missing()
     return iteration
 
 

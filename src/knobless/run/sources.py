@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from knobless._checks import boolean
 from knobless.core.violation import negated
-from knobless.parallel.evaluation import evaluate
+from knobless.parallel.evaluation import Outcome, evaluate
 from knobless.parallel.returned import objective_value, objective_values, without_attributes
 
 from .candidates import Batch, Candidate
@@ -56,19 +56,19 @@ class EvaluatedObjective(NamedTuple):
         one = isinstance(self.workers, Integral) and not isinstance(self.workers, bool) and self.workers == 1
         return one and self.evaluation_timeout is None
 
-    def source(self, resources: ExitStack) -> Source:
-        """Return the source of its values; `resources` closes it."""
+    def source(self, resources: ExitStack) -> tuple[Source, Pool | None]:
+        """Return the source of its values, and the pool of workers if there is one; `resources` closes it."""
         vectorized = boolean("vectorized", self.vectorized)
         if self.in_this_process:
-            return partial(_in_one_call, self.fun, self._read_all) if vectorized else partial(_one_by_one, self._read)
+            here = partial(_in_one_call, self.fun, self._read_all) if vectorized else partial(_one_by_one, self._read)
+            return here, None
         if vectorized:
             given = "evaluation_timeout" if self.evaluation_timeout is not None else "workers"
             raise ValueError(f"{given}: expected none with vectorized=True, where one call evaluates all")
         from knobless.parallel import pool  # only here, because multiprocessing takes long to import
 
-        return partial(
-            _in_pool, resources.enter_context(pool.pool_of(self.workers, self._read, self.evaluation_timeout))
-        )
+        entered = resources.enter_context(pool.pool_of(self.workers, self._read, self.evaluation_timeout))
+        return partial(_in_pool, entered), entered
 
     @property
     def _read(self) -> Callable[[Any], Any]:
@@ -101,6 +101,12 @@ class Evaluator:
         self.evaluated = False  # whether the objective was called, and not only read from the journal
         self.end = math.inf  # when the time is up, with that for the comparison of the points to recommend
 
+    def begin(self) -> None:
+        """Note that the objective is about to be called; the time limit begins."""
+        if not self.evaluated:
+            self.evaluated = True
+            self.progress.deadline = self.end = time.monotonic() + self.timeout
+
     def values(
         self,
         candidates: Batch,
@@ -113,9 +119,7 @@ class Evaluator:
         missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
         if recalled and not missing.ids:
             return (recalled[id] for id in ids)
-        if not self.evaluated:
-            self.evaluated = True
-            self.progress.deadline = self.end = time.monotonic() + self.timeout
+        self.begin()
         self.sink.expect(missing, positions)
         self.target, self.arrived = target, arrived
         evaluated = self.source(missing if positions is not None else self.watched(missing, self.sign), self)
@@ -212,6 +216,46 @@ def _in_pool(pool: Pool, candidates: Batch, run: Evaluator) -> ValueStream:
             with suppress(Exception):
                 receive(0.0)
             pool.discard(pending)
+
+
+class Arrivals:
+    """Evaluations in a pool, whose values are used in the order in which they arrive."""
+
+    def __init__(self, pool: Pool, run: Evaluator) -> None:
+        self._pool, self._run = pool, run
+        self.pending: set[int] = set()
+        self.waiting: deque[Outcome] = deque()  # recorded, and not used yet
+
+    @property
+    def free(self) -> int:
+        """The number of evaluations that can be begun now."""
+        return max(self._pool.capacity - len(self.pending), 0)
+
+    def submit(self, candidates: Batch) -> None:
+        """Begin evaluations."""
+        self._run.begin()
+        self.pending.update(candidates.ids)
+        self._pool.submit(self._run.watched(candidates, self._run.sign))
+
+    def next(self, timeout: float | None) -> Outcome | None:
+        """Return the next value that arrives, negated if the run maximizes; None after so many seconds."""
+        if not self.waiting:
+            outcomes = self._pool.wait(timeout)
+            if self._run.sign < 0:
+                outcomes = [each._replace(value=_negated(each.value)) for each in outcomes]
+            if outcomes:
+                self._run.sink.record_arrivals(outcomes)
+            self.pending.difference_update([each.id for each in outcomes])
+            self.waiting.extend(outcomes)
+        return self.waiting.popleft() if self.waiting else None
+
+    def close(self) -> None:
+        """Record what has arrived, and drop what is pending."""
+        if self.pending:
+            with suppress(Exception):
+                self.waiting.extend([each for each in [self.next(0.0)] if each is not None])
+            self._pool.discard(self.pending)
+            self.pending.clear()
 
 
 def _negated(value: Value) -> Value:
