@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import knobless as kl
 from knobless.core.hypervolume_improvement import expected_hypervolume_improvement
 from knobless.core.pareto import Front, Layers, contributions, hypervolume, is_front, knee, levels, ranking
 
@@ -93,6 +94,10 @@ def test_ranking_is_a_total_preorder_with_dominance(values, random):
     level = levels(values)
     assert (np.diff(level[np.argsort(ranks)]) >= 0).all()
     assert (ranks[level == 0].max() < ranks[level > 0]).all()
+    for each in np.unique(level):  # of a front, what is best in an objective comes first
+        own = level == each
+        extreme = own & (values == values[own].min(axis=0)).any(axis=1)
+        assert (ranks[extreme] == ranks[own].min()).all()
     order = list(range(values.shape[1]))
     random.shuffle(order)
     assert (ranking(values[:, order]) == ranks).all()
@@ -155,3 +160,10 @@ def test_expected_hypervolume_improvement(seed):
     certain = [(point[i : i + 1], np.array([1e-9])) for i in range(2)]
     found = expected_hypervolume_improvement(front, reference, certain)[0]
     assert found == pytest.approx(improvement(point), abs=1e-7)
+
+
+def test_the_search_for_several_objectives():
+    members = kl.search(kl.Binary(8), several=True)
+    assert [type(stage.member).__name__ for stage in members.stages] == ["Model"]
+    assert [type(member).__name__ for member in members.members] == ["ParetoEvolution"]
+    assert not kl.search(kl.Binary(8), deterministic=False, several=True).stages

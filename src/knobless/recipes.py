@@ -177,7 +177,10 @@ def linear_thompson(space: Any) -> Search:
 
 
 def search(
-    space: Any, deterministic: bool = True, constrained: bool = False
+    space: Any,
+    deterministic: bool = True,
+    constrained: bool = False,
+    several: bool = False,
 ) -> Search:
     """Return the search that is used if no algorithm is given.
 
@@ -189,6 +192,8 @@ def search(
         Whether equal points have equal values.
     constrained : bool
         Whether some points are infeasible.
+    several : bool
+        Whether there are several objectives.
 
     Returns
     -------
@@ -200,7 +205,8 @@ def search(
         with numbers, which neither supports, it is the coordinate search and elitist PBIL-λ. With
         conditional variables, the branches are searched in turns. With constraints, bits and
         choices are searched by the genetic algorithm and numbers by elitist PBIL-λ. For noisy
-        objectives it is linear Thompson sampling, later in turns with PBIL-λ.
+        objectives it is linear Thompson sampling, later in turns with PBIL-λ. With several
+        objectives it is Bayesian optimization and a genetic algorithm over the front.
 
     Notes
     -----
@@ -213,4 +219,4 @@ def search(
     >>> [type(member).__name__ for member in kl.search(kl.Binary(100)).members]
     ['P3', 'Evolution']
     """
-    return recommended(family_of(space), Regime(deterministic, constrained))
+    return recommended(family_of(space), Regime(deterministic, constrained, several))
