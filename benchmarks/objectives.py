@@ -42,6 +42,7 @@ FEWEST, FEW, MANY = (
     1000,
 )  # evaluations of GPSampler, of Optuna's others, and of all others except on some problems
 SLOW, MOST_SLOW = ("gp",), 3  # methods that take long, and their seeds at most
+LEAST_PAIRS = 5  # problems of a test
 RESULTS = (*(f"hv_{budget}" for budget in BUDGETS), "seconds")
 
 
@@ -230,44 +231,72 @@ def cells(rows: list[dict[str, str]]) -> dict[tuple[str, int], dict[str, list[fl
 
 
 def standing(cell: dict[str, list[float]]) -> str:
-    """Return "first", "level", "behind" or "last" for knobless, by medians and a Wilcoxon test with the best peer."""
-    from scipy.stats import ranksums
-
+    """Return "first", "level", "behind" or "last" for knobless, by medians and by whether the runs overlap."""
     own = cell["knobless"]
     medians = {method: float(np.median(values)) for method, values in cell.items()}
     rival = max((m for m in medians if m != "knobless"), key=medians.__getitem__)
     if medians["knobless"] >= medians[rival]:
         return "first"
-    if ranksums(own, cell[rival]).pvalue >= 0.05:
+    if max(own) >= min(cell[rival]):  # of three runs each, a rank-sum test at 5 % is the same
         return "level"
     return "last" if medians["knobless"] == min(medians.values()) else "behind"
 
 
+def compared(each: dict[tuple[str, int], dict[str, list[float]]], largest: dict[str, float]) -> list[list[str]]:
+    """Return a table of Wilcoxon signed-rank tests over the problems, by evaluations and method."""
+    from scipy.stats import wilcoxon
+
+    lines = [["evaluations", "other", "problems", "knobless larger", "equal", "smaller", "p"]]
+    for budget in BUDGETS:
+        for method in METHODS:
+            pairs = [
+                (
+                    float(np.median(cell["knobless"])) / largest[problem],
+                    float(np.median(cell[method])) / largest[problem],
+                )
+                for (problem, at), cell in each.items()
+                if at == budget and method != "knobless" and {"knobless", method} <= cell.keys()
+            ]
+            if len(pairs) < LEAST_PAIRS:
+                continue
+            own, other = np.array(pairs).T
+            p = wilcoxon(own, other).pvalue if (own != other).any() else 1.0
+            counts = [str(int(n.sum())) for n in (own > other, own == other, own < other)]
+            lines.append([f"{budget:,}", METHODS[method][0], str(len(pairs)), *counts, f"{p:.2g}"])
+    return lines
+
+
 def table(rows: list[dict[str, str]], problems: list[str]) -> str:
-    """Return the table in Markdown: medians relative to the largest hypervolume of the problem."""
+    """Return the tables in Markdown: medians relative to the largest hypervolume of the problem, and the tests."""
     each, count = cells(rows), defaultdict(int)
     lines = [["problem", "evaluations", *(METHODS[method][0] for method in METHODS), "knobless is"]]
+    largest = {p: max(v for (q, _), cell in each.items() if q == p for o in cell.values() for v in o) or 1.0
+               for p in {p for p, _ in each}}  # fmt: skip
     for problem in problems:
-        largest = max((v for (p, _), cell in each.items() if p == problem for o in cell.values() for v in o), default=0)
         for budget in BUDGETS:
             cell = each.get((problem, budget), {})
             if "knobless" not in cell or len(cell) < 2:
                 continue
             place = standing(cell)
             count[place] += 1
-            shown = (f"{np.median(cell[m]) / (largest or 1):.3f}" if m in cell else "" for m in METHODS)
+            shown = (f"{np.median(cell[m]) / largest[problem]:.3f}" if m in cell else "" for m in METHODS)
             lines.append([problem, f"{budget:,}", *shown, place])
     total, good = sum(count.values()), count["first"] + count["level"]
-    seeds = len({row["seed"] for row in rows})
+    runs = " or ".join(map(str, sorted({len(values) for cell in each.values() for values in cell.values()})))
     return f"""# Several objectives
 
-Medians of {seeds} seeds of the hypervolume, relative to the largest one of the problem; larger is better. *first*: no
-other method has a larger median. *level*: a rank-sum test does not tell it from the best other one, at 5 %.
+Medians of {runs} runs of the hypervolume, relative to the largest one of the problem; larger is better. *first*: no
+other method has a larger median. *level*: the best other one has, but not all of its runs are better than all of
+knobless. *behind* and *last*: they are.
 
 knobless is first in {count["first"]} of {total} cells, level in {count["level"]}, behind in {count["behind"]} and last
 in {count["last"]}: first or level in {100 * good / max(total, 1):.0f} %.
 
 {grid(lines)}
+
+Wilcoxon signed-rank tests over the problems, of these medians; two-sided, without a correction for several tests.
+
+{grid(compared(each, largest))}
 """
 
 
