@@ -4,6 +4,7 @@ import math
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -474,3 +475,11 @@ def test_an_interrupt_is_handled_when_compiled_code_has_returned(thread):
             interrupted()
     assert order == ["end"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.slow
+def test_the_example_of_the_docstring_runs():
+    lines = [line for line in fast.__doc__.splitlines() if line.startswith("    ") or not line]
+    code = textwrap.dedent("\n".join(lines))
+    assert "budget=1_000_000" in code
+    exec(code.replace("1_000_000", "100"), {})
