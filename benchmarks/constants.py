@@ -72,13 +72,19 @@ def constants_of(module: str) -> list[Constant]:
     for node in ast.parse(text).body:
         names = ast.unparse(node.targets[0]).strip("()") if isinstance(node, ast.Assign) else ""
         upper = names.replace(", ", "").isupper() and not names.startswith("_")
-        if upper and not set(names.split(", ")) & LEFT_OUT:
+        if upper and is_plain(node) and not set(names.split(", ")) & LEFT_OUT:
             beside = lines[node.end_lineno - 1].partition("  # ")[2]
             comment = beside or above(lines, node.lineno - 1)
             value = ast.unparse(node.value)
             value = value.strip("()") if ", " in names else value
             found.append(Constant(names, value, comment[:1].upper() + comment[1:]))
     return found
+
+
+def is_plain(node: ast.AST) -> bool:
+    """Return whether a value is made of numbers, and not by a class or a function of this library."""
+    calls = (each.func for each in ast.walk(node) if isinstance(each, ast.Call))
+    return not any(isinstance(function, ast.Name) for function in calls)
 
 
 def above(lines: list[str], row: int) -> str:
