@@ -2,6 +2,8 @@
 
 import math
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -18,6 +20,11 @@ SPACES = {
     "conditional": kl.Space(c=kl.Choice("x", "y"), x=kl.Float(0, 1).when(c="x"), y=kl.Binary(4).when(c="y")),
     "subset": kl.Subset(9, (2, 5)),
 }
+
+
+QUICK = ("bits", "numbers")
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SPACES]
+each_space = pytest.mark.parametrize("name", NAMES)
 
 
 def numbers(x):
@@ -67,7 +74,7 @@ def recipes(space):
         yield {"algorithm": p3(space), "deterministic": True}
 
 
-@pytest.mark.parametrize("name", SPACES)
+@each_space
 def test_a_journal_of_any_order_of_draws_and_values_gives_the_same_points(name, tmp_path, monkeypatch):
     monkeypatch.setattr(run_state, "VERIFIED", math.inf)  # all points are drawn again and compared
     for number, options in enumerate(recipes(SPACES[name])):
@@ -89,7 +96,7 @@ def test_a_journal_of_any_order_of_draws_and_values_gives_the_same_points(name, 
         resumed.close()
 
 
-@pytest.mark.parametrize("name", SPACES)
+@each_space
 def test_a_snapshot_at_any_time_continues_alike(name, tmp_path):
     for number, options in enumerate(recipes(SPACES[name])):
         opt = kl.Optimizer(SPACES[name], rng=number, **options)
@@ -101,3 +108,65 @@ def test_a_snapshot_at_any_time_continues_alike(name, tmp_path):
                 each.tell(candidate, value(candidate.x))
         assert play(opt, random.Random(1), 40)[0] == play(twin, random.Random(1), 40)[0]
         assert (opt.nit, opt.theta.tolist()) == (twin.nit, twin.theta.tolist())
+
+
+def ones(x):
+    return float(x.sum())
+
+
+def test_no_worker_waits_for_another_one():
+    gate, calls, lock = threading.Event(), [], threading.Lock()
+
+    def fun(x):
+        with lock:
+            calls.append(1)
+            first = len(calls) == 1
+        if first:  # the others go on until it is time
+            gate.wait(300)
+        elif len(calls) == 20:
+            gate.set()
+        return ones(x)
+
+    with ThreadPoolExecutor(4) as pool:
+        result = kl.minimize(fun, kl.Binary(20), budget=30, rng=0, workers=pool)
+    assert (result.nfev, result.status) == (30, "budget")
+
+
+@pytest.mark.slow
+def test_with_one_worker_both_modes_are_the_same_run(tmp_path):
+    path = tmp_path / "run.sqlite"
+    with ThreadPoolExecutor(4) as pool:
+        parallel = kl.minimize(ones, kl.Binary(20), budget=30, rng=0, workers=pool, journal=path)
+        seen = [(each.x.tolist(), each.value) for each in parallel.evaluations]
+        # Resumed with more workers, then in this process, and all of it once more without a call.
+        kl.minimize(ones, kl.Binary(20), budget=60, workers=pool, journal=path)
+    last = kl.minimize(ones, kl.Binary(20), budget=80, journal=path)
+    again = kl.minimize(ones, kl.Binary(20), budget=80, journal=path)
+    assert "the objective was not called" in again.message
+    assert [(each.x.tolist(), each.value) for each in last.evaluations][:30] == seen
+    assert (again.nfev, again.fun, again.nit) == (last.nfev, last.fun, last.nit)
+    alone = tmp_path / "alone.sqlite"
+    kl.minimize(ones, kl.Binary(20), budget=20, rng=0, journal=alone)
+    with ThreadPoolExecutor(4) as pool:
+        more = kl.minimize(ones, kl.Binary(20), budget=40, journal=alone, workers=pool)
+    assert more.nfev == 40
+
+
+def test_a_failing_first_evaluation_in_threads_leaves_no_trace(tmp_path):
+    path = tmp_path / "run.sqlite"
+    with ThreadPoolExecutor(4) as pool, pytest.raises(ZeroDivisionError):
+        kl.minimize(lambda x: 1 / 0, kl.Binary(20), budget=30, rng=0, workers=pool, journal=path)
+    result = kl.minimize(ones, kl.Binary(20), budget=30, rng=0, journal=path)
+    assert (result.nfev, result.failures) == (30, 0)
+
+
+@pytest.mark.slow
+def test_a_target_and_a_time_limit_end_a_run_of_several_workers():
+    with ThreadPoolExecutor(4) as pool:
+        given = {"space": kl.Binary(12), "rng": 0, "workers": pool}
+        found = kl.minimize(ones, budget=500, target=3.0, deterministic=True, **given)
+        assert found.status == "target"
+        assert found.fun <= 3.0
+        assert kl.minimize(ones, budget=500, target=3.0, **given).fun <= 3.0  # confirmed
+        assert kl.minimize(ones, timeout=0.2, deterministic=False, **given).status == "timeout"
+        assert kl.minimize(ones, budget=500, **given | {"space": kl.Binary(5)}).status == "exhausted"

@@ -134,8 +134,8 @@ WorkersOption = Annotated[
     typer.Option(
         metavar="INTEGER",
         min=-1,
-        help="Number of worker processes, -1 for all CPUs; for a given --batch the result does "
-        "not depend on it.",
+        help="Number of worker processes, -1 for all CPUs; with a --batch the result does not "
+        "depend on it.",
     ),
 ]
 BatchOption = Annotated[
@@ -143,8 +143,8 @@ BatchOption = Annotated[
     typer.Option(
         metavar="INTEGER",
         min=1,
-        help="Number of evaluations that can run at once.",
-        show_default="the number of workers, or as recorded in the journal",
+        help="Evaluate in rounds of at least so many.",
+        show_default="no rounds: no worker waits; or as recorded in the journal",
     ),
 ]
 MaximizeOption = Annotated[

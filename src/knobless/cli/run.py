@@ -175,7 +175,8 @@ def resume_command(
             facts = Facts(
                 record.direction,
                 algorithm,
-                record.batch,
+                # Without one, a run may be resumed with any number of workers.
+                record.batch if record.batch > 1 else None,
                 record.deterministic,
                 None,
             )

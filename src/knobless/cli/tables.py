@@ -108,7 +108,8 @@ def print_summary(summary: Summary, space: Space) -> None:
         ),
         "started": _moment(summary.started),
         "last ended": _moment(summary.ended),
-        "workers": _busy(summary.workers),
+        "workers": _busy(summary.workers)
+        + _share(summary),
         "objective": objective_kind(
             summary.deterministic, summary.deterministic_stated
         ),
@@ -313,6 +314,13 @@ def _moment(when: float | None) -> str:
     # An untrusted journal may contain any number
     except (ValueError, OSError, OverflowError):
         return str(when)
+
+
+def _share(summary: Summary) -> str:
+    """Return the share of time in which several workers evaluated."""
+    if summary.busy is None or len(summary.workers) < 2:
+        return ""
+    return f", busy {summary.busy:.0%} of the time"
 
 
 def _busy(workers: dict[str, int]) -> str:

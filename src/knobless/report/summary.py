@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -32,7 +33,8 @@ class Summary:
 
     `objectives` has the directions of several objectives by their names; `x` is then the knee of
     the `front`. `stopped` counts the evaluations that were stopped, `steps` the steps of all of
-    them, 0 if the objective does not yield. `deterministic` is as stated or found so far,
+    them, 0 if the objective does not yield. `busy` is the share of time in which the workers
+    evaluated, of each from its first evaluation to its last one. `deterministic` is as stated or found so far,
     `deterministic_stated` as it was given to the run.
     """
 
@@ -68,6 +70,31 @@ class Summary:
     seconds_median: float | None
     seconds_longest: float | None
     workers: dict[str, int]
+    busy: float | None
+
+
+@dataclass
+class WorkerTimes:
+    """How long a worker has evaluated, and from when to when."""
+
+    seconds: float = 0.0
+    first: float = math.inf
+    last: float = -math.inf
+
+    def add(self, started: float, ended: float) -> None:
+        """Add an evaluation."""
+        self.seconds += ended - started
+        self.first = min(self.first, started)
+        self.last = max(self.last, ended)
+
+
+def busy_share(times: Iterable[WorkerTimes]) -> float | None:
+    """Return the share of time in which workers evaluated; None if that is not known."""
+    each = list(times)
+    span = sum(worker.last - worker.first for worker in each)
+    share = sum(worker.seconds for worker in each) / span if span > 0 else None
+    # An untrusted journal may contain any times
+    return min(share, 1.0) if share is not None and 0.0 <= share < 1.0 + 1e-6 else None
 
 
 def summary(record: Record) -> Summary:
@@ -77,6 +104,7 @@ def summary(record: Record) -> Summary:
     best: Best | None = None
     seconds: list[float] = []
     workers: Counter[str] = Counter()
+    times: dict[str, WorkerTimes] = {}
     started = math.inf
     ended = -math.inf
     checks = Checks(record.sign)
@@ -97,6 +125,9 @@ def summary(record: Record) -> Summary:
             seconds.append(event.ended - event.started)
             started = min(started, event.started)
             ended = max(ended, event.ended)
+            if event.worker:
+                of_worker = times.setdefault(event.worker, WorkerTimes())
+                of_worker.add(event.started, event.ended)
         rank = event.rank(record.sign)
         if event.fate in (TOLD, ADDED) and is_better(rank, event.id, best):
             best = Best(rank, event.id, event)
@@ -154,6 +185,7 @@ def summary(record: Record) -> Summary:
         seconds_median=median(seconds) if seconds else None,
         seconds_longest=max(seconds) if seconds else None,
         workers=dict(workers.most_common()),
+        busy=busy_share(times.values()),
     )
     return _of_several(summary, record) if summary.objectives else summary
 
