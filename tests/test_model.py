@@ -139,6 +139,35 @@ def test_means_and_deviations_are_those_of_the_formulas(kind):
     np.testing.assert_allclose(deviation**2, variance * np.maximum(1.0 - explained, LEAST_NOISE), atol=1e-6)
 
 
+def with_linear_part(kind, seed=0):
+    """Return the covariance with a linear part, random hyperparameters, points and their values."""
+    plain, x, y = example(kind, seed=seed)
+    encoding = Encoding(plain.family, linear=True)
+    covariance = Covariance(encoding, x)
+    return covariance, random_theta(encoding, x, seed), x, y
+
+
+@KIND
+def test_under_noise_the_covariance_has_a_linear_part(kind):
+    covariance, theta, x, y = with_linear_part(kind)
+    encoding, n = covariance.encoding, len(covariance.encoding.others)
+    share = 1.0 / (1.0 + math.exp(-theta[n + 1]))
+    features = encoding.family.features(x) / math.sqrt(encoding.family.dim)
+    rest = plain_covariance(Encoding(encoding.family), x, x, np.delete(theta, n + 1))
+    k = share * features @ features.T + (1.0 - share) * rest
+    inverse = np.linalg.inv(k + (math.exp(theta[n]) + LEAST_NOISE) * np.eye(len(x)))
+    level = (inverse @ y).sum() / inverse.sum()
+    process = Process.of(encoding, x, y, theta)
+    mean, deviation = process.predict(x)
+    np.testing.assert_allclose(mean, level + k @ inverse @ (y - level), atol=1e-6)
+    left = np.maximum(np.diag(k) - np.einsum("ij,jk,ik->i", k, inverse, k), LEAST_NOISE)
+    np.testing.assert_allclose(deviation**2, process.variance * left, atol=1e-6)
+    gradient = covariance.density(theta, y)[1]
+    for i, step in enumerate(1e-5 * np.eye(len(theta))):
+        difference = (covariance.density(theta + step, y)[0] - covariance.density(theta - step, y)[0]) / 2e-5
+        assert gradient[i] == pytest.approx(difference, abs=1e-4, rel=1e-4)
+
+
 @KIND
 def test_a_point_that_is_believed_changes_deviations_alone(kind):
     encoding, x, y = example(kind)

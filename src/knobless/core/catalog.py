@@ -27,7 +27,7 @@ EQUAL_TURNS = 8  # evaluations of P3 and of the genetic algorithm per free param
 LINEAR_LIMIT = 300  # free parameters up to which the linear model is used
 LINEAR_ALONE = 10  # evaluations per free parameter of a noisy objective before the loop begins
 LOOP_SHARE = 3  # evaluations of the loop per evaluation of the linear search, under noise
-MODEL_ON_NUMBERS = 100  # evaluations of the model in a space with numbers
+MODEL_ON_NUMBERS = 100  # evaluations of the model in a space with numbers, and under noise with conditions
 PER_BRANCH = 5  # evaluations of the loop per branch, and of the linear search, before the turns of branches
 ELITIST = LastBest()
 # All members, which journals describe by the names of their classes.
@@ -127,7 +127,7 @@ def _several(family: ColumnFamily, regime: Regime) -> Search:
 
 
 def _noisy(family: Family) -> Search:
-    """Return the linear search, and after a while PBIL-λ in turns with it.
+    """Return the linear search, and after a while PBIL-λ in turns with it; with numbers or conditions, first the model.
 
     The linear search needs the fewest evaluations, but does not get further where a linear model cannot describe the
     objective. The loop therefore begins from where it has arrived, and gets three evaluations of four.
@@ -135,7 +135,10 @@ def _noisy(family: Family) -> Search:
     if family.dim > LINEAR_LIMIT:
         return Search((loop(family),), deterministic=False)
     linear = LinearThompson(family)
-    stages = (Stage(linear, LINEAR_ALONE * family.dim),)
+    stages: tuple[Stage, ...] = (Stage(linear, LINEAR_ALONE * family.dim),)
+    # Over bits and choices alone, the linear search needs fewer evaluations.
+    if family.variables <= MOST_VARIABLES and (isinstance(family, Conditional) or not family.options.all()):
+        stages = (Stage(Model(family), MODEL_ON_NUMBERS), *stages)
     return Search((linear, loop(family)), Shares((1, LOOP_SHARE)), stages, deterministic=False)
 
 

@@ -10,6 +10,9 @@ the other variables is multiplied. A function of order k is a sum of products of
 normal weights. Its values at two points that differ in d of n bits have the correlation K_k(d) / K_k(0), with the
 Krawtchouk polynomial K_k.
 
+Where values have noise, few of them cannot show interactions. The covariance is then a sum of two: that above, and that
+of a linear function of the features of the family, as in `linear_model.py`. The evidence decides on their shares.
+
 Lengths, the shares of the orders and the variance of noise maximize the posterior density, with wide priors. By the
 prior, the squared distance of two random points is about 1 in units of the lengths, whatever their number. Mean and
 variance of the process are those of largest likelihood.
@@ -36,6 +39,8 @@ MANY_BITS = 8  # from which on bits have no lengths of their own
 NOISE = 1e-3  # variance of noise by the prior, relative to that of the process
 LENGTH_SPREAD, NOISE_SPREAD, SHARE_SPREAD = 1.0, 2.0, 1.0  # standard deviations of the logarithms by the prior
 SHARES = np.array([0.53, 0.27, 0.13, 0.07])  # of the variance by the prior: orders 1 to 4
+NOISY = 0.03  # the same where values are known to have noise
+LINEAR, LINEAR_SPREAD = 0.0, 2.0  # log odds of the share of the linear part by the prior, and their standard deviation
 LEAST_NOISE = 1e-7  # the same, at least, which also keeps the covariance invertible
 ACTIVITY = 0.5  # distance between active and inactive, in the further coordinate
 STEPS, TOLERANCE = 12, 1e-3  # of the maximization: most steps, and the gain below which it ends
@@ -63,9 +68,12 @@ class Encoding:
     ----------
     family : Family
         The family.
+    linear : bool
+        Whether the covariance has a linear part.
     """
 
     family: Family
+    linear: bool = False
 
     @cached_property
     def conditional(self) -> NDArray[np.bool_]:
@@ -151,6 +159,12 @@ class Encoding:
             axis=1,
         )
 
+    def features(self, x: Points) -> Array:
+        """Return the features of the linear part, of mean squared length 1; none without it."""
+        if not self.linear:
+            return np.empty((len(x), 0))
+        return self.family.features(x) / math.sqrt(self.family.dim)
+
     def signs(self, x: Points) -> Array:
         """Return the bits without lengths, as −1 and 1."""
         return 2.0 * x[:, self.bits] - 1.0
@@ -165,18 +179,28 @@ class Hyperparameters(NamedTuple):
         One for each variable that has one.
     noise : float
         Variance of noise, relative to that of the process.
+    linear : float
+        Odds of the share of the linear part; −inf without it.
     shares : array
         Shares of the orders of interaction, up to a factor.
     """
 
     lengths: Array
     noise: float
+    linear: float
     shares: Array
 
     @classmethod
-    def of(cls, theta: Array, n: int) -> Self:
-        """Return those in a vector, n of which are lengths."""
-        return cls(theta[:n], float(theta[n]), theta[n + 1 :])
+    def of(cls, theta: Array, encoding: Encoding) -> Self:
+        """Return those in a vector."""
+        n = len(encoding.others)
+        linear = float(theta[n + 1]) if encoding.linear else -math.inf
+        return cls(theta[:n], float(theta[n]), linear, theta[n + 1 + encoding.linear :])
+
+    @property
+    def share(self) -> float:
+        """Share of the linear part in the variance."""
+        return 1.0 / (1.0 + math.exp(-self.linear)) if self.linear > -math.inf else 0.0
 
 
 class Covariance:
@@ -192,27 +216,35 @@ class Covariance:
 
     def __init__(self, encoding: Encoding, x: Points) -> None:
         self.encoding, self.phi, self.signs = encoding, encoding.coordinates(x), encoding.signs(x)
+        features = encoding.features(x)
+        self.products = product(features, features.T)
         n = len(encoding.others)
         active = encoding.active(x)[:, encoding.others].sum(axis=1).mean() if len(x) and n else 1.0
         self.orders = correlations(len(encoding.bits)) if len(encoding.bits) else np.ones((0, 1))
         lengths = 0.5 * np.log(max(active, 1.0) * encoding.mean_squares)
         shares = np.log(SHARES[: len(self.orders)])
-        self.mean = np.concatenate([lengths, [math.log(NOISE)], shares])  # of the prior
-        spreads = (LENGTH_SPREAD, NOISE_SPREAD, SHARE_SPREAD)
-        self.spread = np.repeat(spreads, (n, 1, len(shares)))
+        linear = [LINEAR] * encoding.linear
+        noise = math.log(NOISY if encoding.linear else NOISE)
+        self.mean = np.concatenate([lengths, [noise], linear, shares])  # of the prior
+        spreads = (LENGTH_SPREAD, NOISE_SPREAD, LINEAR_SPREAD, SHARE_SPREAD)
+        self.spread = np.repeat(spreads, (n, 1, len(linear), len(shares)))
 
     def density(self, theta: Array, y: Array) -> tuple[float, Array]:
         """Return minus the log density of hyperparameters given values, up to a constant, and its gradient."""
         n, m = len(self.encoding.others), len(y)
-        lengths, noise, shares = Hyperparameters.of(theta, n)
+        hyperparameters = Hyperparameters.of(theta, self.encoding)
+        lengths, noise, _, shares = hyperparameters
         weights = np.exp(-2.0 * lengths)[self.encoding.column_of]
         matern, slope = matern_and_slope(squared_distances(self.phi * np.sqrt(weights), self.phi * np.sqrt(weights)))
         p = np.exp(shares - shares.max()) if len(shares) else shares
         p = p / p.sum() if len(p) else p
         d = different(self.signs, self.signs)
         orders = p @ self.orders if len(p) else np.ones(1)
-        k = orders[d] * matern
-        k.flat[:: m + 1] += math.exp(noise) + LEAST_NOISE
+        rest = orders[d] * matern
+        k, share = rest, hyperparameters.share
+        if self.encoding.linear:
+            k = share * self.products + (1.0 - share) * rest
+        k = k + (math.exp(noise) + LEAST_NOISE) * np.eye(m)
         root = inverse_root(k)
         inverse = product(root.T, root)
         _, solved, variance = profiled(inverse, y)
@@ -220,16 +252,22 @@ class Covariance:
         value = 0.5 * m * math.log(variance) - np.log(np.diag(root)).sum() + 0.5 * float(offset @ offset)
         q = np.outer(solved, solved) / variance - inverse  # minus twice the derivative by the covariance
         gradient = offset / self.spread
+        if self.encoding.linear:
+            change = share * (1.0 - share) * (self.products - rest)
+            gradient[n + 1] -= 0.5 * float((q * change).sum())
+            q, noises = (1.0 - share) * q, float(np.trace(q))
+        else:
+            noises = float(np.trace(q))
         if n:
             # Σ_ab w_ab (φ_a − φ_b)² for each coordinate, with w symmetric, is 2 (Σ_a (Σ_b w_ab) φ_a² − φᵀwφ).
             w = q * slope * orders[d]
             sums = w.sum(axis=1) @ self.phi**2 - (self.phi * product(w, self.phi)).sum(axis=0)
             gradient[:n] += 2.0 * np.bincount(self.encoding.column_of, weights * sums, n)
-        gradient[n] -= 0.5 * float(np.trace(q)) * math.exp(noise)
+        gradient[n] -= 0.5 * noises * math.exp(noise)
         if len(p):
             w = q * matern
             each = np.array([(w * order[d]).sum() for order in self.orders])
-            gradient[n + 1 :] -= 0.5 * p * (each - p @ each)
+            gradient[n + 1 + self.encoding.linear :] -= 0.5 * p * (each - p @ each)
         return value, gradient
 
     def fit(self, y: Array, starts: list[Array]) -> Array:
@@ -272,8 +310,10 @@ class Process(NamedTuple):
         Root of the weight of each coordinate in the squared distance.
     orders : array
         Covariance by the number of bits that differ.
-    phi, signs : array
-        Coordinates of the points, and their bits.
+    share : float
+        Share of the linear part in the variance.
+    phi, signs, features : array
+        Coordinates of the points, their bits, and features of the linear part.
     root : array of shape (m, m)
         Inverse of the Cholesky factor of the covariance.
     solved : array of shape (m,)
@@ -285,8 +325,10 @@ class Process(NamedTuple):
     encoding: Encoding
     weights: Array
     orders: Array
+    share: float
     phi: Array
     signs: Array
+    features: Array
     root: Array
     solved: Array
     level: float
@@ -296,41 +338,54 @@ class Process(NamedTuple):
     @classmethod
     def of(cls, encoding: Encoding, x: Points, y: Array, theta: Array) -> Self:
         """Return the process with given hyperparameters."""
-        lengths, noise, shares = Hyperparameters.of(theta, len(encoding.others))
+        hyperparameters = Hyperparameters.of(theta, encoding)
+        lengths, noise, _, shares = hyperparameters
         weights = np.exp(-lengths)[encoding.column_of]
         p = np.exp(shares - shares.max()) if len(shares) else shares
         orders = (p / p.sum()) @ correlations(len(encoding.bits)) if len(p) else np.ones(1)
-        none = np.empty(0)
-        share = math.exp(noise) + LEAST_NOISE
-        phi, signs = encoding.coordinates(x) * weights, encoding.signs(x)
-        process = cls(encoding, weights, orders, phi, signs, np.empty((0, 0)), none, 0.0, 1.0, share)
-        k = process._covariance(phi, signs)
-        k.flat[:: len(x) + 1] += share
+        noise = math.exp(noise) + LEAST_NOISE
+        at = encoding.coordinates(x) * weights, encoding.signs(x), encoding.features(x)
+        root, none = np.empty((0, 0)), np.empty(0)
+        process = cls(encoding, weights, orders, hyperparameters.share, *at, root, none, 0.0, 1.0, noise)
+        k = process._covariance(*at)
+        k.flat[:: len(x) + 1] += noise
         root = inverse_root(k)
         level, solved, variance = profiled(product(root.T, root), y)
         return process._replace(root=root, solved=solved, level=level, variance=variance)
 
-    def _covariance(self, phi: Array, signs: Array) -> Array:
-        matern, _ = matern_and_slope(squared_distances(phi, self.phi))
-        return matern * self.orders[different(signs, self.signs)] if signs.shape[1] else matern
+    def _covariance(self, phi: Array, signs: Array, features: Array) -> Array:
+        k, _ = matern_and_slope(squared_distances(phi, self.phi))
+        k = k * self.orders[different(signs, self.signs)] if signs.shape[1] else k
+        if not self.share:
+            return k
+        return self.share * product(features, self.features.T) + (1.0 - self.share) * k
+
+    def _own(self, features: Array) -> Array:
+        """Return the variances of the function at points before there are values, relative to that of the process."""
+        return 1.0 + self.share * ((features * features).sum(axis=1) - 1.0)
 
     def predict(self, x: Points) -> tuple[Array, Array]:
         """Return mean and standard deviation of the function at points with centered numbers."""
-        k = self._covariance(self.encoding.coordinates(x) * self.weights, self.encoding.signs(x))
+        features = self.encoding.features(x)
+        phi, signs = self.encoding.coordinates(x) * self.weights, self.encoding.signs(x)
+        k = self._covariance(phi, signs, features)
         along = product(k, self.root.T)
-        left = np.maximum(1.0 - (along * along).sum(axis=1), LEAST_NOISE)
+        left = np.maximum(self._own(features) - (along * along).sum(axis=1), LEAST_NOISE)
         return self.level + (k * self.solved).sum(axis=1), np.sqrt(self.variance * left)
 
     def believing(self, x: Points) -> Self:
         """Return the process with another point, whose value is assumed to be the mean."""
         phi, signs = self.encoding.coordinates(x[None]) * self.weights, self.encoding.signs(x[None])
-        along = product(self._covariance(phi, signs), self.root.T)
-        own = math.sqrt(max(1.0 + self.noise - float((along * along).sum()), LEAST_NOISE))
+        features = self.encoding.features(x[None])
+        along = product(self._covariance(phi, signs, features), self.root.T)
+        left = self._own(features)[0] + self.noise - float((along * along).sum())
+        own = math.sqrt(max(left, LEAST_NOISE))
         m = len(self.root)
         root = np.zeros((m + 1, m + 1))
         root[:m, :m], root[m, :m], root[m, m] = self.root, -product(along, self.root)[0] / own, 1.0 / own
         phi, signs = np.concatenate([self.phi, phi]), np.concatenate([self.signs, signs])
-        return self._replace(phi=phi, signs=signs, root=root, solved=np.append(self.solved, 0.0))
+        features = np.concatenate([self.features, features])
+        return self._replace(phi=phi, signs=signs, features=features, root=root, solved=np.append(self.solved, 0.0))
 
 
 def profiled(inverse: Array, y: Array) -> tuple[float, Array, float]:

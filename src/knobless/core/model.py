@@ -1,4 +1,4 @@
-"""Bayesian optimization with a Gaussian process, for the first evaluations of a deterministic objective.
+"""Bayesian optimization with a Gaussian process, for the first evaluations of an objective.
 
 The first points fill the space: a Latin hypercube, whose first point has all numbers at their centers. Each further one
 has the largest expected improvement, by the process of all evaluations (`kernel.py`), of random points, of points near
@@ -70,6 +70,7 @@ MARGINS = (0.01, 0.05, 0.01, 0.2, 0.01, 0.5)  # improvements asked for, in stand
 LARGE_MARGIN = 0.1  # from which on lengths are nearer to the prior, and there are no climbs
 PATIENCE = 3  # evaluations without an improvement before these
 NEGLIGIBLE = 1e-3  # improvements, relative to the distance of the median from the best value
+SMALL_NOISE = 0.01  # relative variance, from which on points are compared by their means and not by their values
 BRANCH_TURN = 3  # one in so many evaluations belongs to a branch
 CHILD_TURN = 2  # one in so many evaluations is a child of the front, with several objectives
 
@@ -264,13 +265,14 @@ class Model:
             return
         x, y = state.objective.data(archive, n)
         fit = state.objective.hyperparameters(archive, n)
-        process = Process.of(self.encoding, x, y, fit.theta)
+        process = Process.of(state.objective.encoding, x, y, fit.theta)
         for point in (*pending, *chosen):
             process = process.believing(point)
         f = archive.f[:n]
         violated = len(y) < len(f) or None  # whether some points are infeasible, and others are not
         violations = violated and state.violation.process(archive, n)
-        lowest = float(y.min() if process.noise < 0.01 else process.predict(x)[0].min())
+        means = y if process.noise < SMALL_NOISE else process.predict(x)[0]
+        lowest, ranked = float(means.min()), y if archive.deterministic else means
         stalled = self._unimproved(f, state.begun) - PATIENCE
         wider: Process | None = None
         g, prior = np.random.default_rng(state.key_of_points), Prior(self.encoding, state.first)
@@ -281,13 +283,13 @@ class Model:
             margin = MARGINS[at % len(MARGINS)] if at >= 0 else MARGINS[0]
             wide = margin > LARGE_MARGIN
             if wide and wider is None:
-                wider = Process.of(self.encoding, x, y, fit.wider)
+                wider = Process.of(state.objective.encoding, x, y, fit.wider)
                 for point in (*pending, *chosen):
                     wider = wider.believing(point)
             ahead = (*pending, *chosen)
-            turn = self._turn(x, y, ahead) if (n + len(ahead)) % BRANCH_TURN == 0 else None
+            turn = self._turn(x, ranked, ahead) if (n + len(ahead)) % BRANCH_TURN == 0 else None
             target = (lowest if turn is None else turn.best) - margin
-            best = x[self._best_rows(x, y, turn)]
+            best = x[self._best_rows(x, ranked, turn)]
             if not free.all():
                 best = np.where(free, best, x[-1])
             score = partial(improvement, wider if wide and wider else process, violations, target)
@@ -323,11 +325,11 @@ class Model:
             wide = margin > LARGE_MARGIN
             processes = []
             for own, fit in zip(y.T, fits, strict=True):
-                process = Process.of(self.encoding, x, own, fit.wider if wide else fit.theta)
+                process = Process.of(state.objective.encoding, x, own, fit.wider if wide else fit.theta)
                 for point in (*pending, *chosen):
                     process = process.believing(point)
                 processes.append(process)
-            noisy = any(process.noise >= 0.01 for process in processes)
+            noisy = any(process.noise >= SMALL_NOISE for process in processes)
             values = np.stack([process.predict(x)[0] for process in processes], axis=1) if noisy else y
             improved = FrontImprovement(processes, values, margin, g)
             best = x[g.permutation(np.flatnonzero(is_front(values)))[:BEST]]
@@ -373,6 +375,14 @@ class Model:
                 target = best[i] if best[i] < math.inf else float(y.mean())
                 found.append((spent, Turn(column, branches.each[own[i]].code, target)))
         return min(found, key=lambda each: each[0])[1]
+
+    def recommended(self, state: ModelState) -> Points | None:
+        """Return the evaluated point with the lowest mean; None after more evaluations than the model is fit to."""
+        archive, n = state.archive, len(state.archive)
+        x, y = state.objective.data(archive, n) if n <= MOST_EVALUATIONS else (archive.x(0, 0), ())
+        if not len(y):
+            return None
+        return x[state.objective.process(archive, n).predict(x)[0].argmin()]
 
     # The rest of the protocol.
 
@@ -450,7 +460,7 @@ class ModelState:
         self.fixed: Fixed | None = None
         self.points = archive.x(0, 0)
         self.made_for: tuple[int, int, int, int, bytes, bytes | None] | None = None
-        encoding = Encoding(archive.family)
+        encoding = Encoding(archive.family, linear=not archive.deterministic)
         self.objective, self.violation = Surrogate(encoding, objective), Surrogate(encoding, violation)
         self.objectives = tuple(Surrogate(encoding, objective, i) for i in range(archive.objectives))
         self.front = FrontState(archive, first, None)

@@ -17,6 +17,8 @@ import numpy as np
 from knobless.core import linear
 from knobless.core.catalog import LINEAR_LIMIT
 from knobless.core.families import ColumnFamily, Family
+from knobless.core.model import Model
+from knobless.core.search import Search
 from knobless.core.types import Array, Points
 from knobless.core.violation import FEASIBLE_LIMIT, PER_VIOLATION, is_feasible
 
@@ -65,18 +67,31 @@ def _finalists(run: RunState, earlier: Evaluations) -> Points:
     if not finite.any():
         return earlier.x[:0]
     has_columns = isinstance(family, ColumnFamily)  # which linear models need
-    expected = linear.recommend_evaluated(family, earlier.x, earlier.f) if has_columns else None
-    each = [run.mode if expected is None else expected, _best_average(run, earlier)]
+    modeled = _modeled(run)
+    each = [_best_average(run, earlier)]
+    if modeled is None:
+        expected = linear.recommend_evaluated(family, earlier.x, earlier.f) if has_columns else None
+        each.insert(0, run.mode if expected is None else expected)
     if len(earlier.f) < SHORT:
         each.append(earlier.x[np.where(finite, earlier.f, math.inf).argmin()])
     if has_columns and family.dim <= LINEAR_LIMIT and np.count_nonzero(finite) > 1:
         each.insert(0, linear.recommend(family, *_thinned(family, earlier.x, earlier.f)))
+    if modeled is not None:
+        each.insert(0, modeled)
     codes = np.array(each)
     if run.feasibility is not None:
         codes = run.feasibility.fixed.applied(codes)
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
     codes = codes[np.sort(first)]
     return codes if run.feasibility is None else codes[run.feasibility.are_feasible(codes)]
+
+
+def _modeled(run: RunState) -> Points | None:
+    """Return the evaluated point that the model of the search expects to be the best; None if it has no model."""
+    algorithm = run.algorithm
+    stages = zip(algorithm.stages, run.search.stages, strict=True) if isinstance(algorithm, Search) else ()
+    models = [(stage.member, state) for stage, state in stages if isinstance(stage.member, Model) and state is not None]
+    return models[0][0].recommended(models[0][1]) if models else None
 
 
 def recommended_point(run: RunState) -> Recommended | None:
