@@ -289,8 +289,8 @@ Medians of {runs} runs of the hypervolume, relative to the largest one of the pr
 other method has a larger median. *level*: the best other one has, but not all of its runs are better than all of
 knobless. *behind* and *last*: they are.
 
-Here knobless is first in {count["first"]} of {total} cells, level in {count["level"]}, behind in {count["behind"]} and last
-in {count["last"]}: first or level in {100 * good / max(total, 1):.0f} %.
+Here knobless is first in {count["first"]} of {total} cells, level in {count["level"]}, behind in {count["behind"]} and
+last in {count["last"]}: first or level in {100 * good / max(total, 1):.0f} %.
 
 {grid(lines)}
 
