@@ -238,7 +238,8 @@ def _optimize(
     if workers > smallest:
         advice = "begin a new run" if before else "leave out --batch"
         messages.write(
-            f"{workers} workers, but an iteration may have only {smallest} evaluations: {advice} to "
+            f"{workers} workers, but an iteration may have only {smallest} evaluations: "
+            f"{advice} to "
             "keep all workers busy."
         )
     constraints = plan.read_constraints()

@@ -95,9 +95,9 @@ class CoordinateSearch:
     >>> from knobless.algorithms import CoordinateSearch
     >>> space = kl.Float(-2, 2, n=2)
     >>> search = CoordinateSearch(kl.Space.of(space).family)
-    >>> result = kl.minimize(
-    ...     lambda x: (x[0] - 1) ** 2 + (x[1] + 0.5) ** 2, space, budget=100, algorithm=search, rng=0
-    ... )
+    >>> def distance(x):
+    ...     return (x[0] - 1) ** 2 + (x[1] + 0.5) ** 2
+    >>> result = kl.minimize(distance, space, budget=100, algorithm=search, rng=0)
     >>> result.x.round(2).tolist()
     [1.0, -0.5]
     """

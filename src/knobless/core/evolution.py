@@ -112,8 +112,8 @@ class Evolution:
     Notes
     -----
     A child takes variable i from its second parent with probability 1/2, and changes it with
-    probability 1/(2 n) among n variables. Each parent is the better of two random points, and the best
-    ``size`` points of parents and children are the next population.
+    probability 1/(2 n) among n variables. Each parent is the better of two random points, and the
+    best ``size`` points of parents and children are the next population.
 
     References
     ----------

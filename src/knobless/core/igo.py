@@ -72,7 +72,8 @@ class IGO:
     References
     ----------
     Ollivier, Y., Arnold, L., Auger, A. and Hansen, N. (2017). Information-geometric optimization
-    algorithms: a unifying picture via invariance principles. Journal of Machine Learning Research 18.
+    algorithms: a unifying picture via invariance principles. Journal of Machine Learning Research
+    18.
 
     Examples
     --------

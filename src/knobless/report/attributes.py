@@ -1,4 +1,4 @@
-"""The attributes of the evaluations of a journal as columns: of numbers, or of texts by their indices."""
+"""The attributes of evaluations as columns: of numbers, or of texts by their indices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ LONGEST = 300  # characters of a text
 
 
 class AttributeColumn(NamedTuple):
-    """An attribute of some rows: numbers, NaN where there are none; or indices of labels, the first of them empty."""
+    """An attribute of some rows.
+
+    It has numbers, with NaN where there are none, or indices of labels, the first of them empty.
+    """
 
     name: str
     data: NDArray[Any]
@@ -27,7 +30,9 @@ class Attributes:
     def __init__(self) -> None:
         self._rows = 0
         self._cells: dict[str, dict[int, Any]] = {}
-        self._texts: set[str] = set()  # names of the attributes that are not numbers in each row
+        self._texts: set[str] = (
+            set()
+        )  # names of the attributes that are not numbers in each row
         self._labels: dict[str, dict[str, int]] = {}
 
     def take(self, attributes: dict[str, Any]) -> None:
@@ -46,7 +51,10 @@ class Attributes:
 
     @property
     def kinds(self) -> tuple[tuple[str, bool], ...]:
-        """The names, and whether each attribute has texts: if that changes, columns do not continue earlier ones."""
+        """The names, and whether each attribute has texts.
+
+        If that changes, columns do not continue earlier ones.
+        """
         return tuple((name, name in self._texts) for name in self._cells)
 
     def columns(self, since: int = 0) -> list[AttributeColumn]:
@@ -57,9 +65,19 @@ class Attributes:
         cells, labels = self._cells[name], self._labels[name]
         rows = range(since, self._rows)
         if name in self._texts:
-            indices = [labels[shown(cells[row])] if row in cells else 0 for row in rows]
-            return AttributeColumn(name, np.array(indices, dtype=np.int64), list(labels))
-        return AttributeColumn(name, np.array([_number(cells.get(row, math.nan)) for row in rows], dtype=float), None)
+            indices = [
+                labels[shown(cells[row])] if row in cells else 0 for row in rows
+            ]
+            return AttributeColumn(
+                name, np.array(indices, dtype=np.int64), list(labels)
+            )
+        return AttributeColumn(
+            name,
+            np.array(
+                [_number(cells.get(row, math.nan)) for row in rows], dtype=float
+            ),
+            None,
+        )
 
 
 def _number(value: int | float) -> float:
@@ -72,5 +90,9 @@ def _number(value: int | float) -> float:
 
 def shown(value: Any) -> str:
     """Return an attribute as short text."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False)
+    )
     return text if len(text) <= LONGEST else text[: LONGEST - 2] + " …"

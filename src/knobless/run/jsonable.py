@@ -11,7 +11,10 @@ from .front import Front
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value for JSON: arrays as lists, numbers that are not finite as null, other objects by their names."""
+    """Return a value for JSON.
+
+    Arrays are lists, numbers that are not finite are null, and other objects have their names.
+    """
     match value:
         case None | bool() | int():
             return value

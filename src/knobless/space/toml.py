@@ -10,9 +10,9 @@
     momentum   = { float = [0, 0.99], step = 0.01 }
 
 A variable is a table with one of these five keys and the options of the class of that name: `k`,
-`p`, `n`, `step`, `log`, `ordered`. Any other table is a group of variables, and an array is a list of them. A
-file that is a single variable, such as `binary = 100`, is the space of that variable. Nothing in a
-file is executed.
+`p`, `n`, `step`, `log`, `ordered`. Any other table is a group of variables, and an array is a list
+of them. A file that is a single variable, such as `binary = 100`, is the space of that variable.
+Nothing in a file is executed.
 
 A variable or a group with the key `when` is conditional; an array is a set of values:
 
