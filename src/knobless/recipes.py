@@ -219,4 +219,6 @@ def search(
     >>> [type(member).__name__ for member in kl.search(kl.Binary(100)).members]
     ['P3', 'Evolution']
     """
-    return recommended(family_of(space), Regime(deterministic, constrained, several))
+    return recommended(
+        family_of(space), Regime(deterministic, constrained, several)
+    )

@@ -108,8 +108,7 @@ def print_summary(summary: Summary, space: Space) -> None:
         ),
         "started": _moment(summary.started),
         "last ended": _moment(summary.ended),
-        "workers": _busy(summary.workers)
-        + _share(summary),
+        "workers": _busy(summary.workers) + _share(summary),
         "objective": objective_kind(
             summary.deterministic, summary.deterministic_stated
         ),

@@ -1,6 +1,4 @@
-"""Text for a terminal: messages on the standard error, the progress bar, and escaping of untrusted
-text.
-"""
+"""Text for a terminal: messages, the progress bar, and escaped untrusted text."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ SPELLED = str.maketrans({"λ": "lambda", "ε": "eps", "–": "-", "…": "..."})
 
 
 def plain(text: str) -> str:
-    """Escape characters that control a terminal, and replace those that its encoding lacks: text
-    may be untrusted.
-    """
+    """Escape characters that control a terminal, and replace those that its encoding lacks."""
     shown = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode()
         for c in text
@@ -61,8 +57,9 @@ class Messages:
 
     @contextmanager
     def of_the_library(self) -> Iterator[None]:
-        """Print what the library logs, unless the progress bar shows it, and except for single
-        evaluations.
+        """Print what the library logs, except for single evaluations.
+
+        Nothing is printed while a progress bar shows it.
         """
         log = logging.getLogger("knobless")
         evaluations = logging.getLogger(EVALUATIONS)

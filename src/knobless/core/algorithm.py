@@ -225,16 +225,18 @@ def keeps_states(algorithm: Algorithm) -> bool:
 
 
 def overlaps(algorithm: Any) -> bool:
-    """Return whether the iterations of an algorithm may overlap: it learns from any λ points that it has asked for.
+    """Return whether the iterations of an algorithm may overlap.
 
-    This is so if it has an attribute `overlaps` that is True. Any other one is told exactly the first λ points that it
-    has asked for in an iteration, and asks for no others before.
+    It then learns from any λ points that it has asked for.
+
+    This is so if it has an attribute `overlaps` that is True. Any other one is told exactly the
+    first λ points that it has asked for in an iteration, and asks for no others before.
     """
     return bool(getattr(algorithm, "overlaps", False))
 
 
 def most_points(algorithm: Any, lam: int, asked: int) -> int:
-    """Return how many points an algorithm can be asked for at once, after so many in this iteration.
+    """Return how many points an algorithm can be asked for after so many in this iteration.
 
     Beyond λ, they are asked for one at a time: each may depend on the ones that are pending.
     """

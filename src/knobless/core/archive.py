@@ -131,7 +131,9 @@ class Archive:
     @property
     def pending(self) -> Points:
         """Points that are being evaluated."""
-        return self.x(0, 0) if self.pending_points is None else self.pending_points()
+        if self.pending_points is None:
+            return self.x(0, 0)
+        return self.pending_points()
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -97,7 +97,8 @@ class IGO:
     elitism: Elitism = NO_ELITISM
 
     keeps_states: ClassVar[bool] = True
-    overlaps: ClassVar[bool] = True  # θ changes little meanwhile, and the sum of the weights is zero
+    # Θ changes little meanwhile, and the sum of the weights is zero
+    overlaps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_family(self.family)

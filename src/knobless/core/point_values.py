@@ -72,8 +72,12 @@ class PointValues:
         for j, column in enumerate(zip(*self.evaluations[i], strict=True)):
             # So that the sums do not depend on the order of the evaluations
             ordered = sorted(column)
-            same = ordered[0] == ordered[-1]  # the sum is rounded
-            mean = ordered[0] if same else sum([value / n for value in ordered])
+            are_equal = ordered[0] == ordered[-1]  # the sum is rounded
+            mean = (
+                ordered[0]
+                if are_equal
+                else sum([value / n for value in ordered])
+            )
             squares = sum(
                 [(value - mean) * (value - mean) for value in ordered]
             )

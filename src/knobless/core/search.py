@@ -26,7 +26,16 @@ import numpy as np
 
 from knobless._checks import positive_int
 
-from .algorithm import MEMBER, STAGE, STUDY, AlgorithmInfo, Owner, is_exact, most_points, overlaps
+from .algorithm import (
+    MEMBER,
+    STAGE,
+    STUDY,
+    AlgorithmInfo,
+    Owner,
+    is_exact,
+    most_points,
+    overlaps,
+)
 from .archive import COPIED, Archive
 from .branches import Combination, Part
 from .branching import Branching, BranchTurns
@@ -347,25 +356,45 @@ class Search:
         )
 
     def _current(self, state: SearchState) -> tuple[Member[Any] | None, Any]:
-        """Return the member that has the turn, apart from the study, and its state; None for a part of one point."""
+        """Return the member that has the turn, apart from the study, and its state.
+
+        None for a part of one point.
+        """
         return self._of(state, self._turn(state))
 
-    def _of(self, state: SearchState, owner: Owner) -> tuple[Member[Any] | None, Any]:
+    def _of(
+        self, state: SearchState, owner: Owner
+    ) -> tuple[Member[Any] | None, Any]:
         """Return a member or the study, and its state; None for a part that is one point."""
         if owner.kind == STAGE:
             return self.stages[owner.number].member, state.stages[owner.number]
         if owner.kind == STUDY:
             return self.study, state.study  # type: ignore[return-value]  # which has its own `tell`
         members = self.part(owner.key)[1]
-        return (members[owner.number], state.groups[owner.key].states[owner.number]) if members else (None, None)
+        if members:
+            return (
+                members[owner.number],
+                state.groups[owner.key].states[owner.number],
+            )
+        return (None, None)
 
     def check_owner(self, state: SearchState, owner: Owner) -> None:
-        """ValueError if an owner, possibly of an untrusted file, is no part of this search that had a turn."""
+        """Check that an owner, possibly of an untrusted file, had a turn in this search.
+
+        ValueError if not.
+        """
         counts = {STAGE: len(self.stages), STUDY: 1, MEMBER: 0}
-        if owner.kind == MEMBER and (owner.key in state.groups or (state.turns and not self.part(owner.key)[1])):
+        if owner.kind == MEMBER and (
+            owner.key in state.groups
+            or (state.turns and not self.part(owner.key)[1])
+        ):
             counts[MEMBER] = max(len(self.part(owner.key)[1]), 1)
-        if owner.number >= counts.get(owner.kind, 0) or (owner.kind == STUDY and self.study is None):
-            raise ValueError(f"owner: expected a part of the search, got {owner}")
+        if owner.number >= counts.get(owner.kind, 0) or (
+            owner.kind == STUDY and self.study is None
+        ):
+            raise ValueError(
+                f"owner: expected a part of the search, got {owner}"
+            )
 
     def _turn(self, state: SearchState) -> Owner:
         """Return the stage or the member that has the turn, apart from the study."""
@@ -373,7 +402,12 @@ class Search:
             return Owner(STAGE, state.stage)
         key = self._key(state)
         index = state.groups[key].turn if key in state.groups else 0
-        return Owner(MEMBER, index, key, 0 if state.turns is None else state.turns.restarts(key))
+        return Owner(
+            MEMBER,
+            index,
+            key,
+            0 if state.turns is None else state.turns.restarts(key),
+        )
 
     def owner(self, state: SearchState) -> Owner:
         """Return what has the turn."""
@@ -381,11 +415,13 @@ class Search:
             return Owner(STUDY)
         return self._turn(state)
 
-    def proposer(self, state: SearchState, asked: Callable[[Owner], int]) -> tuple[Owner | None, int]:
+    def proposer(
+        self, state: SearchState, asked: Callable[[Owner], int]
+    ) -> tuple[Owner | None, int]:
         """Return what proposes the next points, and how many at most.
 
-        It is what has the turn, or the last member if that has asked for all of its iteration and cannot go on before
-        it has the values. None if no member can.
+        It is what has the turn, or the last member if that has asked for all of its iteration and
+        cannot go on before it has the values. None if no member can.
 
         Parameters
         ----------
@@ -403,15 +439,17 @@ class Search:
         member, current = self._of(state, owner)
         if member is None:
             return owner, self.batch
-        most = most_points(member, member.lam(current), asked(owner))
-        if most:
-            return owner, most
+        limit = most_points(member, member.lam(current), asked(owner))
+        if limit:
+            return owner, limit
         if owner.kind != STAGE:
             owner = self._turn(state)
             last = owner._replace(number=len(self.part(owner.key)[1]) - 1)
             member, current = self._of(state, last)
             if overlaps(member):
-                return last, most_points(member, self.lam(state, last), asked(last))
+                return last, most_points(
+                    member, self.lam(state, last), asked(last)
+                )
         return None, 1
 
     @staticmethod
@@ -420,11 +458,16 @@ class Search:
 
     def lam(self, state: SearchState, owner: Owner | None = None) -> int:
         """Return the number of points of the current iteration, of what has the turn by default."""
-        member, current = self._of(state, self.owner(state) if owner is None else owner)
+        member, current = self._of(
+            state, self.owner(state) if owner is None else owner
+        )
         return self.batch if member is None else member.lam(current)
 
     def is_open(self, state: SearchState, owner: Owner) -> bool:
-        """Return whether an owner still learns: not a stage or a study that has ended, nor restarted members."""
+        """Return whether an owner still learns.
+
+        A stage or a study that has ended does not, nor do restarted members.
+        """
         if owner.kind == STAGE:
             return owner.number == state.stage < len(self.stages)
         if owner.kind == STUDY:
@@ -465,7 +508,9 @@ class Search:
         owner: Owner | None = None,
     ) -> None:
         """Advance the stream as `ask` does: points that are known need not be asked for again."""
-        member, current = self._of(state, self.owner(state) if owner is None else owner)
+        member, current = self._of(
+            state, self.owner(state) if owner is None else owner
+        )
         if member is None:
             return
         # Not isinstance(member, SkippingMember), which takes as long as many points. Those of `ask`
@@ -490,10 +535,17 @@ class Search:
         state.archive.add(x, f, kinds)
         return self.learn(state, x, f)
 
-    def learn(self, state: SearchState, x: Points, f: Array, owner: Owner | None = None) -> SearchState:
-        """Return the state after one or more iterations of an owner, of what has the turn by default.
+    def learn(
+        self,
+        state: SearchState,
+        x: Points,
+        f: Array,
+        owner: Owner | None = None,
+    ) -> SearchState:
+        """Return the state after iterations of an owner, by default of what has the turn.
 
-        The archive has the evaluations already. Those of an owner that has ended may have the best point.
+        The archive has the evaluations already. Those of an owner that has ended may have the best
+        point.
         """
         if state.archive.objectives > 1 and not self._reads_outcomes:
             f = state.archive.ranked(x, f)
@@ -504,9 +556,15 @@ class Search:
         if owner.kind == STAGE:
             member, current = self._of(state, owner)
             states = [*state.stages]
-            states[owner.number] = current if member is None else member.tell(current, x, f)
+            states[owner.number] = (
+                current if member is None else member.tell(current, x, f)
+            )
             return self._next(state._replace(stages=tuple(states)))
-        if owner.kind == STUDY and state.study is not None and self.study is not None:
+        if (
+            owner.kind == STUDY
+            and state.study is not None
+            and self.study is not None
+        ):
             study, best = self.study.tell(state.study, x, f)
             groups = dict(state.groups)
             if best is not None:
@@ -517,10 +575,16 @@ class Search:
                 study=study, studied=study is None, groups=groups
             )
         if self.branching is not None and state.turns is not None:
-            return self._tell_branches(state, self.branching, state.turns, x, f, owner)
+            return self._tell_branches(
+                state, self.branching, state.turns, x, f, owner
+            )
         group = state.groups[WHOLE]
-        told = state._replace(groups={WHOLE: group.tell(self.members, self.rule, x, f, owner.number)})
-        return self._next(told) if owner.number == group.turn else told
+        after = state._replace(
+            groups={
+                WHOLE: group.tell(self.members, self.rule, x, f, owner.number)
+            }
+        )
+        return self._next(after) if owner.number == group.turn else after
 
     def _counted(self, state: SearchState, x: Points, f: Array) -> SearchState:
         """Return the state after evaluations from which no member learns."""
@@ -529,10 +593,17 @@ class Search:
         return state
 
     def _led_by(self, state: SearchState, x: Points, f: Array) -> SearchState:
-        """Return the state in which the members may get the best of some points after their next iterations."""
-        groups, branching = dict(state.groups), self.branching
-        for row in np.argsort(f)[: len(f) if groups and self.deterministic else 0]:
-            key = WHOLE if branching is None else branching.branches.combination_of(x[row])
+        """Return the state in which members may get the best of some points later."""
+        groups = dict(state.groups)
+        branching = self.branching
+        for row in np.argsort(f)[
+            : len(f) if groups and self.deterministic else 0
+        ]:
+            key = (
+                WHOLE
+                if branching is None
+                else branching.branches.combination_of(x[row])
+            )
             part = self.part(key)[0]
             if key in groups:
                 columns = slice(None) if part is None else part.columns
@@ -566,8 +637,17 @@ class Search:
         archive = state.archive
         if not begun:
             # Under noise, a single value does not make a point the best one.
-            starts = state.x0 is None and not self.stages and self.deterministic and len(archive.best.f) > 0
-            return self.init(state.first, archive.best.x[0].copy() if starts else state.x0, archive)
+            starts = (
+                state.x0 is None
+                and not self.stages
+                and self.deterministic
+                and len(archive.best.f) > 0
+            )
+            return self.init(
+                state.first,
+                archive.best.x[0].copy() if starts else state.x0,
+                archive,
+            )
         return self._led_by(state, x, f)
 
     def _next(self, state: SearchState) -> SearchState:
@@ -652,34 +732,53 @@ class Search:
     # Branches.
 
     def _tell_branches(
-        self, state: SearchState, branching: Branching, turns: BranchTurns, x: Points, f: Array, owner: Owner
+        self,
+        state: SearchState,
+        branching: Branching,
+        turns: BranchTurns,
+        x: Points,
+        f: Array,
+        owner: Owner,
     ) -> SearchState:
         """Return the state after an iteration of a member of one combination of branches."""
         if not len(f):
             return state
         turns = branching.count(turns, x, f)
         state = state._replace(turns=turns)
-        rows: dict[Combination, list[int]] = {owner.key: []}  # told in any case, also if points were replaced
+        # Told in any case, also if points were replaced
+        rows: dict[Combination, list[int]] = {owner.key: []}
         for i, row in enumerate(x):
             rows.setdefault(branching.branches.combination_of(row), []).append(
                 i
             )
         for key, which in rows.items():
             at = owner.number if key == owner.key else None
-            state = self._tell_part(state, branching, key, x[which], f[which], at)
-        return self._turn_of_branch(state, branching) if owner.key == turns.combination else state
+            state = self._tell_part(
+                state, branching, key, x[which], f[which], at
+            )
+        if owner.key == turns.combination:
+            return self._turn_of_branch(state, branching)
+        return state
 
     def _tell_part(
-        self, state: SearchState, branching: Branching, key: Combination, x: Points, f: Array, at: int | None
+        self,
+        state: SearchState,
+        branching: Branching,
+        key: Combination,
+        x: Points,
+        f: Array,
+        at: int | None,
     ) -> SearchState:
-        """Return the state after evaluations of a member of one combination, or of points that were replaced."""
+        """Return the state after evaluations of one combination, or of replaced points."""
         if state.turns is not None and key != state.turns.combination:
             state = self._with_group(state, branching, key)
         turns: BranchTurns = branching.spend(state.turns, key, len(f))  # type: ignore[arg-type]
         part, members = self.part(key)
         if part is None or not members:
             return state._replace(turns=turns)
-        group = state.groups[key].tell(members, self.rule, x[:, part.columns], f, at)
+        group = state.groups[key].tell(
+            members, self.rule, x[:, part.columns], f, at
+        )
         if not turns.restarts(key):
             theta = turns.theta.copy()
             theta[part.parameters] = group.states[-1].theta

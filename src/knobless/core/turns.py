@@ -237,12 +237,17 @@ class Group(NamedTuple):
         return cls(states, rule.next(records), records, Elite.empty(family), 0)
 
     def tell(
-        self, members: Sequence[Member[Any]], rule: Lead | Shares, x: Points, f: Array, at: int | None = None
+        self,
+        members: Sequence[Member[Any]],
+        rule: Lead | Shares,
+        x: Points,
+        f: Array,
+        at: int | None = None,
     ) -> Group:
         """Return the group after an iteration of a member, the one that has the turn by default.
 
-        The best point of the group is injected into a member whose iteration did not improve on it. The turn may pass
-        after an iteration of the member that has it.
+        The best point of the group is injected into a member whose iteration did not improve on it.
+        The turn may pass after an iteration of the member that has it.
         """
         states, turn, records, best, owner = self
         at = turn if at is None else at
@@ -252,12 +257,21 @@ class Group(NamedTuple):
         # A new best point belongs to the current member.
         if lowest < (best.f.item() if len(best.f) else math.inf):
             row = int((f == lowest).argmax())
-            best, owner = Elite(x[row : row + 1].copy(), f[row : row + 1].copy()), at
+            best = Elite(x[row : row + 1].copy(), f[row : row + 1].copy())
+            owner = at
         elif owner != at and len(best.f):
             state = member.inject(state, best.x[0], float(best.f[0]))
         states = (*states[:at], state, *states[at + 1 :])
-        records = (*records[:at], records[at].after(f, lowest), *records[at + 1 :])
-        turn = rule.next(records) if at == turn and member.can_yield(state) else turn
+        records = (
+            *records[:at],
+            records[at].after(f, lowest),
+            *records[at + 1 :],
+        )
+        turn = (
+            rule.next(records)
+            if at == turn and member.can_yield(state)
+            else turn
+        )
         return Group(states, turn, records, best, owner)
 
     def inject(

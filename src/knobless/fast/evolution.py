@@ -307,13 +307,13 @@ _POPULATION = types.NamedTuple(
 @shared.member_function(_POPULATION)
 def run_population(f, ints, data, block, cache, p, limits):
     """Run iterations until a limit is reached; return why the genetic algorithm has returned."""
-    told, every, f_every, evaluated, keys_every, _, _ = block
+    counts_of_block, every, f_every, evaluated, keys_every, _, _ = block
     (
         counts,
         stream,
         first,
         _,
-        ones,
+        n_ones,
         best,
         words,
         u,
@@ -330,24 +330,24 @@ def run_population(f, ints, data, block, cache, p, limits):
         _set_flags(counts, x, keys, order, table, codes)
     rival_key[0] = shared.key_of(rival[0], codes)
     while True:
-        row = told[shared.DONE_ROWS]
-        if not told[shared.LAM]:
+        row = counts_of_block[shared.DONE_ROWS]
+        if not counts_of_block[shared.LAM]:
             lam = counts[POPULATION_SIZE]
             if 2 * lam > order.size:
                 return shared.GROW_BUFFERS
             why = shared.begin_iteration(
-                told, f_every.size, table.size, lam, True, limits
+                counts_of_block, f_every.size, table.size, lam, True, limits
             )
             if why != shared.GOING:
                 return why
             for child in every[row : row + lam]:
                 _draw(child, counts, stream, first, words, u, x, order)
-            shared.set_keys(told, every, keys_every, codes)
+            shared.set_keys(counts_of_block, every, keys_every, codes)
         if not shared.evaluate_iteration(
             f,
             ints,
             data,
-            told,
+            counts_of_block,
             every,
             f_every,
             evaluated,
@@ -356,7 +356,7 @@ def run_population(f, ints, data, block, cache, p, limits):
             limits,
         ):
             return shared.LIMIT
-        end = told[shared.DONE_ROWS]
+        end = counts_of_block[shared.DONE_ROWS]
         for k in range(row, end):
             if f_every[k] < rival_f[0]:
                 rival_f[0] = math.inf
@@ -379,7 +379,7 @@ def run_population(f, ints, data, block, cache, p, limits):
             )
             changed = True
         if changed:
-            _average(counts, ones, best, x, order)
+            _average(counts, n_ones, best, x, order)
 
 
 @shared.engine_function(types.void(_POPULATION, CACHE))
@@ -390,7 +390,7 @@ def inject_rival(p, cache):
         _,
         _,
         _,
-        ones,
+        n_ones,
         best,
         _,
         _,
@@ -407,4 +407,4 @@ def inject_rival(p, cache):
         _set_flags(counts, x, keys, order, table, codes)
     rival_key[0] = shared.key_of(rival[0], codes)
     _merge(rival, rival_f, rival_key, counts, x, f, keys, order, table)
-    _average(counts, ones, best, x, order)
+    _average(counts, n_ones, best, x, order)

@@ -135,7 +135,7 @@ def ising_torus(x: Bits, ints: Ints, reals: Array) -> float:
     """`IsingTorus`: ints are the side."""
     n = np.uint64(x.size)
     side = np.uint64(ints[0])
-    one = np.uint64(1)
+    unit = np.uint64(1)
     none = np.uint64(0)
     unequal = np.int32(0)
     for i in range(n - side):  # down
@@ -143,13 +143,13 @@ def ising_torus(x: Bits, ints: Ints, reals: Array) -> float:
     for i in range(side):
         unequal = np.int32(unequal + (x[i] ^ x[n - side + i]))
     # Right, the end of a row meeting the beginning of the next
-    for i in range(n - one):
-        unequal = np.int32(unequal + (x[i] ^ x[i + one]))
+    for i in range(n - unit):
+        unequal = np.int32(unequal + (x[i] ^ x[i + unit]))
     # But it should meet the beginning of its own row
     for i in range(none, n, side):
-        unequal = np.int32(unequal + (x[i] ^ x[i + side - one]))
+        unequal = np.int32(unequal + (x[i] ^ x[i + side - unit]))
         if i > none:
-            unequal = np.int32(unequal - (x[i] ^ x[i - one]))
+            unequal = np.int32(unequal - (x[i] ^ x[i - unit]))
     return float(unequal)
 
 
@@ -214,12 +214,12 @@ def max_sat(x: Bits, ints: Ints, reals: Array) -> float:
     broken = 0
     clause = np.uint64(0)
     at = np.uint64(0)
-    one = np.uint64(1)
+    unit = np.uint64(1)
     two = np.uint64(2)
     three = np.uint64(3)
     while at < ints.size:
         length = ints[at]
-        negated = ints[at + one]
+        negated = ints[at + unit]
         count = ints[at + two]
         at += three
         # 1: not negated
@@ -231,15 +231,15 @@ def max_sat(x: Bits, ints: Ints, reals: Array) -> float:
         if length == 3 and weighted:
             for _ in range(count):
                 i = np.uint64(ints[at])
-                j = np.uint64(ints[at + one])
+                j = np.uint64(ints[at + unit])
                 k = np.uint64(ints[at + two])
                 cost += reals[clause] * ((x[i] ^ p) & (x[j] ^ q) & (x[k] ^ r))
                 at += three
-                clause += one
+                clause += unit
         elif length == 3:
             for _ in range(count):
                 i = np.uint64(ints[at])
-                j = np.uint64(ints[at + one])
+                j = np.uint64(ints[at + unit])
                 k = np.uint64(ints[at + two])
                 broken += (x[i] ^ p) & (x[j] ^ q) & (x[k] ^ r)
                 at += three
@@ -253,7 +253,7 @@ def max_sat(x: Bits, ints: Ints, reals: Array) -> float:
                 if met == length:
                     cost += reals[clause] if weighted else 1.0
                 at += np.uint64(length)
-                clause += one
+                clause += unit
     return cost + broken
 
 

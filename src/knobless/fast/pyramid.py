@@ -660,7 +660,7 @@ def run_pyramid(f, ints, data, block, cache, p, limits):
     iteration, as in `Optimizer`.
     """
     counts = p.counts
-    told, x, values, evaluated, keys, _, _ = block
+    counts_of_block, x, values, evaluated, keys, _, _ = block
     table, codes = cache
     answers = 0
     while True:
@@ -683,17 +683,31 @@ def run_pyramid(f, ints, data, block, cache, p, limits):
                 continue
             counts[ANSWERED] = 0
             counts[PENDING_POINT] = 1
-        row = told[shared.DONE_ROWS]
-        if not told[shared.LAM]:
+        row = counts_of_block[shared.DONE_ROWS]
+        if not counts_of_block[shared.LAM]:
             why = shared.begin_iteration(
-                told, values.size, table.size, 1, counts[CAN_YIELD], limits
+                counts_of_block,
+                values.size,
+                table.size,
+                1,
+                counts[CAN_YIELD],
+                limits,
             )
             if why != shared.GOING:
                 return why
             shared.copy_point(x, row, p.x)
             keys[row] = p.keys[POINT]
         if not shared.evaluate_iteration(
-            f, ints, data, told, x, values, evaluated, keys, table, limits
+            f,
+            ints,
+            data,
+            counts_of_block,
+            x,
+            values,
+            evaluated,
+            keys,
+            table,
+            limits,
         ):
             return shared.LIMIT
         table[shared.find(table, p.keys[POINT])].seen |= shared.ASKED

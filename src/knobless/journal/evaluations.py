@@ -395,12 +395,12 @@ def attributes_of(event: Event) -> dict[str, Any]:
     """Return the attributes of an evaluation; ValueError if they cannot be read."""
     if event.attributes is None:
         return {}
-    found = parsed(event.attributes)
-    if not isinstance(found, dict):
+    attributes = parsed(event.attributes)
+    if not isinstance(attributes, dict):
         raise ValueError(
             f"attributes: expected an object, got {event.attributes!r:.100}"
         )
-    return found
+    return attributes
 
 
 def names_in(texts: Iterable[str]) -> list[str]:

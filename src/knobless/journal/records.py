@@ -214,7 +214,7 @@ class Record:
         return self.evaluations.to_pandas()
 
     def numbers(self, part: JournalPart | None = None) -> NDArray[np.int64]:
-        """Return the numbers of rows, in the order of their candidates, or of arrival if values are used in that order.
+        """Return the numbers of rows, in the order of candidates, or of arrival if that counts.
 
         Evaluations that the search does not learn from, and points evaluated elsewhere, follow the
         candidates that were drawn before them.

@@ -42,7 +42,7 @@ def write(run: Any, path: str | os.PathLike[str]) -> Path:
     runs = list(run) if isinstance(run, (list, tuple)) else [run]
     if not runs:
         raise ValueError("run: expected at least one, got none")
-    pages = [collect_page_data(Trace.of(each)) for each in runs]
+    pages = [collect_page_data(Trace.of(run)) for run in runs]
     if len({page["direction"] for page in pages}) > 1:
         raise ValueError(
             "run: expected runs that all minimize or all maximize, got both"

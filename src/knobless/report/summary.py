@@ -34,8 +34,8 @@ class Summary:
     `objectives` has the directions of several objectives by their names; `x` is then the knee of
     the `front`. `stopped` counts the evaluations that were stopped, `steps` the steps of all of
     them, 0 if the objective does not yield. `busy` is the share of time in which the workers
-    evaluated, of each from its first evaluation to its last one. `deterministic` is as stated or found so far,
-    `deterministic_stated` as it was given to the run.
+    evaluated, of each from its first evaluation to its last one. `deterministic` is as stated or
+    found so far, `deterministic_stated` as it was given to the run.
     """
 
     objective: str | None
@@ -94,7 +94,11 @@ def busy_share(times: Iterable[WorkerTimes]) -> float | None:
     span = sum(worker.last - worker.first for worker in each)
     share = sum(worker.seconds for worker in each) / span if span > 0 else None
     # An untrusted journal may contain any times
-    return min(share, 1.0) if share is not None and 0.0 <= share < 1.0 + 1e-6 else None
+    return (
+        min(share, 1.0)
+        if share is not None and 0.0 <= share < 1.0 + 1e-6
+        else None
+    )
 
 
 def summary(record: Record) -> Summary:

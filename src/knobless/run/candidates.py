@@ -141,8 +141,8 @@ class Batch(Sequence[Candidate]):
 
     def __repr__(self) -> str:
         shown = ", ".join(map(repr, self[:3]))
-        more = ", …" if len(self) > 3 else ""
-        return f"Batch of {len(self)}: {shown}{more}"
+        ending = ", …" if len(self) > 3 else ""
+        return f"Batch of {len(self)}: {shown}{ending}"
 
 
 def encoded_points(space: Space, points: Any, name: str) -> Points:

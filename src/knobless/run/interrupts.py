@@ -18,10 +18,10 @@ _last = -math.inf
 def end_of_run(error: KeyboardInterrupt) -> None:
     """Return if an interrupt ends this run only; raise it if it follows another one."""
     global _last
-    now = time.monotonic()
+    time_now = time.monotonic()
     before = _last
-    _last = now
-    if now - before < TWICE_WITHIN or isinstance(
+    _last = time_now
+    if time_now - before < TWICE_WITHIN or isinstance(
         error.__context__, KeyboardInterrupt
     ):
         raise error

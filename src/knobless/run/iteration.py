@@ -18,7 +18,8 @@ from knobless.core.violation import Infeasible
 from knobless.journal.evaluations import Evaluations
 from knobless.journal.events import TOLD
 
-PENDING = 0  # besides TOLD, CANCELLED, COPIED with the value of an equal point, and STOPPED with an estimate
+# Besides TOLD, CANCELLED, COPIED with the value of an equal point, and STOPPED with an estimate
+PENDING = 0
 EMPTY = np.empty(0)
 
 
@@ -47,8 +48,9 @@ class Info(_Numbers):
     nfev : int
         Number of evaluations so far.
     best : float
-        The best objective value so far; inf (−inf for `maximize`) before there is one. As long as no point is feasible,
-        the value of the point with the least violation. NaN with several objectives.
+        The best objective value so far; inf (−inf for `maximize`) before there is one. As long as
+        no point is feasible, the value of the point with the least violation. NaN with several
+        objectives.
     lam : int
         Samples of the next iteration.
     lam_r : float
@@ -64,8 +66,8 @@ class Info(_Numbers):
     theta : ndarray or None
         Parameters of the distribution, read-only. None in the rows of a `History`, to save memory.
     x : point or None
-        The point to use so far, as that of a `Result`. This and the following are for callbacks and stopping rules:
-        they are computed when they are read, and only until the callback returns.
+        The point to use so far, as that of a `Result`. This and the following are for callbacks and
+        stopping rules: they are computed when they are read, and only until the callback returns.
     fun : float or tuple of float
         Its objective value; of a noisy objective an estimate of its mean.
     evaluations : Evaluations
@@ -95,12 +97,14 @@ class Info(_Numbers):
 
     def _looked_up(self, name: str) -> Lookup:
         if self._lookup is None:
-            raise AttributeError(f"info: expected {name} to be read in a callback, before it returns")
+            raise AttributeError(
+                f"info: expected {name} to be read in a callback, before it returns"
+            )
         return self._lookup
 
 
 class Lookup(NamedTuple):
-    """What an `Info` computes on demand: the point to use and its value, and the new evaluations."""
+    """What an `Info` computes on demand: the point to use, its value, the new evaluations."""
 
     point: Callable[[], tuple[Any, Any]]
     evaluations: Callable[[], Evaluations]
@@ -117,7 +121,9 @@ def looking_up(info: Info, lookup: Lookup) -> Iterator[None]:
 
 
 class Best(NamedTuple):
-    """The best evaluation so far: its value to be minimized, its candidate, and where its point is found.
+    """The best evaluation so far.
+
+    It has its value to be minimized, its candidate, and where its point is found.
 
     Of an infeasible point, `rank` is an `Infeasible`, which has the value and the violation.
     """
@@ -129,7 +135,9 @@ class Best(NamedTuple):
     @property
     def fun(self) -> float:
         """The objective value."""
-        return self.rank.value if isinstance(self.rank, Infeasible) else self.rank
+        return (
+            self.rank.value if isinstance(self.rank, Infeasible) else self.rank
+        )
 
     @property
     def violation(self) -> float:
@@ -138,11 +146,14 @@ class Best(NamedTuple):
 
 
 def is_better(rank: float, id: int, best: Best | None) -> bool:
-    """Return whether an evaluation is better than the best so far: a lower value, or an equal value with a lower id.
+    """Return whether an evaluation has a lower value, or an equal value and a lower id.
 
-    The order of ids is that of (iteration, index). A point evaluated elsewhere has the id −1 and comes first.
+    The order of ids is that of (iteration, index). A point evaluated elsewhere has the id −1 and
+    comes first.
     """
-    return rank < math.inf and (best is None or (rank, id) < (best.rank, best.id))
+    return rank < math.inf and (
+        best is None or (rank, id) < (best.rank, best.id)
+    )
 
 
 class FirstFailure(NamedTuple):
@@ -181,9 +192,14 @@ class Settled(NamedTuple):
             return parts[0]
         ids = [id for part in parts for id in part.ids]
         order = sorted(range(len(ids)), key=ids.__getitem__)
-        codes, f = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("codes", "f"))
+        codes, f = (
+            np.concatenate([getattr(part, name) for part in parts])[order]
+            for name in ("codes", "f")
+        )
         fates = b"".join([bytes(part.fates) for part in parts])
-        return cls([ids[i] for i in order], codes, f, bytes([fates[i] for i in order]))
+        return cls(
+            [ids[i] for i in order], codes, f, bytes([fates[i] for i in order])
+        )
 
     def having(self, *fates: int) -> Settled:
         """Return those of which one of these became."""
@@ -196,24 +212,46 @@ class Settled(NamedTuple):
         """Return those of which something else became."""
         if fate not in self.fates:
             return self
-        return self._rows([i for i, other in enumerate(self.fates) if other != fate])
+        return self._rows(
+            [
+                i
+                for i, fate_of_row in enumerate(self.fates)
+                if fate_of_row != fate
+            ]
+        )
 
     def _rows(self, rows: Sequence[int]) -> Settled:
-        ids, fates = [self.ids[i] for i in rows], bytes([self.fates[i] for i in rows])
+        ids = [self.ids[i] for i in rows]
+        fates = bytes([self.fates[i] for i in rows])
         return Settled(ids, self.codes[rows], self.f[rows], fates)
 
 
 class Iteration:
-    """The candidates drawn since the last one, with the ids `first` and on, and what became of each.
+    """The candidates drawn since the last iteration, and what became of each.
 
-    It is complete when `size` candidates were told or cancelled since then, whichever they are: `others` are those of
-    earlier iterations. The first `n_initial_points` were not drawn by the algorithm. An iteration of these alone is
-    complete when each of them is told or cancelled.
+    Their ids begin with `first`.
+
+    It is complete when `size` candidates were told or cancelled since then, whichever they are:
+    `others` are those of earlier iterations. The first `n_initial_points` were not drawn by the
+    algorithm. An iteration of these alone is complete when each of them is told or cancelled.
     """
 
-    __slots__ = ("codes", "drawn", "f", "fates", "first", "missing", "n_initial_points", "others", "owners", "size")
+    __slots__ = (
+        "codes",
+        "drawn",
+        "f",
+        "fates",
+        "first",
+        "missing",
+        "n_initial_points",
+        "others",
+        "owners",
+        "size",
+    )
 
-    def __init__(self, first: int, size: int, n_initial_points: int = 0) -> None:
+    def __init__(
+        self, first: int, size: int, n_initial_points: int = 0
+    ) -> None:
         self.first = first
         self.size = size
         self.n_initial_points = n_initial_points
@@ -222,19 +260,25 @@ class Iteration:
         self.codes: Points
         self.f = EMPTY
         self.fates = bytearray()
-        self.owners: list[tuple[int, Owner | None]] = []  # from which row on which owner has asked
-        self.others: list[tuple[int, Late, float, int]] = []  # ids, candidates, values and fates, in order of arrival
+        # From which row on which owner has asked
+        self.owners: list[tuple[int, Owner | None]] = []
+        # Ids, candidates, values and fates, in order of arrival
+        self.others: list[tuple[int, Late, float, int]] = []
 
     def extend(self, codes: Points, owner: Owner | None = None) -> range:
         """Add pending candidates; return their ids."""
-        start, more = self.first + self.drawn, len(codes)
-        if more and not (self.owners and self.owners[-1][1] == owner):
+        start = self.first + self.drawn
+        n_more = len(codes)
+        if n_more and not (self.owners and self.owners[-1][1] == owner):
             self.owners.append((self.drawn, owner))
-        # Sums over points depend on their layout in memory, which is that of a run that was not interrupted.
-        self.codes = np.ascontiguousarray(np.concatenate([self.codes, codes]) if self.drawn else codes)
-        self.fates += bytes(more)
-        self.drawn += more
-        return range(start, start + more)
+        # Sums over points depend on their layout in memory, which is that of a run that was not
+        # interrupted.
+        self.codes = np.ascontiguousarray(
+            np.concatenate([self.codes, codes]) if self.drawn else codes
+        )
+        self.fates += bytes(n_more)
+        self.drawn += n_more
+        return range(start, start + n_more)
 
     @property
     def undrawn(self) -> int:
@@ -248,23 +292,39 @@ class Iteration:
 
     def owner(self, row: int) -> Owner | None:
         """Return who has asked for a candidate."""
-        return next((owner for start, owner in reversed(self.owners) if start <= row), None)
+        return next(
+            (owner for start, owner in reversed(self.owners) if start <= row),
+            None,
+        )
 
     def are_pending(self, ids: Sequence[int]) -> bool:
         """Return whether all of these are pending candidates of this iteration."""
-        first, fates = self.first, self.fates
+        first = self.first
+        fates = self.fates
         if isinstance(ids, range) and ids.step == 1:
-            start, stop = ids.start - first, ids.stop - first
-            return 0 <= start <= stop <= self.drawn and fates.count(PENDING, start, stop) == stop - start
-        return all(0 <= id - first < self.drawn and fates[id - first] == PENDING for id in ids)
+            start = ids.start - first
+            stop = ids.stop - first
+            return (
+                0 <= start <= stop <= self.drawn
+                and fates.count(PENDING, start, stop) == stop - start
+            )
+        return all(
+            0 <= id - first < self.drawn and fates[id - first] == PENDING
+            for id in ids
+        )
 
     def settle(self, ids: Sequence[int], f: Array, fate: int) -> None:
         """Store the values of candidates that are told or copied, or that these are cancelled."""
-        if len(f) == self.missing == self.drawn and ids == range(self.first, self.first + self.drawn):
-            self.f, self.fates, self.missing = f, bytearray([fate]) * len(f), 0  # the usual case: all of it at once
+        if len(f) == self.missing == self.drawn and ids == range(
+            self.first, self.first + self.drawn
+        ):
+            # The usual case: all of it at once
+            self.f, self.fates, self.missing = f, bytearray([fate]) * len(f), 0
             return
         if len(self.f) < self.drawn:
-            self.f = np.concatenate([self.f, np.full(self.drawn - len(self.f), math.nan)])
+            self.f = np.concatenate(
+                [self.f, np.full(self.drawn - len(self.f), math.nan)]
+            )
         for id, value in zip(ids, f.tolist(), strict=True):
             self.f[id - self.first] = value
             self.fates[id - self.first] = fate
@@ -278,7 +338,9 @@ class Iteration:
     def count_missing(self) -> None:
         """Count the candidates without which the iteration is not complete."""
         if self.size == self.n_initial_points > 1:
-            self.missing = self.fates.count(PENDING, 0, self.size) + max(self.size - self.drawn, 0)
+            self.missing = self.fates.count(PENDING, 0, self.size) + max(
+                self.size - self.drawn, 0
+            )
         else:
             settled = self.drawn - self.fates.count(PENDING) + len(self.others)
             self.missing = max(self.size - settled, 0)
@@ -287,29 +349,53 @@ class Iteration:
         """Return what is not pending by owner; first what the algorithm has not asked for."""
         parts: dict[Owner | None, list[Settled]] = {None: []}
         for id, late, value, fate in sorted(self.others, key=itemgetter(0)):
-            part = Settled([id], late.code[None], np.array([value]), bytes([fate]))
+            part = Settled(
+                [id], late.code[None], np.array([value]), bytes([fate])
+            )
             parts.setdefault(late.owner, []).append(part)
-        for (start, owner), (stop, _) in pairwise([*self.owners, (self.drawn, None)]):
-            ids, fates = range(self.first + start, self.first + stop), self.fates[start:stop]
-            if PENDING not in fates and len(ids) == self.drawn:  # the usual case: the same array, packed before
+        for (start, owner), (stop, _) in pairwise(
+            [*self.owners, (self.drawn, None)]
+        ):
+            ids = range(self.first + start, self.first + stop)
+            fates = self.fates[start:stop]
+            # The usual case: the same array, packed before
+            if PENDING not in fates and len(ids) == self.drawn:
                 part = Settled(ids, self.codes, self.f, fates)
             elif PENDING not in fates:
-                part = Settled(ids, self.codes[start:stop], self.f[start:stop], fates)
+                part = Settled(
+                    ids, self.codes[start:stop], self.f[start:stop], fates
+                )
             else:
-                rows = [i for i, fate in enumerate(fates, start) if fate != PENDING]
-                own = [self.first + i for i in rows]
-                part = Settled(own, self.codes[rows], self.f[rows], bytes([self.fates[i] for i in rows]))
+                rows = [
+                    i for i, fate in enumerate(fates, start) if fate != PENDING
+                ]
+                settled_ids = [self.first + i for i in rows]
+                part = Settled(
+                    settled_ids,
+                    self.codes[rows],
+                    self.f[rows],
+                    bytes([self.fates[i] for i in rows]),
+                )
             if len(part.ids):
                 parts.setdefault(owner, []).append(part)
-        return {owner: Settled.joined(each) for owner, each in parts.items() if each}
+        return {
+            owner: Settled.joined(parts_of_owner)
+            for owner, parts_of_owner in parts.items()
+            if parts_of_owner
+        }
 
     def evaluated(self) -> tuple[Points, Array]:
         """Return the points of this iteration that were evaluated, and their values."""
         if self.fates.count(TOLD) == self.drawn:
             return self.codes, self.f  # the usual case
-        told = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8) == TOLD)
-        return self.codes[told], self.f[told]  # by index: f may be shorter than codes
+        rows = np.flatnonzero(np.frombuffer(self.fates, dtype=np.uint8) == TOLD)
+        # By index: f may be shorter than codes
+        return self.codes[rows], self.f[rows]
 
     def pending_ids(self) -> list[int]:
         """Return the ids of the pending candidates."""
-        return [self.first + row for row, fate in enumerate(self.fates) if fate == PENDING]
+        return [
+            self.first + row
+            for row, fate in enumerate(self.fates)
+            if fate == PENDING
+        ]

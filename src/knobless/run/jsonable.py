@@ -25,11 +25,11 @@ def jsonable(value: Any) -> Any:
         case np.ndarray() | np.generic():
             return jsonable(value.tolist())
         case dict():
-            return {str(key): jsonable(each) for key, each in value.items()}
+            return {str(key): jsonable(item) for key, item in value.items()}
         case Front():
             return [jsonable(value.named(point)) for point in value]
         case tuple() if hasattr(value, "_asdict"):
             return jsonable(value._asdict())
         case list() | tuple():
-            return [jsonable(each) for each in value]
+            return [jsonable(item) for item in value]
     return str(value)

@@ -1,12 +1,14 @@
-"""The loop between an optimizer and an objective: ask, evaluate, tell, until a stopping rule applies.
+"""The loop between an optimizer and an objective: ask, evaluate, tell, until a rule applies.
 
-With a stated `batch`, the loop takes the values of an iteration in the order of its candidates, whether they come from
-the journal or from evaluations that end in any order (`sources`). So neither the end of a run nor its result depends on
-that order. What becomes of an evaluation: its candidate is drawn (`_iterate`), it is evaluated and recorded (`sources`,
-`sink`), its value taken (`_evaluate`) and told (`_tell`), and the rules are checked (`_ending`).
+With a stated `batch`, the loop takes the values of an iteration in the order of its candidates,
+whether they come from the journal or from evaluations that end in any order (`sources`). So neither
+the end of a run nor its result depends on that order. What becomes of an evaluation: its candidate
+is drawn (`_iterate`), it is evaluated and recorded (`sources`, `sink`), its value taken
+(`_evaluate`) and told (`_tell`), and the rules are checked (`_ending`).
 
-Without it, and with several workers, no worker waits: the loop uses the next value that arrives, and asks for a
-candidate for each free worker (`_advance`). Resuming uses the recorded values in the same order.
+Without it, and with several workers, no worker waits: the loop uses the next value that arrives,
+and asks for a candidate for each free worker (`_advance`). Resuming uses the recorded values in the
+same order.
 """
 
 from __future__ import annotations
@@ -45,11 +47,14 @@ if TYPE_CHECKING:
 
 
 FIRST_FAILURES = 4  # evaluations: if all of these raise, so does the run
-LONGEST_WAIT = 1.0  # seconds without a value after which it is checked whether there are more workers
-UNCOMPARED = (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED)  # after which no points are compared
+# Seconds without a value after which it is checked whether there are more workers
+LONGEST_WAIT = 1.0
+# After which no points are compared
+UNCOMPARED = (Status.INTERRUPTED, Status.CALLBACK, Status.FAILED)
 
 LOG = logging.getLogger("knobless")
-ESTIMATE_INTERVAL = 1.0  # seconds between two estimates for the progress bar, at least
+# Seconds between two estimates for the progress bar, at least
+ESTIMATE_INTERVAL = 1.0
 ESTIMATE_SHARE = 0.02  # of the runtime that these may take
 EVALUATIONS = LOG.getChild("evaluations")  # which can be silenced alone
 
@@ -70,24 +75,41 @@ class Loop:
         pool: Pool | None = None,
         by_arrival: bool = False,
     ) -> None:
-        self.sign, self.opt, self.sink, self.bar, self.compiled = sign, opt, sink, bar, compiled
-        self.limits, self.user_rules = limits, user_rules or None
+        self.sign = sign
+        self.opt = opt
+        self.sink = sink
+        self.bar = bar
+        self.compiled = compiled
+        self.limits = limits
+        self.user_rules = user_rules or None
         self.rules = Rules.of(limits, user_rules)
         self.progress = RunProgress()
-        self.evaluator = Evaluator(source, sink, sign, limits.timeout, self.progress, opt.run.watched)
-        self.replaying = by_arrival  # values of the journal, in the order in which they arrived
+        self.evaluator = Evaluator(
+            source, sink, sign, limits.timeout, self.progress, opt.run.watched
+        )
+        # Values of the journal, in the order in which they arrived
+        self.replaying = by_arrival
         self.arrivals = None if pool is None else Arrivals(pool, self.evaluator)
-        self.reevaluations = Reevaluations(opt.run, limits, self.evaluator, self._show, self._log)
+        self.reevaluations = Reevaluations(
+            opt.run, limits, self.evaluator, self._show, self._log
+        )
         self.info_of = partial(info_of, sign=sign)
         self.history = History(self.info_of)
-        self.deferred_size = 16 * len(opt.run.search.theta)  # bytes of θ and of the signal of an iteration
-        self.compilable: tuple[float, int] | None = None  # since when the run can be compiled: time and evaluations
-        self.reaching: Points | None = None  # the last point that reached the target in an interpreted iteration
-        self.rest: Batch | None = None  # candidates after it, which are evaluated if it is refuted
+        # Bytes of θ and of the signal of an iteration
+        self.deferred_size = 16 * len(opt.run.search.theta)
+        # Since when the run can be compiled: time and evaluations
+        self.compilable: tuple[float, int] | None = None
+        # The last point that reached the target in an interpreted iteration
+        self.reaching: Points | None = None
+        # Candidates after it, which are evaluated if it is refuted
+        self.rest: Batch | None = None
         self.kept: dict[int, Value] = {}  # values of these that have arrived
-        self.estimate, self.estimate_due = math.nan, 0.0  # shown on the progress bar, and when it is computed again
-        self.fresh: list[int] = []  # candidates told since functions of the user were called
-        self.first: list[Exception] | None = []  # the errors so far; None once an evaluation has succeeded
+        # Shown on the progress bar, and when it is computed again
+        self.estimate, self.estimate_due = math.nan, 0.0
+        # Candidates told since functions of the user were called
+        self.fresh: list[int] = []
+        # The errors so far; None once an evaluation has succeeded
+        self.first: list[Exception] | None = []
         opt.on_iteration = self._report
 
     @property
@@ -103,9 +125,12 @@ class Loop:
     @property
     def left(self) -> float:
         """Evaluations that are left for the search."""
-        run, budget = self.opt.run, self.limits.budget
+        run = self.opt.run
+        budget = self.limits.budget
         left = budget - run.nfev - self.reevaluations.nfev
-        return left - reserved(budget) if run.noisy and self.opt.objectives is None else left
+        if run.noisy and self.opt.objectives is None:
+            return left - reserved(budget)
+        return left
 
     def run(self) -> Ending:
         """Iterate until a stopping rule applies; return why the run ended."""
@@ -117,7 +142,11 @@ class Loop:
                 while ending is None:
                     if interrupted:  # and the exception was lost
                         raise KeyboardInterrupt
-                    if engine is None and self.compiled is not None and self._can_be_compiled:
+                    if (
+                        engine is None
+                        and self.compiled is not None
+                        and self._can_be_compiled
+                    ):
                         engine = self._change(self.compiled)
                     if self.replaying or self.arrivals is not None:
                         status = self._advance(self.progress.left)
@@ -125,14 +154,19 @@ class Loop:
                         status = self._iterate()
                     else:
                         status = self._iterate_compiled(engine)
-                        if self.opt.run.algorithm is not engine.algorithm:  # the objective was found to be noisy
+                        # The objective was found to be noisy
+                        if self.opt.run.algorithm is not engine.algorithm:
                             engine = self.compiled = None
                     ending = self._ending(status)
                     if self.bar is not None:
                         self._show(self.nfev)
                 if self._waits_for_pending(ending.status):
                     self._drain()
-                error = self._mistake(None) if ending.status not in UNCOMPARED else None
+                error = (
+                    self._mistake(None)
+                    if ending.status not in UNCOMPARED
+                    else None
+                )
                 if error is not None:
                     self.sink.clear()
                     raise error
@@ -147,31 +181,45 @@ class Loop:
         return ending
 
     def _ending(self, status: Status | None) -> Ending | None:
-        """Return why the run ends: by the first rule that applies, or as the search has no further points."""
-        run, progress = self.opt.run, self.progress
-        progress.nfev, progress.failures, progress.left = run.nfev, run.failures, self.left
+        """Return why the run ends: by the first rule that applies, or for lack of new points."""
+        run = self.opt.run
+        progress = self.progress
+        progress.nfev = run.nfev
+        progress.failures = run.failures
+        progress.left = self.left
         if self.limits.budget == math.inf and run.deterministic is False:
-            progress.deadline = self.evaluator.end - self.limits.timeout / FINALISTS_SHARE
+            progress.deadline = (
+                self.evaluator.end - self.limits.timeout / FINALISTS_SHARE
+            )
         ending = self.rules.end(progress)
-        if ending is not None and ending.status is Status.TARGET and not self._confirmed():
+        if (
+            ending is not None
+            and ending.status is Status.TARGET
+            and not self._confirmed()
+        ):
             ending = self.rules.end(progress)
-        return Ending.of(status) if ending is None and status is not None else ending
+        if ending is None and status is not None:
+            return Ending.of(status)
+        return ending
 
     def _confirmed(self) -> bool:
-        """Return whether the target is reached, also by a second value if the objective may be noisy."""
+        """Return whether the target is reached, by a second value too if there may be noise."""
         if self.reaching is not None and self.reevaluations.confirms:
             self._drain()
         if self.reaching is None or self.reevaluations.confirm(self.reaching):
             return True
-        self.progress.reaching, self.progress.left = math.inf, self.left
+        self.progress.reaching = math.inf
+        self.progress.left = self.left
         return False
 
     # Interpreted iterations.
 
     def _iterate(self) -> Status | None:
         """Run one iteration, or as much of it as the budget allows; return why there is none."""
-        opt, left = self.opt, self.progress.left
-        candidates, self.rest = self.rest or Batch(opt.space, *opt.run.ask(None)), None
+        opt = self.opt
+        left = self.progress.left
+        candidates = self.rest or Batch(opt.space, *opt.run.ask(None))
+        self.rest = None
         if len(candidates.ids) > left:
             candidates = candidates[: int(left)]
         if not candidates.ids:
@@ -181,33 +229,53 @@ class Loop:
         return None
 
     def _evaluate(self, candidates: Batch) -> None:
-        """Evaluate candidates and tell their values; those that have arrived are told however the run ends."""
-        ids, arrived, ended = candidates.ids, self.sink.recall(candidates), False
+        """Evaluate candidates and tell their values.
+
+        Those that have arrived are told however the run ends.
+        """
+        ids = candidates.ids
+        arrived = self.sink.recall(candidates)
+        ended = False
         if self.kept:
-            arrived, self.kept = self.kept | arrived, {}
+            arrived = self.kept | arrived
+            self.kept = {}
         values: list[Value] = []
-        evaluations = self.evaluator.values(candidates, arrived, self.limits.target)
+        evaluations = self.evaluator.values(
+            candidates, arrived, self.limits.target
+        )
         if self.first is not None:
             evaluations = self._raising_first(evaluations, arrived)
-        logged = EVALUATIONS.isEnabledFor(logging.INFO) and {*ids} - arrived.keys()
+        logged = (
+            EVALUATIONS.isEnabledFor(logging.INFO) and {*ids} - arrived.keys()
+        )
         try:
             if self.rules.of_values or self.bar is not None or logged:
                 ended = self._watch(evaluations, values, ids, logged or ())
             else:
-                values.extend(evaluations)  # faster; those before an exception are kept
+                # Faster; those before an exception are kept
+                values.extend(evaluations)
         finally:
             evaluations.close()
             n = len(values)
             if ended and self.reached:
-                self.reaching, self.rest = self.opt.run.codes_of(ids[n - 1 : n]), candidates[n:]
-                self.kept = {id: arrived[id] for id in self.rest.ids if id in arrived}
+                self.reaching = self.opt.run.codes_of(ids[n - 1 : n])
+                self.rest = candidates[n:]
+                self.kept = {
+                    id: arrived[id] for id in self.rest.ids if id in arrived
+                }
             if n:
-                self._tell(candidates if n == len(ids) else candidates[:n], values)
+                self._tell(
+                    candidates if n == len(ids) else candidates[:n], values
+                )
             if n < len(ids) and arrived and not ended:
                 rows = [i for i in range(n, len(ids)) if ids[i] in arrived]
-                self._tell(candidates.take(rows), [arrived[ids[i]] for i in rows])
+                self._tell(
+                    candidates.take(rows), [arrived[ids[i]] for i in rows]
+                )
 
-    def _raising_first(self, values: ValueStream, arrived: dict[int, Value]) -> ValueStream:
+    def _raising_first(
+        self, values: ValueStream, arrived: dict[int, Value]
+    ) -> ValueStream:
         """Raise the error of the first evaluation if the next ones fail as well."""
         with closing(values):
             for value in values:
@@ -220,10 +288,10 @@ class Loop:
                 yield value
 
     def _mistake(self, value: Value | None) -> Exception | None:
-        """Return the error of the first evaluation if all of the first ones have raised, or all until the end.
+        """Return the error of the first evaluation if all of the first ones have raised.
 
-        That is taken for a mistake in the program, which should not use up the budget. `value` is the next one, None at
-        the end of the run.
+        That is taken for a mistake in the program, which should not use up the budget. `value` is
+        the next one, None at the end of the run.
         """
         if self.first is None:
             return None
@@ -232,12 +300,28 @@ class Loop:
         elif value is not None:
             self.first = None
             return None
-        if not self.first or (len(self.first) < FIRST_FAILURES and value is not None) or not self.evaluator.evaluated:
+        if (
+            not self.first
+            or (len(self.first) < FIRST_FAILURES and value is not None)
+            or not self.evaluator.evaluated
+        ):
             return None
-        return next((error for error in self.first if error.__traceback__ is not None), self.first[0])
+        return next(
+            (error for error in self.first if error.__traceback__ is not None),
+            self.first[0],
+        )
 
-    def _watch(self, evaluations: ValueStream, values: list[Value], ids: Sequence[int], logged: Container[int]) -> bool:
-        """Append evaluations to `values` until one of them ends the run; return whether one does."""
+    def _watch(
+        self,
+        evaluations: ValueStream,
+        values: list[Value],
+        ids: Sequence[int],
+        logged: Container[int],
+    ) -> bool:
+        """Append evaluations to `values` until one of them ends the run.
+
+        Return whether one does.
+        """
         for row, value in enumerate(evaluations):
             values.append(value)
             ended = self.rules.end_at_value(self.progress, value)
@@ -252,20 +336,21 @@ class Loop:
     def _tell(self, candidates: Batch, values: Sequence[Value]) -> None:
         """Tell values to the optimizer, and keep them for the result."""
         if values:
-            told = values_of(values, len(values))
-            self.sink.keep(self.opt.run, candidates, told)
+            settled = values_of(values, len(values))
+            self.sink.keep(self.opt.run, candidates, settled)
             if self.user_rules is not None:
                 self.fresh.extend(candidates.ids)
-            self.opt.run.tell(candidates.ids, *told)
+            self.opt.run.tell(candidates.ids, *settled)
 
     # Values in the order of arrival.
 
     def _advance(self, left: float) -> Status | None:
-        """Use the next value, after asking for as many candidates as there are free workers and evaluations left.
+        """Use the next value, after giving points to all free workers.
 
         Return why there is no further value.
         """
-        run, arrivals = self.opt.run, self.arrivals
+        run = self.opt.run
+        arrivals = self.arrivals
         if self.replaying:
             arrival = self.sink.arrival()
             if arrival is not None:
@@ -276,16 +361,28 @@ class Loop:
             return None
         wait = LONGEST_WAIT
         if left > 0:
-            wait = min(max(self.progress.deadline - time.monotonic(), 0.0), wait)
+            wait = min(
+                max(self.progress.deadline - time.monotonic(), 0.0), wait
+            )
         if not arrivals.waiting and time.monotonic() < self.progress.deadline:
             again = len(run.again)  # which count as pending
-            free = int(min(arrivals.free, again + max(left - len(arrivals.pending) - again, 0)))
-            candidates = Batch(self.opt.space, *(run.ask(free) if free > 0 else ((), run.initial_points[:0])))
+            free = int(
+                min(
+                    arrivals.free,
+                    again + max(left - len(arrivals.pending) - again, 0),
+                )
+            )
+            candidates = Batch(
+                self.opt.space,
+                *(run.ask(free) if free > 0 else ((), run.initial_points[:0])),
+            )
             if candidates.ids:
                 arrivals.submit(candidates)
             elif not arrivals.pending and free > 0:
                 self.sink.drawn()
-                return Status.EXHAUSTED if self.opt.complete else Status.CONVERGED
+                return (
+                    Status.EXHAUSTED if self.opt.complete else Status.CONVERGED
+                )
         outcome = arrivals.next(wait)
         if outcome is not None:
             self._use(outcome.id, outcome.value)
@@ -299,7 +396,8 @@ class Loop:
                 self.arrivals.close()
             self.sink.clear()
             raise error
-        candidate, before = Batch(self.opt.space, [id], self.opt.run.codes_of([id])), self.reached
+        candidate = Batch(self.opt.space, [id], self.opt.run.codes_of([id]))
+        before = self.reached
         self._tell(candidate, [value])
         self.rules.end_at_value(self.progress, value)
         if not self.replaying:
@@ -309,13 +407,18 @@ class Loop:
 
     def _waits_for_pending(self, status: Status) -> bool:
         """Return whether evaluations that are running are awaited when the run ends."""
-        return status is Status.TIMEOUT or (self.opt.run.noisy and status not in UNCOMPARED)
+        return status is Status.TIMEOUT or (
+            self.opt.run.noisy and status not in UNCOMPARED
+        )
 
     def _drain(self) -> None:
         """Use the values of pending candidates, without asking for others."""
-        run, arrivals = self.opt.run, self.arrivals
+        run = self.opt.run
+        arrivals = self.arrivals
         while run.pending_ids():
-            if self.replaying or (arrivals is not None and (arrivals.pending or arrivals.waiting)):
+            if self.replaying or (
+                arrivals is not None and (arrivals.pending or arrivals.waiting)
+            ):
                 self._advance(0)
             elif not run.again or time.monotonic() >= self.progress.deadline:
                 return
@@ -330,31 +433,57 @@ class Loop:
     def _can_be_compiled(self) -> bool:
         """Whether the next iterations can be compiled.
 
-        The first one is not: it evaluates x0 and raises errors of the objective. Neither are those of Bayesian
-        optimization, those in which a few tests decide whether the objective is noisy, nor those after noise was found
-        or a value that reached the target was not confirmed.
+        The first one is not: it evaluates x0 and raises errors of the objective. Neither are those
+        of Bayesian optimization, those in which a few tests decide whether the objective is noisy,
+        nor those after noise was found or a value that reached the target was not confirmed.
         """
-        run, test = self.opt.run, self.opt.run.noise_test
-        decided = run.noisy_algorithm is None if test is None else not test.unsure and test.expected is None
+        run = self.opt.run
+        test = self.opt.run.noise_test
+        decided = (
+            run.noisy_algorithm is None
+            if test is None
+            else not test.unsure and test.expected is None
+        )
         begun = getattr(run.search, "begun", True)
-        return run.nit > 0 and decided and begun and not self.reevaluations.refuted
+        return (
+            run.nit > 0 and decided and begun and not self.reevaluations.refuted
+        )
 
     def _change(self, compiled: CompiledEngine) -> Run | None:
         """Return the compiled engine if the run has taken so long that it is worthwhile."""
-        now = time.monotonic()
+        time_now = time.monotonic()
         # At the speed since it could be compiled: Bayesian optimization takes longer.
-        since, before = self.compilable = self.compilable or (now, self.opt.nfev)
-        seconds = now - since
-        left = min(seconds / max(self.opt.nfev - before, 1) * self.left, self.progress.deadline - now)
-        return compiled.start(seconds, left, self.progress.improved_at, self._announce)
+        since, before = self.compilable = self.compilable or (
+            time_now,
+            self.opt.nfev,
+        )
+        seconds = time_now - since
+        left = min(
+            seconds / max(self.opt.nfev - before, 1) * self.left,
+            self.progress.deadline - time_now,
+        )
+        return compiled.start(
+            seconds, left, self.progress.improved_at, self._announce
+        )
 
     def _iterate_compiled(self, engine: Run) -> Status | None:
-        """Run compiled iterations until the history has one more row, or one if a function is called after each."""
-        run, nit, stride = self.opt.run, self.opt.nit, self.history.stride
+        """Run compiled iterations until the history has one more row.
+
+        It is one iteration if a function is called after each.
+        """
+        run = self.opt.run
+        nit = self.opt.nit
+        stride = self.history.stride
         due = math.inf if run.noise_test is None else run.noise_test.due
         iterations = 1 if self.user_rules is not None else stride - nit % stride
         self.sink.clear()  # the engine keeps none of its evaluations
-        status = engine.go(run.nfev + self.left, iterations, self.limits.target, self.limits.stall, due)
+        status = engine.go(
+            run.nfev + self.left,
+            iterations,
+            self.limits.target,
+            self.limits.stall,
+            due,
+        )
         engine.update(self.opt)
         self.progress.improved_at = engine.improved_at
         self.progress.reach(run.lowest_rank)
@@ -364,7 +493,11 @@ class Loop:
 
     def user_value(self, fun: Any) -> Any:
         """Return an objective value with the user's sign, or a tuple of several."""
-        return fun.values if isinstance(fun, Several) else self.sign * fun if isinstance(fun, float) else fun
+        if isinstance(fun, Several):
+            return fun.values
+        if isinstance(fun, float):
+            return self.sign * fun
+        return fun
 
     # What is shown.
 
@@ -372,21 +505,28 @@ class Loop:
         """Add a row to the history and call the functions of the user, which may stop the run."""
         run = self.opt.run
         if self.user_rules is None:
-            self.history.append_deferred(run.nit, run.info_arguments, self.deferred_size)
+            self.history.append_deferred(
+                run.nit, run.info_arguments, self.deferred_size
+            )
             return
         info = self.info_of(*run.info_arguments)
         self.history.append(info)
-        ids, self.fresh = self.fresh, []
-        with looking_up(info, Lookup(self._recommended, partial(self.sink.latest, ids))):
+        ids = self.fresh
+        self.fresh = []
+        with looking_up(
+            info, Lookup(self._recommended, partial(self.sink.latest, ids))
+        ):
             ending = self.user_rules.call(info)
         self.progress.stopped = self.progress.stopped or ending
 
     def _recommended(self) -> tuple[Any, Any]:
         """Return the point to use so far, and its value."""
-        found = self.opt.recommended
-        if found is None:
+        recommended = self.opt.recommended
+        if recommended is None:
             return None, math.nan
-        return found.x, found.fun if isinstance(found.fun, tuple) else self.sign * found.fun
+        return recommended.x, recommended.fun if isinstance(
+            recommended.fun, tuple
+        ) else self.sign * recommended.fun
 
     def _show(self, nfev: int) -> None:
         if self.bar is not None:
@@ -394,16 +534,24 @@ class Loop:
 
     @property
     def _shown_fun(self) -> tuple[str, float]:
-        """The value to show, with its name; under noise an estimate, as the best value is a lucky one."""
-        run, now = self.opt.run, time.monotonic()
+        """The value to show, with its name.
+
+        Under noise an estimate, as the best value is a lucky one.
+        """
+        run = self.opt.run
+        time_now = time.monotonic()
         if self.opt.objectives is not None:
             return "best", math.nan
         if not run.noisy:
             return "best", self.sign * self.opt.observed_fun
-        if now >= self.estimate_due and (run.feasibility is None or not run.feasibility.constraints.functions):
+        if time_now >= self.estimate_due and (
+            run.feasibility is None or not run.feasibility.constraints.functions
+        ):
             self.estimate = self._recommended()[1]
-            seconds = time.monotonic() - now
-            self.estimate_due = now + ESTIMATE_INTERVAL + seconds / ESTIMATE_SHARE
+            seconds = time.monotonic() - time_now
+            self.estimate_due = (
+                time_now + ESTIMATE_INTERVAL + seconds / ESTIMATE_SHARE
+            )
         return "estimated mean", self.estimate
 
     def _log(self, name: str, value: Value) -> None:
@@ -427,10 +575,14 @@ def shown_value(value: Value, sign: float) -> str:
     if isinstance(value, Exception):
         return f"failed with {one_line(value, 200)}"
     if isinstance(value, Curve):
-        stopped = f"stopped after step {len(value.steps)} at " if value.stopped else ""
+        stopped = (
+            f"stopped after step {len(value.steps)} at "
+            if value.stopped
+            else ""
+        )
         return stopped + shown_value(value.steps[-1], sign)
     if isinstance(value, Infeasible):
         return f"{shown_value(value.value, sign)} (violation {value.violation:.6g})"
     if isinstance(value, Several):
-        return f"({', '.join(f'{each:.6g}' for each in value.values)})"
+        return f"({', '.join(f'{value_of_one:.6g}' for value_of_one in value.values)})"
     return f"{sign * value:.6g}"

@@ -1,4 +1,4 @@
-"""Set up a run from the arguments of `minimize` or `maximize`, run its loop and close what was opened."""
+"""Set up a run from the arguments of `minimize` or `maximize`, run its loop and close it."""
 
 from __future__ import annotations
 
@@ -54,10 +54,16 @@ def optimize(
         opt.space.check_vectorized()
     if opt.objectives is not None and not math.isnan(limits.target):
         raise ValueError("target: expected none with several objectives")
-    pairs = encoded_pairs(known, opt.space, sign, opt.run.feasibility, objective.objectives)
+    pairs = encoded_pairs(
+        known, opt.space, sign, opt.run.feasibility, objective.objectives
+    )
     budget = None if limits.budget == math.inf else limits.budget
     with ExitStack() as resources:
-        bar = resources.enter_context(Bar(budget)) if boolean("progress", progress) else None
+        bar = (
+            resources.enter_context(Bar(budget))
+            if boolean("progress", progress)
+            else None
+        )
         source, pool = objective.source(resources)
         sink: Sink
         compiled = None
@@ -70,21 +76,46 @@ def optimize(
             if by_arrival:
                 recording.begin_arrivals()
         else:
-            sink = Memory(opt.space, sign, None if opt.objectives is None else opt.objectives.directions)
-            if objective.in_this_process and opt.run.feasibility is None and objective.objectives is None:
+            sink = Memory(
+                opt.space,
+                sign,
+                None if opt.objectives is None else opt.objectives.directions,
+            )
+            if (
+                objective.in_this_process
+                and opt.run.feasibility is None
+                and objective.objectives is None
+            ):
                 compiled = CompiledEngine.of(objective.fun, opt, sign)
-        loop = Loop(sign, opt, limits, user, source, sink, bar, compiled, pool if by_arrival else None, by_arrival)
+        loop = Loop(
+            sign,
+            opt,
+            limits,
+            user,
+            source,
+            sink,
+            bar,
+            compiled,
+            pool if by_arrival else None,
+            by_arrival,
+        )
         if pairs:
-            opt.run.add(np.array([code for code, _ in pairs]), [value for _, value in pairs])
+            opt.run.add(
+                np.array([code for code, _ in pairs]),
+                [value for _, value in pairs],
+            )
         return _result(loop, loop.run())
 
 
 def _result(loop: Loop, ending: Ending) -> Result:
     """Return the result of a run, after the comparison of the points to recommend."""
-    opt, run, (status, message) = loop.opt, loop.opt.run, ending
+    opt = loop.opt
+    run = loop.opt.run
+    status, message = ending
     if loop.history.last_iteration < run.nit:
         loop.history.append(loop.info_of(*run.info_arguments))
-    best, chosen = opt.best, None
+    best = opt.best
+    chosen = None
     if status not in UNCOMPARED and opt.objectives is None:
         try:
             chosen = loop.reevaluations.compare(status)
@@ -93,7 +124,11 @@ def _result(loop: Loop, ending: Ending) -> Result:
             status, message = Ending.of(Status.INTERRUPTED)
     chosen = chosen or recommended_point(run)
     front = None if opt.objectives is None else opt.front
-    x, fun = (None, math.nan) if chosen is None else (opt.space.decode(chosen.code), loop.user_value(chosen.fun))
+    x, fun = (
+        (None, math.nan)
+        if chosen is None
+        else (opt.space.decode(chosen.code), loop.user_value(chosen.fun))
+    )
     std: Any = None if chosen is None or math.isnan(chosen.std) else chosen.std
     if front:
         x, fun, std = front[front.knee]
@@ -104,23 +139,35 @@ def _result(loop: Loop, ending: Ending) -> Result:
     failing = 2 * failures > loop.nfev
     message += _remarks(loop, status, failures, chosen)
     if failing:
-        warnings.warn(f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=5)
+        warnings.warn(
+            f"Most evaluations failed. {message}", RuntimeWarning, stacklevel=5
+        )
     elif best is None and loop.nfev:
         warnings.warn(message, RuntimeWarning, stacklevel=5)
-    reached = math.isnan(loop.limits.target) or status is Status.TARGET or loop.reached
+    reached = (
+        math.isnan(loop.limits.target)
+        or status is Status.TARGET
+        or loop.reached
+    )
     return Result(
         x=x,
         fun=fun,
         fun_std=std,
         deterministic=opt.deterministic,
-        violation=math.nan if chosen is None else 0.0 if front else chosen.violation,
+        violation=math.nan
+        if chosen is None
+        else 0.0
+        if front
+        else chosen.violation,
         observed_x=None if best is None else best.x,
         observed_fun=math.nan if best is None else loop.user_value(best.fun),
         mode=opt.mode,
         mode_fun=None if mode_fun is None else loop.sign * mode_fun,
         nfev=loop.nfev,
         nit=run.nit,
-        constraint_checks=0 if run.feasibility is None else run.feasibility.checks,
+        constraint_checks=0
+        if run.feasibility is None
+        else run.feasibility.checks,
         success=chosen is not None
         and not chosen.violation
         and reached
@@ -136,11 +183,18 @@ def _result(loop: Loop, ending: Ending) -> Result:
     )
 
 
-def _remarks(loop: Loop, status: Status, failures: int, chosen: Recommended | None) -> str:
+def _remarks(
+    loop: Loop, status: Status, failures: int, chosen: Recommended | None
+) -> str:
     """Return what the message of a result adds to why the run ended."""
-    run, remarks = loop.opt.run, ""
+    run = loop.opt.run
+    remarks = ""
     if run.noisy_algorithm is not None and run.noise_test is None:
-        point = "the recommended point" if loop.opt.objectives is None else "the knee of the front of means"
+        point = (
+            "the recommended point"
+            if loop.opt.objectives is None
+            else "the knee of the front of means"
+        )
         remarks += f" The objective was found to be noisy: x is {point}."
     reason = (loop.opt.failure or "").strip().rpartition("\n")[2]
     if status is Status.FAILED:
@@ -150,7 +204,8 @@ def _remarks(loop: Loop, status: Status, failures: int, chosen: Recommended | No
     elif run.best is None:
         remarks += " No evaluation gave a finite value."
     if chosen is not None and chosen.violation:
-        remarks += f" No feasible point was found: x has the least violation, {chosen.violation:.6g}."
+        remarks += " No feasible point was found: x has the least violation, "
+        remarks += f"{chosen.violation:.6g}."
     if loop.nfev and not loop.evaluator.evaluated:
         remarks += NOT_CALLED
     return remarks
@@ -159,23 +214,30 @@ def _remarks(loop: Loop, status: Status, failures: int, chosen: Recommended | No
 def mode_of(batch: int | None, workers: Any, journal: Any) -> tuple[int, bool]:
     """Return the `batch` of a run, and whether values are used in the order of arrival.
 
-    Without a `batch`, they are if there are several workers, or if that is recorded in a journal. Workers that are a
-    map take many points in one call, and so `batch` is their number then.
+    Without a `batch`, they are if there are several workers, or if that is recorded in a journal.
+    Workers that are a map take many points in one call, and so `batch` is their number then.
     """
     recorded = None if journal is None else recorded_mode(journal)
     if batch is not None:
         return batch, batch == 1 and recorded == (1, True)
-    most = n_workers(workers) or 1
-    waits_for_none = not (callable(workers) and not hasattr(workers, "submit")) or dask_client(workers) is not None
+    limit = n_workers(workers) or 1
+    waits_for_none = (
+        not (callable(workers) and not hasattr(workers, "submit"))
+        or dask_client(workers) is not None
+    )
     if recorded is None:
-        return (1, most > 1 or dask_client(workers) is not None) if waits_for_none else (most, False)
+        if waits_for_none:
+            return (1, limit > 1 or dask_client(workers) is not None)
+        return (limit, False)
     size, by_arrival = recorded
     if size == 1:
-        return 1, by_arrival or (waits_for_none and most > 1)
-    if size < most:
+        return 1, by_arrival or (waits_for_none and limit > 1)
+    if size < limit:
         warnings.warn(
-            f"{Journal.of(journal).path}: the run was begun with batch={size}, so it may ask for no more than "
-            f"{size} evaluations at once, and {most} workers are not all busy. To use them, begin a new run in "
+            f"{Journal.of(journal).path}: the run was begun with batch={size}, so it may ask for "
+            "no more than "
+            f"{size} evaluations at once, and {limit} workers are not all busy. To use them, "
+            "begin a new run in "
             "another file without batch, and pass the evaluations of this one as known",
             UserWarning,
             stacklevel=4,
@@ -183,16 +245,29 @@ def mode_of(batch: int | None, workers: Any, journal: Any) -> tuple[int, bool]:
     return size, False
 
 
-def _note_objective(journal: Recording, objective: EvaluatedObjective, budget: float | None) -> None:
+def _note_objective(
+    journal: Recording, objective: EvaluatedObjective, budget: float | None
+) -> None:
     """Record what is evaluated; warn if it is not what the journal has values of."""
-    fun, code = objective.name, code_digest(objective.fun)
+    fun = objective.name
+    code = code_digest(objective.fun)
     if journal.next_rows is not None:
         before = journal.meta
-        comparable = isinstance(before.get("code"), str) and code is not None and same_interpreter(before["code"], code)
-        if (before["code"] != code) if comparable else before.get("fun", fun) != fun:
+        comparable = (
+            isinstance(before.get("code"), str)
+            and code is not None
+            and same_interpreter(before["code"], code)
+        )
+        if (
+            (before["code"] != code)
+            if comparable
+            else before.get("fun", fun) != fun
+        ):
             warnings.warn(
-                f"{journal.path}: the objective differs from the recorded one, {str(before.get('fun'))[:200]}: values "
-                "that the journal has are not evaluated again. If they are not valid any more, use another file",
+                f"{journal.path}: the objective differs from the recorded one, "
+                f"{str(before.get('fun'))[:200]}: values "
+                "that the journal has are not evaluated again. If they are not valid any more, "
+                "use another file",
                 UserWarning,
                 stacklevel=5,
             )
@@ -211,10 +286,16 @@ def encoded_pairs(
     for i, pair in enumerate(elements("known", known, "pairs (point, value)")):
         name = f"known[{i}]"
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-            raise TypeError(f"{name}: expected a pair (point, value), got {pair!r}")
+            raise TypeError(
+                f"{name}: expected a pair (point, value), got {pair!r}"
+            )
         code = space.encode(pair[0], name)
         check_no_attributes(pair[1], name)
-        value = objective_value(pair[1], name) if objectives is None else objectives.read(pair[1], name)
+        value = (
+            objective_value(pair[1], name)
+            if objectives is None
+            else objectives.read(pair[1], name)
+        )
         if feasibility is not None:
             feasibility.require(code, name)
         pairs.append((code, value if sign > 0 else negated(value)))

@@ -24,14 +24,28 @@ from knobless.core.violation import negated
 from knobless.journal.events import JournalError
 from knobless.journal.identity import Identity
 from knobless.journal.records import Record, read
-from knobless.parallel.returned import Value, attributes_text, check_no_attributes, objective_value
+from knobless.parallel.returned import (
+    Value,
+    attributes_text,
+    check_no_attributes,
+    objective_value,
+)
 from knobless.space.codec import space_data
 from knobless.space.fixed import FixedVariables
 from knobless.space.space import Space
 
 from . import snapshot
 from .arguments import OPTIMIZER
-from .candidates import NONE, Batch, Candidate, ToldValues, encoded_points, ids_of, told_values, values_of
+from .candidates import (
+    NONE,
+    Batch,
+    Candidate,
+    ToldValues,
+    encoded_points,
+    ids_of,
+    told_values,
+    values_of,
+)
 from .constraints import Constraints
 from .display import Text, html_table
 from .feasibility import Feasibility
@@ -43,7 +57,8 @@ from .recording import Recording, recorded_mode, replay
 from .run_state import RunState
 from .streams import Streams
 
-MOST_STALE_FIXED = 100  # draws in a row without a new point after which `ask(fixed=)` returns fewer
+# Draws in a row without a new point after which `ask(fixed=)` returns fewer
+MOST_STALE_FIXED = 100
 
 
 class Evaluation(NamedTuple):
@@ -70,24 +85,27 @@ class Optimizer:
     Parameters
     ----------
     space : Space or variable
-        The search space: `Binary`, `Choice`, `Integer`, `Float`, `Subset`, `Space`, or a list or dict of these; or a
-        custom `Family`, as `minimize` describes it.
+        The search space: `Binary`, `Choice`, `Integer`, `Float`, `Subset`, `Space`, or a list or
+        dict of these; or a custom `Family`, as `minimize` describes it.
     algorithm : Algorithm, optional
         For example `pbil_lambda(space)`, which is then used for any objective. By default the
         recommended algorithm for the space and for what is stated or found about the objective.
     x0 : point or list of points, optional
-        Points of the space, which are handed out first, in this order. The search starts from the best of them.
+        Points of the space, which are handed out first, in this order. The search starts from the
+        best of them.
     rng : int, Generator or None, optional
         A seed or a NumPy generator. With None and a journal that exists, the seed of the journal.
     batch : int, optional
-        Evaluations that run at once; λ is never smaller. By default 1; for a journal that exists, as recorded in it.
+        Evaluations that run at once; λ is never smaller. By default 1; for a journal that exists,
+        as recorded in it.
     deterministic : bool or None, optional
-        Whether equal points always have equal values. With True, no point is handed out twice. With None and no
-        `algorithm`, the run tests this: now and then its best point is handed out once more, and the first difference
-        makes it noisy for good.
+        Whether equal points always have equal values. With True, no point is handed out twice. With
+        None and no `algorithm`, the run tests this: now and then its best point is handed out once
+        more, and the first difference makes it noisy for good.
     journal : path-like or Journal, optional
-        A file in which everything told is recorded. If it exists, the run is resumed: what was told is not handed out
-        again, and what was pending is. One process at a time can write to it; `close` releases it.
+        A file in which everything told is recorded. If it exists, the run is resumed: what was told
+        is not handed out again, and what was pending is. One process at a time can write to it;
+        `close` releases it.
     constraints : callable or sequence of callables, optional
         Restrictions of the points, as `minimize` describes them. Every candidate is feasible.
     fixed : dict, optional
@@ -113,19 +131,20 @@ class Optimizer:
     Raises
     ------
     JournalError
-        If the journal cannot be used, or belongs to a run with another space, algorithm, seed, `batch`,
-        `deterministic`, `x0`, `constraints`, `fixed` or direction.
+        If the journal cannot be used, or belongs to a run with another space, algorithm, seed,
+        `batch`, `deterministic`, `x0`, `constraints`, `fixed` or direction.
 
     Notes
     -----
-    An iteration ends when its candidates with index 0 to λ − 1 are told or cancelled. More candidates may be pending;
-    they count for `best` and `nfev`, as late results of earlier iterations do. Of equal values, `best` is the one with
-    the lowest candidate id, whatever the order of the tells.
+    An iteration ends when its candidates with index 0 to λ − 1 are told or cancelled. More
+    candidates may be pending; they count for `best` and `nfev`, as late results of earlier
+    iterations do. Of equal values, `best` is the one with the lowest candidate id, whatever the
+    order of the tells.
 
-    The tests for noise are those of `minimize`; they are decided when an iteration ends, in the order of the
-    candidates. If the objective is found to be noisy, `algorithm` changes to that for noisy objectives, and
-    `deterministic` becomes False. The point to use is `recommended`. An optimizer has no budget, so it makes no
-    evaluations that compare points in the end.
+    The tests for noise are those of `minimize`; they are decided when an iteration ends, in the
+    order of the candidates. If the objective is found to be noisy, `algorithm` changes to that for
+    noisy objectives, and `deterministic` becomes False. The point to use is `recommended`. An
+    optimizer has no budget, so it makes no evaluations that compare points in the end.
 
     Examples
     --------
@@ -155,31 +174,61 @@ class Optimizer:
         objectives: Any = None,
     ) -> None:
         self.space = Space.of(space)
-        self._read = stated = Objectives.of(objectives, boolean("maximize", maximize))
-        self.objectives = stated if stated is not None and len(stated) > 1 else None
+        self._read = stated = Objectives.of(
+            objectives, boolean("maximize", maximize)
+        )
+        self.objectives = (
+            stated if stated is not None and len(stated) > 1 else None
+        )
         if stated is not None:
             maximize = len(stated) == 1 and stated.signs[0] < 0
         m = 1 if self.objectives is None else len(self.objectives)
         self._constraints = Constraints.of(constraints)
-        self._fixed = FixedVariables.of(self.space, {} if fixed is None else fixed)
+        self._fixed = FixedVariables.of(
+            self.space, {} if fixed is None else fixed
+        )
         self.maximize = boolean("maximize", maximize)
         self._sign = -1.0 if self.maximize else 1.0
         family = self.space.family
-        self._stated = None if deterministic is None else boolean("deterministic", deterministic)
+        self._stated = (
+            None
+            if deterministic is None
+            else boolean("deterministic", deterministic)
+        )
         noisy = later = None
         if algorithm is None:
-            if self._stated is not False and not self._constraints.functions and m == 1:
+            if (
+                self._stated is not False
+                and not self._constraints.functions
+                and m == 1
+            ):
                 later = after_violations(family)
-            regime = Regime(self._stated is not False, bool(self._constraints.functions), m > 1)
+            regime = Regime(
+                self._stated is not False,
+                bool(self._constraints.functions),
+                m > 1,
+            )
             algorithm = recommended(family, regime)
-            noisy = recommended(family, regime._replace(deterministic=False)) if self._stated is None else None
-        algorithm = checked_algorithm(algorithm, "a value such as pbil_lambda(space)")
+            noisy = (
+                recommended(family, regime._replace(deterministic=False))
+                if self._stated is None
+                else None
+            )
+        algorithm = checked_algorithm(
+            algorithm, "a value such as pbil_lambda(space)"
+        )
         if algorithm.family != family:
-            shown = f"one for {algorithm.family.variables} variables with {algorithm.family.dim} free parameters"
+            wrong = algorithm.family
+            shown = f"one for {wrong.variables} variables with {wrong.dim} free parameters"
             expected = "one for this space, priors included, such as pbil_lambda(space)"
             raise ValueError(f"algorithm: expected {expected}, got {shown}")
-        if getattr(algorithm, "reads_archive", False) or (m > 1 and not observes(algorithm)):
-            algorithm = Search((cast(Member[Any], algorithm),), deterministic=self._stated is True)
+        if getattr(algorithm, "reads_archive", False) or (
+            m > 1 and not observes(algorithm)
+        ):
+            algorithm = Search(
+                (cast(Member[Any], algorithm),),
+                deterministic=self._stated is True,
+            )
         if batch is None:
             recorded = None if journal is None else recorded_mode(journal)
             batch = 1 if recorded is None else recorded[0]
@@ -191,11 +240,21 @@ class Optimizer:
         code = None if x0 is None else encoded_points(self.space, x0, "x0")
         feasibility = Feasibility.of(self.space, self._constraints, self._fixed)
         self.run = RunState.start(
-            self.space, self._algorithm, code, streams, self._stated, noisy, feasibility, self._later, m
+            self.space,
+            self._algorithm,
+            code,
+            streams,
+            self._stated,
+            noisy,
+            feasibility,
+            self._later,
+            m,
         )
         self._recording: Recording | None = None
         if journal is not None:
-            recording = Recording(journal, self.run, self.identity(), adopt=rng is None)
+            recording = Recording(
+                journal, self.run, self.identity(), adopt=rng is None
+            )
             try:
                 recording.replay()
             except BaseException:
@@ -205,25 +264,52 @@ class Optimizer:
 
     def __repr__(self) -> str:
         over = f"{self.algorithm.family.variables} variables"
-        best = "no value" if self.run.best is None else f"best {self.observed_fun:.10g}"
+        best = (
+            "no value"
+            if self.run.best is None
+            else f"best {self.observed_fun:.10g}"
+        )
         if self.objectives is not None:
             best = f"{len(self.front)} points in the front of {', '.join(self.objectives.names)}"
         return f"<Optimizer over {over}: {best} after {self.nfev} evaluations>"
 
     def _repr_html_(self) -> str:
         """Return the state of the run as a table for a notebook."""
-        found = self.recommended
-        kinds = {None: "not known whether noisy", True: "deterministic", False: "noisy"}
-        value = "none yet" if self.run.best is None else f"{self.observed_fun:.10g}"
+        recommended = self.recommended
+        kinds = {
+            None: "not known whether noisy",
+            True: "deterministic",
+            False: "noisy",
+        }
+        value = (
+            "none yet" if self.run.best is None else f"{self.observed_fun:.10g}"
+        )
         several = self.objectives is not None
         rows = [
-            ("front", Text(f"{len(self.front)} points")) if several else ("best value", Text(value)),
-            *([] if found is None else [("recommended", found.x)]),
-            ("objective", Text(f"{'maximized' if self.maximize else 'minimized'}, {kinds[self.deterministic]}")),
-            ("evaluations", Text(f"{self.nfev}, {self.failures} failed, {len(self.run.pending_ids())} pending")),
-            ("iterations", Text(f"{self.nit}, the current one with λ = {self.lam}")),
+            ("front", Text(f"{len(self.front)} points"))
+            if several
+            else ("best value", Text(value)),
+            *([] if recommended is None else [("recommended", recommended.x)]),
+            (
+                "objective",
+                Text(
+                    f"{'maximized' if self.maximize else 'minimized'}, {kinds[self.deterministic]}"
+                ),
+            ),
+            (
+                "evaluations",
+                Text(
+                    f"{self.nfev}, {self.failures} failed, {len(self.run.pending_ids())} pending"
+                ),
+            ),
+            (
+                "iterations",
+                Text(f"{self.nit}, the current one with λ = {self.lam}"),
+            ),
         ]
-        return html_table(f"Optimizer over {self.algorithm.family.variables} variables", rows)
+        return html_table(
+            f"Optimizer over {self.algorithm.family.variables} variables", rows
+        )
 
     # Properties.
 
@@ -234,7 +320,10 @@ class Optimizer:
 
     @property
     def deterministic(self) -> bool | None:
-        """Whether equal points have equal values, as stated or found; None if that is not known yet."""
+        """Whether equal points have equal values, as stated or found.
+
+        None if that is not known yet.
+        """
         return self.run.deterministic
 
     @property
@@ -254,7 +343,10 @@ class Optimizer:
 
     @property
     def failure(self) -> str | None:
-        """The message of the failed evaluation with the lowest candidate id; None if there is none."""
+        """The message of the failed evaluation with the lowest candidate id.
+
+        None if there is none.
+        """
         return None if self.run.failure is None else self.run.failure.text
 
     @property
@@ -284,7 +376,7 @@ class Optimizer:
 
     @property
     def best(self) -> Evaluation | None:
-        """The best evaluation so far, of equal values that with the lowest candidate id; None before there is one.
+        """The best evaluation so far, the lowest candidate id among equal ones; None if none.
 
         As long as no point is feasible, it is the one with the least violation.
         """
@@ -293,7 +385,11 @@ class Optimizer:
             return None
         if self.objectives is not None and not best.violation:
             return self.recommended
-        return Evaluation(self.space.decode(best.at), self._user_value(best.fun), best.violation)
+        return Evaluation(
+            self.space.decode(best.at),
+            self._user_value(best.fun),
+            best.violation,
+        )
 
     @property
     def front(self) -> Front:
@@ -302,7 +398,10 @@ class Optimizer:
         Under noise, points are compared by the means of their evaluations.
         """
         if self.objectives is None:
-            raise AttributeError("front: expected several objectives, such as Optimizer(space, objectives=('a', 'b'))")
+            raise AttributeError(
+                "front: expected several objectives, such as Optimizer(space, objectives=('a', "
+                "'b'))"
+            )
         return Front.of(self.run, self.space, self.objectives)
 
     def _user_value(self, fun: float) -> Any:
@@ -311,26 +410,36 @@ class Optimizer:
 
     @property
     def recommended(self) -> Evaluation | None:
-        """The point to use, with an estimate of its mean value; None before there is a finite value.
+        """The point to use, with an estimate of its mean value.
 
-        It is the best point of a deterministic objective. Of a noisy one, whose best value is a lucky one, it is chosen
-        by models of all evaluations, without the final comparison of `minimize`. The estimate is the mean of its
-        values, or that of a linear model if there are fewer than two.
+        None before there is a finite value.
 
-        For several objectives it is the knee of the front: the point that is closest to the ideal point, where each
-        objective is scaled by its range on the front. Its value is a tuple.
+        It is the best point of a deterministic objective. Of a noisy one, whose best value is a
+        lucky one, it is chosen by models of all evaluations, without the final comparison of
+        `minimize`. The estimate is the mean of its values, or that of a linear model if there are
+        fewer than two.
+
+        For several objectives it is the knee of the front: the point that is closest to the ideal
+        point, where each objective is scaled by its range on the front. Its value is a tuple.
         """
         if self.objectives is not None and len(front := self.front):
             knee = front[front.knee]
             return Evaluation(knee.x, knee.values)
-        found = recommended_point(self.run)
-        if found is None:
+        point = recommended_point(self.run)
+        if point is None:
             return None
-        return Evaluation(self.space.decode(found.code), self._user_value(found.fun), found.violation)
+        return Evaluation(
+            self.space.decode(point.code),
+            self._user_value(point.fun),
+            point.violation,
+        )
 
     @property
     def observed_fun(self) -> float:
-        """The objective value of `best`; inf before there is one, −inf if the optimizer maximizes."""
+        """The objective value of `best`.
+
+        Inf before there is one, −inf if the optimizer maximizes.
+        """
         return self._sign * self.run.lowest_fun
 
     @property
@@ -340,13 +449,16 @@ class Optimizer:
 
     @property
     def mode_fun(self) -> float | None:
-        """The mean value of the most probable point among the last 512 evaluations; None if it is not among them."""
+        """The mean value of the most probable point among the last 512 evaluations.
+
+        None if it is not among them.
+        """
         mode_fun = None if self.objectives is not None else self.run.mode_fun
         return None if mode_fun is None else self._sign * mode_fun
 
     @property
     def n_to_ask(self) -> int:
-        """Candidates of this iteration to be asked for, those to be handed out again after resuming included."""
+        """Candidates of this iteration to be asked for, also those to be handed out again."""
         return self.run.undrawn + len(self.run.again)
 
     @property
@@ -362,7 +474,7 @@ class Optimizer:
 
     @property
     def exhausted(self) -> bool:
-        """Whether `ask` has nothing left to hand out: `complete`, or sampling yields no new points."""
+        """Whether `ask` has nothing left: `complete`, or sampling yields no new points."""
         return self.run.exhausted
 
     @property
@@ -391,28 +503,37 @@ class Optimizer:
         Returns
         -------
         Identity
-            Space, algorithm, initial points, constraints, fixed variables, batch, direction and the state of the random
-            numbers.
+            Space, algorithm, initial points, constraints, fixed variables, batch, direction and the
+            state of the random numbers.
         """
         x0 = self.run.x0
         return Identity(
             space=space_data(self.space),
-            direction=direction or ("maximize" if self.maximize else "minimize"),
+            direction=direction
+            or ("maximize" if self.maximize else "minimize"),
             batch=self.batch,
             deterministic=self._stated,
             x0=None if x0 is None else self.space.family.pack(x0).hex(),
             constraints=self._constraints.names,
             fixed=self._fixed.data,
             algorithm=algorithm_data(self._algorithm),
-            noisy_algorithm=None if self.run.noisy_algorithm is None else algorithm_data(self.run.noisy_algorithm),
-            constrained_algorithm=None if self._later is None else algorithm_data(self._later),
+            noisy_algorithm=None
+            if self.run.noisy_algorithm is None
+            else algorithm_data(self.run.noisy_algorithm),
+            constrained_algorithm=None
+            if self._later is None
+            else algorithm_data(self._later),
             rng=self.run.streams.identity(),
-            objectives=None if self.objectives is None else self.objectives.data(),
+            objectives=None
+            if self.objectives is None
+            else self.objectives.data(),
         )
 
     # Asking and telling.
 
-    def ask(self, k: int | None = None, fixed: Mapping[str, Any] | None = None) -> Batch:
+    def ask(
+        self, k: int | None = None, fixed: Mapping[str, Any] | None = None
+    ) -> Batch:
         """Return candidates to evaluate.
 
         Parameters
@@ -420,15 +541,15 @@ class Optimizer:
         k : int, optional
             Number of candidates. By default those of this iteration that were not asked for yet.
         fixed : dict, optional
-            Values of variables that these candidates have, as `minimize` describes them, apart from `x0` and from tests
-            for noise. Not with a journal, which does not record them.
+            Values of variables that these candidates have, as `minimize` describes them, apart from
+            `x0` and from tests for noise. Not with a journal, which does not record them.
 
         Returns
         -------
         Batch
-            The candidates. Unless the objective is noisy or an algorithm was given, only new points, apart from the
-            tests for noise: fewer than k, or none, if `exhausted`; none too if all that is left of this iteration waits
-            for the value of an equal pending point.
+            The candidates. Unless the objective is noisy or an algorithm was given, only new
+            points, apart from the tests for noise: fewer than k, or none, if `exhausted`; none too
+            if all that is left of this iteration waits for the value of an equal pending point.
 
         Raises
         ------
@@ -439,18 +560,30 @@ class Optimizer:
         """
         if k is not None:
             positive_int("k", k)
-        ids, codes = self.run.ask(k) if fixed is None else self._ask_fixed(k, FixedVariables.of(self.space, fixed))
+        ids, codes = (
+            self.run.ask(k)
+            if fixed is None
+            else self._ask_fixed(k, FixedVariables.of(self.space, fixed))
+        )
         if self._recording is not None and not ids:
             self._recording.drawn()
         return Batch(self.space, ids, codes)
 
-    def _ask_fixed(self, k: int | None, fixed: FixedVariables) -> tuple[Sequence[int], Points]:
+    def _ask_fixed(
+        self, k: int | None, fixed: FixedVariables
+    ) -> tuple[Sequence[int], Points]:
         """Return ids and points of candidates with further fixed variables."""
         if self._recording is not None:
-            raise ValueError("fixed: expected none in ask() with a journal; Optimizer(fixed=) is recorded")
-        run, usual = self.run, self.run.feasibility
-        run.feasibility = Feasibility(self.space, self._constraints, self._fixed | fixed)
-        most_stale, run.most_stale = run.most_stale, MOST_STALE_FIXED
+            raise ValueError(
+                "fixed: expected none in ask() with a journal; Optimizer(fixed=) is recorded"
+            )
+        run = self.run
+        usual = self.run.feasibility
+        run.feasibility = Feasibility(
+            self.space, self._constraints, self._fixed | fixed
+        )
+        most_stale = run.most_stale
+        run.most_stale = MOST_STALE_FIXED
         try:
             return run.ask(k)
         finally:
@@ -459,7 +592,9 @@ class Optimizer:
                 usual.checks += run.feasibility.checks
             run.feasibility = usual
 
-    def tell(self, candidates: Batch | Candidate | Iterable[Candidate], values: Any) -> None:
+    def tell(
+        self, candidates: Batch | Candidate | Iterable[Candidate], values: Any
+    ) -> None:
         """Store the objective values of candidates.
 
         Parameters
@@ -467,39 +602,53 @@ class Optimizer:
         candidates : Batch, Candidate or iterable of Candidate
             Any pending candidates, in any order.
         values : array_like or float
-            One number for each candidate, in their order, or a `Constrained`; for several objectives a tuple or a dict
-            of numbers. A `Value` has attributes, which the journal records. NaN or an exception is a failure, which
-            ranks worst.
+            One number for each candidate, in their order, or a `Constrained`; for several
+            objectives a tuple or a dict of numbers. A `Value` has attributes, which the journal
+            records. NaN or an exception is a failure, which ranks worst.
 
         Raises
         ------
         ValueError
-            If a candidate is unknown or was told or cancelled before, or if the number of values differs. Nothing is
-            stored then.
+            If a candidate is unknown or was told or cancelled before, or if the number of values
+            differs. Nothing is stored then.
         TypeError
             If a value is not a number.
         """
         ids = ids_of(candidates)
         if isinstance(candidates, Candidate):
             values = [values]
-        elif not isinstance(values, (list, np.ndarray)) and isinstance(values, Iterator):  # can be read only once
+        # Can be read only once
+        elif not isinstance(values, (list, np.ndarray)) and isinstance(
+            values, Iterator
+        ):
             values = list(values)
         attributes: Mapping[int, str] = NONE
         if isinstance(values, (list, tuple)) and Value in {*map(type, values)}:
-            attributes = {i: attributes_text(v.attributes, "values") for i, v in enumerate(values) if type(v) is Value}
+            attributes = {
+                i: attributes_text(v.attributes, "values")
+                for i, v in enumerate(values)
+                if type(v) is Value
+            }
             values = [v.value if type(v) is Value else v for v in values]
         if self._read is not None and isinstance(values, Iterable):
-            values = [v if isinstance(v, BaseException) else self._read.read(v, "values") for v in values]
+            values = [
+                v
+                if isinstance(v, BaseException)
+                else self._read.read(v, "values")
+                for v in values
+            ]
         self.run.expect(ids)
-        told = values_of(values, len(ids), self._sign)
+        settled = values_of(values, len(ids), self._sign)
         if self.run.reported:
-            told = self._with_steps(ids, told)
+            settled = self._with_steps(ids, settled)
         if self._recording is not None:
-            self._recording.told(ids, told, attributes)
-        self.run.tell(ids, *told)
+            self._recording.told(ids, settled, attributes)
+        self.run.tell(ids, *settled)
 
     def report(self, candidate: Candidate, value: float) -> bool:
-        """Report the value so far of an evaluation that takes several steps; return whether to go on.
+        """Report the value so far of an evaluation that takes several steps.
+
+        Return whether to go on.
 
         Parameters
         ----------
@@ -511,9 +660,10 @@ class Optimizer:
         Returns
         -------
         bool
-            False if it is hopeless that the last value will be among the best. The evaluation should then end, and the
-            last value reported is told with `tell`, in either case. An evaluation that runs on nevertheless counts if
-            another value is told. Always True for several objectives.
+            False if it is hopeless that the last value will be among the best. The evaluation
+            should then end, and the last value reported is told with `tell`, in either case. An
+            evaluation that runs on nevertheless counts if another value is told. Always True for
+            several objectives.
 
         Raises
         ------
@@ -524,22 +674,30 @@ class Optimizer:
         """
         self.run.expect([candidate.id])
         value = self._value(value, "value")
-        return self.run.report(candidate.id, negated(value) if self.maximize else value)
+        return self.run.report(
+            candidate.id, negated(value) if self.maximize else value
+        )
 
-    def _with_steps(self, ids: Sequence[int], told: ToldValues) -> ToldValues:
+    def _with_steps(
+        self, ids: Sequence[int], settled: ToldValues
+    ) -> ToldValues:
         """Return values with the steps that were reported."""
-        reported, ranks = self.run.reported, cast(list[float], told.values())
+        reported = self.run.reported
+        ranks = cast(list[float], settled.values())
         for i, id in enumerate(ids):
-            if id in reported and i not in told.failures:
+            if id in reported and i not in settled.failures:
                 ranks[i] = self.run.with_steps(id, ranks[i])
-            elif i in told.failures:
+            elif i in settled.failures:
                 ranks[i] = math.nan
-        return told_values(ranks, told.failures)
+        return told_values(ranks, settled.failures)
 
-    def cancel(self, candidates: Batch | Candidate | Iterable[Candidate]) -> None:
+    def cancel(
+        self, candidates: Batch | Candidate | Iterable[Candidate]
+    ) -> None:
         """Store that candidates will have no values; the iteration continues without them.
 
-        A candidate whose evaluation failed because of the point should be told as NaN instead, so that it ranks worst.
+        A candidate whose evaluation failed because of the point should be told as NaN instead, so
+        that it ranks worst.
 
         Parameters
         ----------
@@ -560,12 +718,13 @@ class Optimizer:
     def add(self, x: Any, value: float) -> None:
         """Store a point that was evaluated elsewhere.
 
-        It counts for `best` and is not handed out as a new point. It is never compared with an evaluation to test
-        whether the objective is noisy. The members of a search learn from it as from other evaluations: those that fit
-        models read it, and if it is the best point of a deterministic objective, it is where they begin, or it is
-        injected into them after their next iterations. An algorithm that samples from a distribution, such as
-        ``pbil_lambda(space)``, does not change, because it can only learn from its own samples: pass a good point as
-        `x0` for that.
+        It counts for `best` and is not handed out as a new point. It is never compared with an
+        evaluation to test whether the objective is noisy. The members of a search learn from it as
+        from other evaluations: those that fit models read it, and if it is the best point of a
+        deterministic objective, it is where they begin, or it is injected into them after their
+        next iterations. An algorithm that samples from a distribution, such as
+        ``pbil_lambda(space)``, does not change, because it can only learn from its own samples:
+        pass a good point as `x0` for that.
 
         Parameters
         ----------
@@ -586,12 +745,18 @@ class Optimizer:
     def _value(self, value: Any, name: str) -> float:
         """Return an objective value with the user's sign."""
         check_no_attributes(value, name)
-        return objective_value(value, name) if self._read is None else self._read.read(value, name)
+        if self._read is None:
+            return objective_value(value, name)
+        return self._read.read(value, name)
 
     def close(self) -> None:
-        """Close the journal, so that another process can write to it; nothing more can be told here."""
+        """Close the journal, so that another process can write to it.
+
+        Nothing more can be told here.
+        """
         if self._recording is not None:
-            with suppress(JournalError):  # of a full disk, or in a forked process: nothing that was told is lost
+            # Of a full disk, or in a forked process: nothing that was told is lost
+            with suppress(JournalError):
                 self._recording.drawn()
             self._recording.close()
 
@@ -605,14 +770,18 @@ class Optimizer:
 
     @classmethod
     def from_journal(
-        cls, journal: str | PathLike[str] | Record, algorithm: Algorithm | None = None, constraints: Any = None
+        cls,
+        journal: str | PathLike[str] | Record,
+        algorithm: Algorithm | None = None,
+        constraints: Any = None,
     ) -> Self:
         """Return an optimizer in the state in which a recorded run is; the journal is only read.
 
         Parameters
         ----------
         journal : path-like or Record
-            The journal of `minimize`, `maximize` or an `Optimizer`. Another process may be writing to it.
+            The journal of `minimize`, `maximize` or an `Optimizer`. Another process may be writing
+            to it.
         algorithm : Algorithm, optional
             The algorithm of the run; needed if it has custom components.
         constraints : callable or sequence of callables, optional
@@ -628,29 +797,51 @@ class Optimizer:
         JournalError
             If the journal is not valid, or needs or does not match `algorithm`.
         """
-        with nullcontext(journal) if isinstance(journal, Record) else read(journal) as record:
-            found = Constraints.of(constraints)
-            if record.identity.constraints and not found.functions:
-                raise JournalError(f"{record.path}: the run has constraints: pass them to from_journal(constraints=)")
+        with (
+            nullcontext(journal)
+            if isinstance(journal, Record)
+            else read(journal) as record
+        ):
+            checked = Constraints.of(constraints)
+            if record.identity.constraints and not checked.functions:
+                raise JournalError(
+                    f"{record.path}: the run has constraints: pass them to "
+                    "from_journal(constraints=)"
+                )
             space = record.space
-            if algorithm is not None and isinstance(space.family, RecordedFamily):
+            if algorithm is not None and isinstance(
+                space.family, RecordedFamily
+            ):
                 space = Space.of(algorithm.family)
             with record.explained():
                 if algorithm is None:
-                    algorithm = algorithm_of(record.identity.algorithm, space.family)
+                    algorithm = algorithm_of(
+                        record.identity.algorithm, space.family
+                    )
                 if algorithm is None:
                     raise JournalError(
-                        f"{record.path}: the algorithm has custom components: pass it to from_journal(algorithm=)"
+                        f"{record.path}: the algorithm has custom components: pass it to "
+                        "from_journal(algorithm=)"
                     )
-                opt = cls._from_identity(record.identity, space, algorithm, found)
+                opt = cls._from_identity(
+                    record.identity, space, algorithm, checked
+                )
                 differs = record.identity.difference(opt.identity())
                 if differs:
-                    raise JournalError(f"{record.path}: journal does not match this run: {differs}")
+                    raise JournalError(
+                        f"{record.path}: journal does not match this run: {differs}"
+                    )
                 replay(opt.run, record, space.family, record.sign, record.drawn)
             return opt
 
     @classmethod
-    def _from_identity(cls, identity: Identity, space: Space, algorithm: Algorithm, constraints: Constraints) -> Self:
+    def _from_identity(
+        cls,
+        identity: Identity,
+        space: Space,
+        algorithm: Algorithm,
+        constraints: Constraints,
+    ) -> Self:
         run = RunState.from_identity(identity, space, algorithm, constraints)
         maximize = identity.direction == "maximize"
         opt = cls(
@@ -662,7 +853,11 @@ class Optimizer:
             maximize=maximize,
             objectives=Objectives.from_data(identity.objectives),
         )
-        opt.run, opt._constraints, opt._fixed = run, constraints, FixedVariables.from_data(space, identity.fixed)
+        opt.run, opt._constraints, opt._fixed = (
+            run,
+            constraints,
+            FixedVariables.from_data(space, identity.fixed),
+        )
         opt._later = run.constrained_algorithm
         return opt
 
@@ -685,7 +880,11 @@ class Optimizer:
 
     @classmethod
     def load(
-        cls, path: str | PathLike[str], space: Any, algorithm: Algorithm | None = None, constraints: Any = None
+        cls,
+        path: str | PathLike[str],
+        space: Any,
+        algorithm: Algorithm | None = None,
+        constraints: Any = None,
     ) -> Self:
         """Return the optimizer of a snapshot; pending candidates are still pending.
 
@@ -713,13 +912,21 @@ class Optimizer:
         space = Space.of(space)
         with snapshot.snapshot_errors(path):
             identity, data = snapshot.read_snapshot(path)
-            snapshot.check(identity, identity._replace(space=space_data(space)), path)
-            algorithm = algorithm_of(identity.algorithm, space.family) if algorithm is None else algorithm
+            snapshot.check(
+                identity, identity._replace(space=space_data(space)), path
+            )
+            algorithm = (
+                algorithm_of(identity.algorithm, space.family)
+                if algorithm is None
+                else algorithm
+            )
             if algorithm is None:
                 raise snapshot.SnapshotError(
                     f"{path}: the algorithm has custom components: pass it to load(algorithm=)"
                 )
-            opt = cls._from_identity(identity, space, algorithm, Constraints.of(constraints))
+            opt = cls._from_identity(
+                identity, space, algorithm, Constraints.of(constraints)
+            )
             snapshot.check(identity, opt.identity(), path)
             snapshot.restore(opt.run, identity, data)
             return opt

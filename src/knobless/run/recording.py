@@ -1,8 +1,9 @@
 """Between a run and its journal: values become rows, and rows become values again.
 
-Resuming a run repeats it from its start without the evaluations that the journal has. `Optimizer` does so at once, with
-`replay`. `minimize` does so as it goes, with `Recording.recall`: so whatever ends a run, and all of its result, are as
-in a run that was never interrupted. In a journal, values have the user's sign; here, they are minimized.
+Resuming a run repeats it from its start without the evaluations that the journal has. `Optimizer`
+does so at once, with `replay`. `minimize` does so as it goes, with `Recording.recall`: so whatever
+ends a run, and all of its result, are as in a run that was never interrupted. In a journal, values
+have the user's sign; here, they are minimized.
 """
 
 from __future__ import annotations
@@ -43,7 +44,14 @@ from knobless.parallel.evaluation import Outcome
 from knobless.parallel.returned import Attributed
 
 from . import snapshot
-from .candidates import NONE, Batch, Failure, ToldValues, told_values, traceback_of
+from .candidates import (
+    NONE,
+    Batch,
+    Failure,
+    ToldValues,
+    told_values,
+    traceback_of,
+)
 from .run_state import RunState, check_batch
 from .sink import Positions, Value
 from .streams import Streams
@@ -66,33 +74,59 @@ class Rows(NamedTuple):
         """Return points and values as they rank."""
         f = self.told.f.tolist()
         special = {**self.told.infeasible, **self.told.several}
-        return [(code, special.get(i, f[i])) for i, code in enumerate(self.codes)]
+        return [
+            (code, special.get(i, f[i])) for i, code in enumerate(self.codes)
+        ]
 
 
-def read_rows(events: Iterable[Event], family: Family, sign: float) -> Iterator[Rows]:
+def read_rows(
+    events: Iterable[Event], family: Family, sign: float
+) -> Iterator[Rows]:
     """Decode the events of a journal, group by group."""
-    for (drawn, fate), group in groupby(events, key=attrgetter("drawn", "fate")):
-        each = list(group)
-        ids = [event.id for event in each]
+    for (drawn, fate), group in groupby(
+        events, key=attrgetter("drawn", "fate")
+    ):
+        rows_of_group = list(group)
+        ids = [event.id for event in rows_of_group]
         adjacent = range(ids[0], ids[0] + len(ids))
-        ranks = [event.rank(sign) for event in each]
-        failures = {i: event.failure for i, event in enumerate(each) if event.failure is not None}
-        told = told_values(ranks, failures)
-        yield Rows(drawn, fate, adjacent if ids == list(adjacent) else ids, unpacked(each, family), told)
+        ranks = [event.rank(sign) for event in rows_of_group]
+        failures = {
+            i: event.failure
+            for i, event in enumerate(rows_of_group)
+            if event.failure is not None
+        }
+        values = told_values(ranks, failures)
+        yield Rows(
+            drawn,
+            fate,
+            adjacent if ids == list(adjacent) else ids,
+            unpacked(rows_of_group, family),
+            values,
+        )
 
 
 def recorded_mode(journal: Any) -> tuple[int, bool] | None:
-    """Return the `batch` of a journal, and whether values are used in the order of arrival; None if there is none."""
+    """Return the `batch` of a journal, and whether values are used in the order of arrival.
+
+    None if there is none.
+    """
     path = Journal.of(journal).path
     try:
         with read(path) as record:
             return record.batch, record.asynchronous
-    except JournalError:  # there is none yet; what else is wrong with it is reported when it is opened for writing
+    # There is none yet; what else is wrong with it is reported when it is opened for writing
+    except JournalError:
         return None
 
 
-def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, drawn: int = 0) -> None:
-    """Repeat the events of a journal, then draw until `drawn` candidates are drawn; ValueError if impossible.
+def replay(
+    run: RunState,
+    events: Iterable[Event],
+    family: Family,
+    sign: float,
+    drawn: int = 0,
+) -> None:
+    """Repeat the events of a journal, then draw until `drawn` candidates are drawn.
 
     Recorded points are not asked for again, apart from the first ones.
     """
@@ -104,7 +138,11 @@ def replay(run: RunState, events: Iterable[Event], family: Family, sign: float, 
 
 
 def _replay(run: RunState, groups: list[Rows]) -> None:
-    run.recorded = {id: code for rows in groups for id, code in recorded_points(rows).items()}
+    run.recorded = {
+        id: code
+        for rows in groups
+        for id, code in recorded_points(rows).items()
+    }
     for rows in groups:
         run.redraw(rows.drawn)
         if rows.fate == ADDED:
@@ -121,48 +159,66 @@ def _replay(run: RunState, groups: list[Rows]) -> None:
 
 def recorded_points(rows: Rows) -> dict[int, Points]:
     """Return the points of candidates by their ids."""
-    return {} if rows.fate == ADDED else dict(zip(rows.ids, rows.codes, strict=True))
+    if rows.fate == ADDED:
+        return {}
+    return dict(zip(rows.ids, rows.codes, strict=True))
 
 
 class Recording:
     """The journal of a run, opened for writing: new, or one of the same identity.
 
-    `journal` may be open already. With `adopt`, the run takes the random streams of a journal that exists.
+    `journal` may be open already. With `adopt`, the run takes the random streams of a journal that
+    exists.
     """
 
-    def __init__(self, journal: Any, run: RunState, identity: Identity, adopt: bool) -> None:
-        self._run, self._sign, self._objectives = run, identity.sign, identity.directions
-        self._family, self._width = run.space.family, run.space.family.width
+    def __init__(
+        self, journal: Any, run: RunState, identity: Identity, adopt: bool
+    ) -> None:
+        self._run = run
+        self._sign = identity.sign
+        self._objectives = identity.directions
+        self._family = run.space.family
+        self._width = run.space.family.width
         self._places: dict[int, tuple[int, int, int, bytes, int, int]] = {}
         self._told = -1  # the highest id of a candidate whose value is kept
-        self._compared: list[tuple[int, int, int]] = []  # evaluations not told: candidates drawn before, first, stop
+        # Evaluations not told: candidates drawn before, first, stop
+        self._compared: list[tuple[int, int, int]] = []
         self._here = f"pid {os.getpid()}@{socket.gethostname()}"
-        self._writer = writer = journal if isinstance(journal, Writer) else Writer(Journal.of(journal))
+        self._writer = writer = (
+            journal
+            if isinstance(journal, Writer)
+            else Writer(Journal.of(journal))
+        )
         try:
             self._begin(writer, identity, adopt)
             writer.note(writer.journal.meta)
             writer.checkpoint()
-            # By candidates drawn, number and point. All of them at once: a run that is resumed with another target
-            # adds rows of this kind after those of later candidates.
+            # By candidates drawn, number and point. All of them at once: a run that is resumed with
+            # another target adds rows of this kind after those of later candidates.
             self._checked: dict[tuple[int, int, bytes], Value] = {
                 (event.drawn, event.id, event.code): (
-                    event.rank(self._sign) if event.failure is None else Failure(event.failure)
+                    event.rank(self._sign)
+                    if event.failure is None
+                    else Failure(event.failure)
                 )
                 for event in writer.events(f"WHERE fate = {CHECKED}")
             }
         except BaseException:
             writer.close()
             raise
-        told = writer.events(f"WHERE fate != {CHECKED}")
-        self._rows: Iterator[Rows] = read_rows(told, self._family, self._sign)
-        self.next_rows: Rows | None = None  # to be recalled next; None at the end of the journal
-        self.by_arrival = False  # whether values are used in the order of the rows
+        events = writer.events(f"WHERE fate != {CHECKED}")
+        self._rows: Iterator[Rows] = read_rows(events, self._family, self._sign)
+        # To be recalled next; None at the end of the journal
+        self.next_rows: Rows | None = None
+        # Whether values are used in the order of the rows
+        self.by_arrival = False
         self._arrivals: Iterator[tuple[int, int, Points, Value]] = iter(())
         self._used = 0  # values that were used
 
     def _begin(self, writer: Writer, identity: Identity, adopt: bool) -> None:
         if "identity" not in writer.header:
-            check_batch(identity.batch, self._run.space.family)  # else it could not be read back
+            # Else it could not be read back
+            check_batch(identity.batch, self._run.space.family)
             writer.put("identity", identity.data())
             writer.put("created", time.time())
             return
@@ -200,24 +256,37 @@ class Recording:
     # From rows to values.
 
     def replay(self, slow: float = math.inf) -> None:
-        """Bring the run from its start to where the journal ends, from the last checkpoint on if there is one.
+        """Bring the run from its start to where the journal ends, from the last checkpoint on if
+        there is one.
 
         Write a checkpoint if that takes longer than `slow` seconds.
         """
         with self.explained():
             row = self.restored_row()
-            events, drawn = self._writer.events(f"WHERE number > {row}"), self._writer.header.get("drawn", 0)
+            events = self._writer.events(f"WHERE number > {row}")
+            drawn = self._writer.header.get("drawn", 0)
             started = time.monotonic()
             replay(self._run, events, self._family, self._sign, drawn)
         if time.monotonic() - started > slow:
-            snapshot.save(self._checkpoint, Identity.from_data(self._writer.header["identity"]), self._run)
-            self._writer.put("checkpoint", {"sha256": _digest(self._checkpoint), "row": self._writer.last_row})
+            snapshot.save(
+                self._checkpoint,
+                Identity.from_data(self._writer.header["identity"]),
+                self._run,
+            )
+            self._writer.put(
+                "checkpoint",
+                {
+                    "sha256": _digest(self._checkpoint),
+                    "row": self._writer.last_row,
+                },
+            )
 
     @property
     def _checkpoint(self) -> Path:
-        """A snapshot beside the journal, which has its digest and the number of the last row that is part of it.
+        """A snapshot beside the journal, with its digest and the number of its last row.
 
-        If it is missing, or has another digest, it is ignored: the state is always that of the journal alone.
+        If it is missing, or has another digest, it is ignored: the state is always that of the
+        journal alone.
         """
         return self.path.with_name(self.path.name + ".checkpoint")
 
@@ -236,31 +305,49 @@ class Recording:
         snapshot.restore(self._run, identity, data)
         return row
 
-    def known(self, given: list[tuple[Points, float]]) -> list[tuple[Points, float]]:
-        """Return the points known when the run began: those recorded, or those given, which are then recorded."""
+    def known(
+        self, points: list[tuple[Points, float]]
+    ) -> list[tuple[Points, float]]:
+        """Return the points known when the run began.
+
+        They are the recorded ones, or those given, which are then recorded.
+        """
         fresh = not self._advance()
-        found: Rows | None = None
+        rows: Rows | None = None
         if self.next_rows is not None and self.next_rows[:2] == (0, ADDED):
-            found = self.next_rows
+            rows = self.next_rows
             self._advance()
-        recorded = [] if found is None else found.pairs()
-        if not given:
+        recorded = [] if rows is None else rows.pairs()
+        if not points:
             return recorded
         if fresh:
-            self._writer.append([self._added(code, value) for code, value in given])
-        elif len(recorded) != len(given):
-            raise self._mismatch(f"known: journal has {len(recorded)} points, got {len(given)}")
-        elif [self._known(*pair) for pair in recorded] != [self._known(*pair) for pair in given]:
+            self._writer.append(
+                [self._added(code, value) for code, value in points]
+            )
+        elif len(recorded) != len(points):
+            raise self._mismatch(
+                f"known: journal has {len(recorded)} points, got {len(points)}"
+            )
+        elif [self._known(*pair) for pair in recorded] != [
+            self._known(*pair) for pair in points
+        ]:
             raise self._mismatch("known: journal has other points or values")
-        return given
+        return points
 
-    def recall(self, candidates: Batch, positions: Positions | None = None) -> dict[int, Value]:
+    def recall(
+        self, candidates: Batch, positions: Positions | None = None
+    ) -> dict[int, Value]:
         """Return the recorded values of candidates, by their ids."""
         ids = candidates.ids
         if positions is not None:
             keys = zip(ids, self._packed(candidates.codes), strict=True)
-            found = {id: self._checked.get((self._run.drawn, id, code)) for id, code in keys}
-            return {id: value for id, value in found.items() if value is not None}
+            recalled = {
+                id: self._checked.get((self._run.drawn, id, code))
+                for id, code in keys
+            }
+            return {
+                id: value for id, value in recalled.items() if value is not None
+            }
         rows = self.next_rows
         if rows is None or rows[:2] != (self._run.drawn, TOLD):
             return {}
@@ -269,8 +356,12 @@ class Recording:
         self._advance()
         values = dict(zip(rows.ids, rows.told.values(), strict=True))
         if len(values) < len(rows.ids):
-            raise JournalError(f"{self._writer.path}: cannot resume: duplicate candidate in journal")
-        return values if len(values) == len(ids) else {id: values[id] for id in ids if id in values}
+            raise JournalError(
+                f"{self._writer.path}: cannot resume: duplicate candidate in journal"
+            )
+        if len(values) == len(ids):
+            return values
+        return {id: values[id] for id in ids if id in values}
 
     def begin_arrivals(self) -> None:
         """Note that values are used in the order of the rows, and read all recorded points."""
@@ -278,30 +369,43 @@ class Recording:
         if not self._writer.header.get("asynchronous"):
             self._writer.put("asynchronous", True)
         with self.explained():
-            groups = [] if self.next_rows is None else [self.next_rows, *self._rows]
-        self._run.recorded = {id: code for rows in groups for id, code in recorded_points(rows).items()}
+            groups = (
+                [] if self.next_rows is None else [self.next_rows, *self._rows]
+            )
+        self._run.recorded = {
+            id: code
+            for rows in groups
+            for id, code in recorded_points(rows).items()
+        }
         self.next_rows = None
         self._arrivals = (
             (rows.drawn, id, code, value)
             for rows in groups
-            for id, code, value in zip(rows.ids, rows.codes, self._evaluated(rows), strict=True)
+            for id, code, value in zip(
+                rows.ids, rows.codes, self._evaluated(rows), strict=True
+            )
         )
 
     def _evaluated(self, rows: Rows) -> list[Value]:
         if rows.fate != TOLD:
             raise JournalError(
-                f"{self._writer.path}: cannot resume: it has cancelled or added points. Resume a journal of an "
+                f"{self._writer.path}: cannot resume: it has cancelled or added points. Resume a "
+                "journal of an "
                 "Optimizer with an Optimizer"
             )
         return rows.told.values()
 
     def arrival(self) -> tuple[int, Value] | None:
-        """Return the next recorded value and its candidate, after drawing what was drawn before it; None at the end."""
-        run, found = self._run, next(self._arrivals, None)
-        if found is None:
+        """Return the next recorded value and its candidate, after drawing what was drawn before it.
+
+        None at the end.
+        """
+        run = self._run
+        arrived = next(self._arrivals, None)
+        if arrived is None:
             run.recorded = {}
             return None
-        drawn, id, code, value = found
+        drawn, id, code, value = arrived
         with self.explained():
             run.redraw(drawn)
             run.expect([id])
@@ -311,84 +415,166 @@ class Recording:
     def _advance(self) -> bool:
         with self.explained():
             self.next_rows = next(self._rows, None)
-        self._run.recorded = {} if self.next_rows is None else recorded_points(self.next_rows)
+        self._run.recorded = (
+            {} if self.next_rows is None else recorded_points(self.next_rows)
+        )
         return self.next_rows is not None
 
     def _mismatch(self, what: str) -> JournalError:
-        return JournalError(f"{self._writer.path}: journal does not match this run: {what}. {NEW_OR_SAME}")
+        return JournalError(
+            f"{self._writer.path}: journal does not match this run: {what}. {NEW_OR_SAME}"
+        )
 
     # From values to rows.
 
-    def expect(self, candidates: Batch, positions: Positions | None = None) -> None:
+    def expect(
+        self, candidates: Batch, positions: Positions | None = None
+    ) -> None:
         """Prepare rows of candidates whose evaluations begin."""
         if positions is not None:
             places = [(self._run.nit, positions[id]) for id in candidates.ids]
-            self._expect(CHECKED, candidates.ids, self._run.drawn, candidates.codes, places)
+            self._expect(
+                CHECKED,
+                candidates.ids,
+                self._run.drawn,
+                candidates.codes,
+                places,
+            )
             return
         if self.next_rows is not None:
             raise JournalError(
-                f"{self._writer.path}: cannot resume: candidate {self.next_rows.ids[0]} is not one that `minimize` "
-                "would evaluate here, or rows before it are missing. Resume a journal of an Optimizer with an Optimizer"
+                f"{self._writer.path}: cannot resume: candidate {self.next_rows.ids[0]} is not "
+                "one that `minimize` "
+                "would evaluate here, or rows before it are missing. Resume a journal of an "
+                "Optimizer with an Optimizer"
             )
         self._expect(TOLD, candidates.ids, *self._run.located(candidates.ids))
 
     def _expect(
-        self, fate: int, ids: Sequence[int], drawn: int, codes: Points, places: Iterable[tuple[int, int]]
+        self,
+        fate: int,
+        ids: Sequence[int],
+        drawn: int,
+        codes: Points,
+        places: Iterable[tuple[int, int]],
     ) -> None:
         rows = zip(ids, self._packed(codes), places, strict=True)
-        self._places = {id: (drawn, fate, id, code, *place) for id, code, place in rows}
+        self._places = {
+            id: (drawn, fate, id, code, *place) for id, code, place in rows
+        }
 
     def _packed(self, points: Points) -> list[bytes]:
-        packed, width = self._family.pack(points), self._width
+        packed = self._family.pack(points)
+        width = self._width
         return [packed[i : i + width] for i in range(0, len(packed), width)]
 
     def record(self, outcomes: Iterable[Outcome]) -> None:
         """Commit values that became known together, as soon as they are known."""
-        self._writer.append([self._row(*each[:5]) for each in outcomes])
+        self._writer.append([self._row(*outcome[:5]) for outcome in outcomes])
 
     def record_arrivals(self, outcomes: Sequence[Outcome]) -> None:
         """Commit values that are used in this order, before any other candidates are drawn."""
-        ids = [each.id for each in outcomes]
+        ids = [outcome.id for outcome in outcomes]
         self._expect(TOLD, ids, *self._run.located(ids))
         self.record(outcomes)
 
-    def record_here(self, id: int, value: Value, started: float, ended: float) -> None:
+    def record_here(
+        self, id: int, value: Value, started: float, ended: float
+    ) -> None:
         """Commit the value of an evaluation in this process, with times by `time.monotonic()`."""
-        now = time.time()
-        self.record((Outcome(id, value, now - (ended - started), now, self._here),))
+        time_now = time.time()
+        self.record(
+            (
+                Outcome(
+                    id,
+                    value,
+                    time_now - (ended - started),
+                    time_now,
+                    self._here,
+                ),
+            )
+        )
 
-    def record_together(self, ids: Sequence[int], values: Sequence[Value], started: float, ended: float) -> None:
+    def record_together(
+        self,
+        ids: Sequence[int],
+        values: Sequence[Value],
+        started: float,
+        ended: float,
+    ) -> None:
         """Commit values of evaluations in one call in this process, as `record_here` does."""
-        now = time.time()
-        began = now - (ended - started)
-        self.record([Outcome(id, value, began, now, self._here) for id, value in zip(ids, values, strict=True)])
+        time_now = time.time()
+        began = time_now - (ended - started)
+        self.record(
+            [
+                Outcome(id, value, began, time_now, self._here)
+                for id, value in zip(ids, values, strict=True)
+            ]
+        )
 
-    def keep(self, run: RunState, candidates: Batch, told: ToldValues, positions: Positions | None = None) -> None:
+    def keep(
+        self,
+        run: RunState,
+        candidates: Batch,
+        values: ToldValues,
+        positions: Positions | None = None,
+    ) -> None:
         """Count recorded values as evaluations of the run."""
         ids = candidates.ids
         if positions is None:
-            self._told, self._used = max(self._told, ids[-1]), self._used + len(ids)
+            self._told, self._used = (
+                max(self._told, ids[-1]),
+                self._used + len(ids),
+            )
         else:
             self._compared.append((run.drawn, ids[0], ids[-1] + 1))
 
     def evaluations(self, nfev: int) -> Evaluations:
-        """Return the evaluations of the run, which are read from the journal when they are accessed."""
+        """Return the evaluations of the run, read from the journal when they are accessed."""
         direction = "minimize" if self._sign > 0 else "maximize"
         used = self._used if self.by_arrival else None
-        part = JournalPart(self._writer.last_row, self._told, tuple(self._compared), used)
-        return Evaluations(self._run.space, direction, JournalRows(self._writer.path, part), 0, self._objectives)
+        part = JournalPart(
+            self._writer.last_row, self._told, tuple(self._compared), used
+        )
+        return Evaluations(
+            self._run.space,
+            direction,
+            JournalRows(self._writer.path, part),
+            0,
+            self._objectives,
+        )
 
     def latest(self, ids: Sequence[int]) -> Evaluations:
         """Return the evaluations of candidates that were kept last, in the order of `ids`."""
-        found: dict[int, Event] = {}
+        latest: dict[int, Event] = {}
         for start in range(0, len(ids), ROWS_AT_ONCE):
-            listed = ", ".join(map(str, ids[start : start + ROWS_AT_ONCE]))  # fate: the condition of the index
-            found |= {event.id: event for event in self._writer.events(f"WHERE fate IN (1, 2) AND id IN ({listed})")}
+            # Fate: the condition of the index
+            listed = ", ".join(map(str, ids[start : start + ROWS_AT_ONCE]))
+            latest |= {
+                event.id: event
+                for event in self._writer.events(
+                    f"WHERE fate IN (1, 2) AND id IN ({listed})"
+                )
+            }
         direction = "minimize" if self._sign > 0 else "maximize"
-        return Evaluations(self._run.space, direction, ListedRows([found[id] for id in ids]), 0, self._objectives)
+        return Evaluations(
+            self._run.space,
+            direction,
+            ListedRows([latest[id] for id in ids]),
+            0,
+            self._objectives,
+        )
 
-    def told(self, ids: Sequence[int], told: ToldValues, attributes: Mapping[int, str] = NONE) -> None:
-        """Commit values of candidates that were evaluated elsewhere; `attributes` are by position."""
+    def told(
+        self,
+        ids: Sequence[int],
+        told: ToldValues,
+        attributes: Mapping[int, str] = NONE,
+    ) -> None:
+        """Commit values of candidates that were evaluated elsewhere.
+
+        `attributes` are by position.
+        """
         values: list[Any] = told.values()
         for i, text in attributes.items():
             values[i] = Attributed(values[i], text)
@@ -398,12 +584,21 @@ class Recording:
         """Commit that candidates will have no values."""
         self._commit(CANCELLED, ids, [math.nan] * len(ids))
 
-    def _commit(self, fate: int, ids: Sequence[int], values: Sequence[Value]) -> None:
-        """Commit what became of candidates, of which at most the time is known at which they were handed out."""
+    def _commit(
+        self, fate: int, ids: Sequence[int], values: Sequence[Value]
+    ) -> None:
+        """Commit what became of candidates.
+
+        Of those that are only handed out, the time is known at most.
+        """
         self._expect(fate, ids, *self._run.located(ids))
-        asked, now = self.asked, time.time()
+        asked = self.asked
+        time_now = time.time()
         self._writer.append(
-            [self._row(id, value, asked.get(id), now, None) for id, value in zip(ids, values, strict=True)]
+            [
+                self._row(id, value, asked.get(id), time_now, None)
+                for id, value in zip(ids, values, strict=True)
+            ]
         )
 
     def added(self, code: Points, value: float) -> None:
@@ -412,15 +607,28 @@ class Recording:
 
     @property
     def asked(self) -> dict[int, float]:
-        """When pending candidates were handed out by `hand_out`, by their ids; all times are finite."""
-        times = self._writer.header.get("asked", {}).items()
-        return {int(id): when for id, when in times if id.isdecimal() and type(when) is float and math.isfinite(when)}
+        """When pending candidates were handed out by `hand_out`, by their ids.
 
-    def hand_out(self, ids: Sequence[int], now: float) -> None:
-        """Commit that candidates are handed out: a process that opens the journal later draws others."""
+        All times are finite.
+        """
+        times = self._writer.header.get("asked", {}).items()
+        return {
+            int(id): when
+            for id, when in times
+            if id.isdecimal() and type(when) is float and math.isfinite(when)
+        }
+
+    def hand_out(self, ids: Sequence[int], time_now: float) -> None:
+        """Commit that candidates are handed out.
+
+        A process that opens the journal later draws others.
+        """
         self.drawn()
-        pending, asked = self._run.pending_ids(), self.asked | dict.fromkeys(ids, now)
-        self._writer.put("asked", {str(id): asked[id] for id in pending if id in asked})
+        pending = self._run.pending_ids()
+        asked = self.asked | dict.fromkeys(ids, time_now)
+        self._writer.put(
+            "asked", {str(id): asked[id] for id in pending if id in asked}
+        )
 
     def drawn(self) -> None:
         """Commit how many candidates were drawn, where no value will be recorded that shows it."""
@@ -431,25 +639,62 @@ class Recording:
         """Delete all evaluations, if every one of them failed."""
         self._writer.clear()
 
-    def _row(self, id: int, value: Value, started: float | None, ended: float, worker: str | None) -> Event:
+    def _row(
+        self,
+        id: int,
+        value: Value,
+        started: float | None,
+        ended: float,
+        worker: str | None,
+    ) -> Event:
         drawn, fate, id, code, iteration, position = self._places[id]
         failure = None
         if isinstance(value, Exception):
-            failure, value = shortened(traceback_of(value)), math.nan
+            failure = shortened(traceback_of(value))
+            value = math.nan
         attributes = None
         if isinstance(value, Attributed):
             attributes = value.text
             value = value.rank
         curve = value if isinstance(value, Curve) else None
         stored, violation = self._stored(value if curve is None else curve.last)
-        place = drawn, fate, id, code, stored, failure, iteration, position, started, ended, worker, violation
-        steps, stopped = (None, 0) if curve is None else steps_of(curve, self._sign)
+        place = (
+            drawn,
+            fate,
+            id,
+            code,
+            stored,
+            failure,
+            iteration,
+            position,
+            started,
+            ended,
+            worker,
+            violation,
+        )
+        steps, stopped = (
+            (None, 0) if curve is None else steps_of(curve, self._sign)
+        )
         return Event(*place, steps, stopped, attributes)
 
     def _added(self, code: Points, value: float) -> Event:
-        run, packed = self._run, self._family.pack(code[None])
+        run = self._run
+        packed = self._family.pack(code[None])
         stored, violation = self._stored(value)
-        return Event(run.drawn, ADDED, -1, packed, stored, None, run.nit, -1, None, time.time(), None, violation)
+        return Event(
+            run.drawn,
+            ADDED,
+            -1,
+            packed,
+            stored,
+            None,
+            run.nit,
+            -1,
+            None,
+            time.time(),
+            None,
+            violation,
+        )
 
     def _known(self, code: Points, value: float) -> tuple[Any, ...]:
         """Return what a known point is compared by."""
@@ -467,7 +712,7 @@ class Recording:
 
 
 def shortened(text: str) -> str:
-    """Return the message of a failed evaluation as it is stored: valid Unicode of bounded length."""
+    """Return the message of a failed evaluation as stored: valid Unicode of bounded length."""
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= LONGEST else "… " + text[-LONGEST:]
 

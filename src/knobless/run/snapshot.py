@@ -3,9 +3,10 @@
     opt.save("run.json")
     opt = Optimizer.load("run.json", space)
 
-A file has the identity of the run and its `RunState`: all evaluations, pending candidates, random streams and the state
-of the algorithm. So the loaded run continues as the saved one would have, and loading asks for no points. The file is
-replaced as a whole. It is JSON, with arrays as their bytes: data, never code.
+A file has the identity of the run and its `RunState`: all evaluations, pending candidates, random
+streams and the state of the algorithm. So the loaded run continues as the saved one would have, and
+loading asks for no points. The file is replaced as a whole. It is JSON, with arrays as their bytes:
+data, never code.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ import numpy as np
 from knobless._files import write_atomic
 from knobless.core.algorithm import MEMBER, Owner
 from knobless.core.archive import COPIED, STOPPED, encoded
-from knobless.core.data import floats, listed, octets, parsed, text, whole, whole_at
+from knobless.core.data import (
+    floats,
+    listed,
+    octets,
+    parsed,
+    text,
+    whole,
+    whole_at,
+)
 from knobless.core.early_stopping import Curve
 from knobless.core.families import Family
 from knobless.core.repair import Repair
@@ -56,24 +65,38 @@ class SnapshotError(ValueError):
 # Writing.
 
 
-def save(path: str | os.PathLike[str], identity: Identity, run: RunState) -> None:
+def save(
+    path: str | os.PathLike[str], identity: Identity, run: RunState
+) -> None:
     """Write the state of a run to a file, which is replaced as a whole."""
-    data = {"format": FORMAT, "version": _VERSION, "identity": identity.data(), "state": packed(run)}
+    data = {
+        "format": FORMAT,
+        "version": _VERSION,
+        "identity": identity.data(),
+        "state": packed(run),
+    }
     with snapshot_errors(path):
         write_atomic(path, json.dumps(data))
 
 
 def packed(run: RunState) -> dict[str, Any]:
-    """Return the state of a run as plain data: archive, pending candidates, random streams and algorithm."""
-    family, pack = run.space.family, partial(_packed, run.space.family)
-    iteration, late, best = run.iteration, run.late, run.best
+    """Return the state of a run as plain data."""
+    family = run.space.family
+    pack = partial(_packed, run.space.family)
+    iteration = run.iteration
+    late = run.late
+    best = run.best
     if not hasattr(run.algorithm, "data"):
-        raise TypeError(f"algorithm: expected one whose state can be saved, got {run.algorithm!r:.100}")
+        raise TypeError(
+            f"algorithm: expected one whose state can be saved, got {run.algorithm!r:.100}"
+        )
     return {
         "rng": run.streams.data(),
         "constrained": run.constrained_algorithm is None,
         "noisy": run.noisy,
-        "noise_test": None if run.noise_test is None else _test_data(family, run.noise_test),
+        "noise_test": None
+        if run.noise_test is None
+        else _test_data(family, run.noise_test),
         "origin": None if run.origin is None else pack(run.origin[None]),
         "archive": None if run.is_search else run.archive.data(),
         "algorithm": run.algorithm.data(run.search),
@@ -85,29 +108,43 @@ def packed(run: RunState) -> dict[str, Any]:
             "codes": pack(iteration.codes) if iteration.drawn else "",
             "f": text(iteration.f),
             "fates": encoded(iteration.fates),
-            "owners": [[start, *_owner_data(owner)] for start, owner in iteration.owners],
+            "owners": [
+                [start, *_owner_data(owner)]
+                for start, owner in iteration.owners
+            ],
             "others": [
-                [id, *_late_data(family, each), text(np.array([value])), fate]
-                for id, each, value, fate in iteration.others
+                [id, *_late_data(family, item), text(np.array([value])), fate]
+                for id, item, value, fate in iteration.others
             ],
         },
         "unlearned": [
             [
                 *_owner_data(owner),
-                *(each.asked, each.needed, each.settled),
-                [_settled_data(family, part) for part in each.parts],
+                *(item.asked, item.needed, item.settled),
+                [_settled_data(family, part) for part in item.parts],
             ]
-            for owner, each in run.unlearned.items()
+            for owner, item in run.unlearned.items()
         ],
         "curves": [text(values) for values in run.curves.complete],
-        "reported": [[id, each.stopped, list(map(_rank_data, each.steps))] for id, each in run.reported.items()],
-        "late": [[id, *_late_data(family, each)] for id, each in late.items()],
+        "reported": [
+            [id, item.stopped, list(map(_rank_data, item.steps))]
+            for id, item in run.reported.items()
+        ],
+        "late": [[id, *_late_data(family, item)] for id, item in late.items()],
         "waiting": None if run.pending is None else run.pending.waiting,
         "again": run.again,
-        "best": None if best is None else [best.id, pack(best.at[None]), text(np.array([best.fun, best.violation]))],
+        "best": None
+        if best is None
+        else [
+            best.id,
+            pack(best.at[None]),
+            text(np.array([best.fun, best.violation])),
+        ],
         "failure": None if run.failure is None else list(run.failure),
         "counts": [getattr(run, name) for name in COUNTS],
-        "feasibility": None if run.feasibility is None else _feasibility_data(family, run.feasibility),
+        "feasibility": None
+        if run.feasibility is None
+        else _feasibility_data(family, run.feasibility),
     }
 
 
@@ -115,19 +152,25 @@ def _test_data(family: Family, test: NoiseTest) -> dict[str, Any]:
     return {
         "numbers": text(np.array([test.doubt, test.due])),
         "values": text(np.array(test.values).ravel()),
-        "expected": None if test.expected is None else text(np.ravel(test.expected)),
+        "expected": None
+        if test.expected is None
+        else text(np.ravel(test.expected)),
         "tests": test.tests,
         "turn": test.turn,
         "points": _packed(family, np.array(test.points)),
     }
 
 
-def _feasibility_data(family: Family, feasibility: Feasibility) -> dict[str, Any]:
+def _feasibility_data(
+    family: Family, feasibility: Feasibility
+) -> dict[str, Any]:
     repair = feasibility.repair
     return {
         "checks": feasibility.checks,
         "best": text(np.array([feasibility.best])),
-        "target": None if repair is None else _packed(family, repair.target[None]),
+        "target": None
+        if repair is None
+        else _packed(family, repair.target[None]),
         "filled": feasibility.filled,
         "fill_score": feasibility.fill_score,
         "rejected": _packed(family, np.array(feasibility.rejected)),
@@ -136,7 +179,9 @@ def _feasibility_data(family: Family, feasibility: Feasibility) -> dict[str, Any
 
 
 def _owner_data(owner: Owner | None) -> list[Any]:
-    return [None] if owner is None else [[owner.kind, owner.number, list(owner.key), owner.restarts]]
+    if owner is None:
+        return [None]
+    return [[owner.kind, owner.number, list(owner.key), owner.restarts]]
 
 
 def _owner_of(data: Any) -> Owner | None:
@@ -144,38 +189,72 @@ def _owner_of(data: Any) -> Owner | None:
     if data is None:
         return None
     kind, index, key, restarts = data
-    if not all(type(each) in (int, float) for each in key):
+    if not all(type(code) in (int, float) for code in key):
         raise ValueError("owner: expected a combination of branches")
-    return Owner(whole(kind, most=MEMBER), whole(index), tuple(key), whole(restarts))
+    return Owner(
+        whole(kind, most=MEMBER), whole(index), tuple(key), whole(restarts)
+    )
 
 
 def _late_data(family: Family, late: Late) -> list[Any]:
-    return [late.iteration, late.position, _packed(family, late.code[None]), *_owner_data(late.owner)]
+    return [
+        late.iteration,
+        late.position,
+        _packed(family, late.code[None]),
+        *_owner_data(late.owner),
+    ]
 
 
-def _late_of(family: Family, nit: Any, position: Any, code: Any, owner: Any) -> Late:
-    return Late(whole(nit), whole(position, least=-1), _point(family, code), _owner_of(owner))
+def _late_of(
+    family: Family, nit: Any, position: Any, code: Any, owner: Any
+) -> Late:
+    return Late(
+        whole(nit),
+        whole(position, least=-1),
+        _point(family, code),
+        _owner_of(owner),
+    )
 
 
 def _settled_data(family: Family, part: Settled) -> list[Any]:
-    return [list(part.ids), _packed(family, part.codes), text(part.f), encoded(part.fates)]
+    return [
+        list(part.ids),
+        _packed(family, part.codes),
+        text(part.f),
+        encoded(part.fates),
+    ]
 
 
 def _settled_of(family: Family, data: Any) -> Settled:
-    """Return candidates with values that `_settled_data` described; ValueError or TypeError for other data."""
+    """Return candidates with values that `_settled_data` described.
+
+    ValueError or TypeError for other data.
+    """
     ids, codes, f, fates = data
     part = {"codes": codes, "f": f, "fates": fates}
-    found = Settled(list(map(whole, ids)), _codes(family, part, "codes"), floats(part, "f"), octets(part, "fates"))
-    if not len(found.ids) == len(found.codes) == len(found.f) == len(found.fates):
+    settled = Settled(
+        list(map(whole, ids)),
+        _codes(family, part, "codes"),
+        floats(part, "f"),
+        octets(part, "fates"),
+    )
+    if (
+        not len(settled.ids)
+        == len(settled.codes)
+        == len(settled.f)
+        == len(settled.fates)
+    ):
         raise ValueError("unlearned: expected one value for each candidate")
-    return found
+    return settled
 
 
 def _rank_data(rank: float) -> Any:
     """Return a value as it ranks as plain data."""
     if isinstance(rank, Infeasible):
         return [_rank_data(rank.value), rank.violation.hex()]
-    return {"objectives": rank.text} if isinstance(rank, Several) else rank.hex()
+    return (
+        {"objectives": rank.text} if isinstance(rank, Several) else rank.hex()
+    )
 
 
 def _rank_of(data: Any) -> float:
@@ -183,7 +262,9 @@ def _rank_of(data: Any) -> float:
     if isinstance(data, list):
         value, violation = data
         return Infeasible(_rank_of(value), float.fromhex(violation))
-    return Several.of(data["objectives"]) if isinstance(data, dict) else float.fromhex(data)
+    if isinstance(data, dict):
+        return Several.of(data["objectives"])
+    return float.fromhex(data)
 
 
 def _packed(family: Family, codes: Points) -> str:
@@ -193,27 +274,38 @@ def _packed(family: Family, codes: Points) -> str:
 # Reading.
 
 
-def read_snapshot(path: str | os.PathLike[str]) -> tuple[Identity, dict[str, Any]]:
+def read_snapshot(
+    path: str | os.PathLike[str],
+) -> tuple[Identity, dict[str, Any]]:
     """Return the identity and the packed state in a file."""
     path = Path(path)
     if not path.is_file():
         raise SnapshotError(f"{path}: cannot open: no such file")
     if path.stat().st_size > _LARGEST:
-        raise ValueError(f"expected at most {_LARGEST} bytes, got {path.stat().st_size}")
+        raise ValueError(
+            f"expected at most {_LARGEST} bytes, got {path.stat().st_size}"
+        )
     data = parsed(path.read_text(encoding="ascii"))
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError("it is a file of another kind")
     if data.get("version") != _VERSION:
         version = data.get("version")
-        raise SnapshotError(f"{path}: cannot resume: expected snapshot format {_VERSION}, got format {version!r:.20}")
+        raise SnapshotError(
+            f"{path}: cannot resume: expected snapshot format {_VERSION}, got format "
+            f"{version!r:.20}"
+        )
     return Identity.from_data(_dict(data, "identity")), _dict(data, "state")
 
 
-def check(recorded: Identity, given: Identity, path: str | os.PathLike[str]) -> None:
+def check(
+    recorded: Identity, current: Identity, path: str | os.PathLike[str]
+) -> None:
     """SnapshotError if a snapshot belongs to another run."""
-    differs = recorded.difference(given, "snapshot")
+    differs = recorded.difference(current, "snapshot")
     if differs:
-        raise SnapshotError(f"{path}: snapshot does not match this run: {differs}")
+        raise SnapshotError(
+            f"{path}: snapshot does not match this run: {differs}"
+        )
 
 
 def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
@@ -226,28 +318,53 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
         if data["noisy"] is True:
             run.become_noisy()
         else:
-            run.noise_test = _test_of(family, run.archive.objectives, _dict(data, "noise_test"))
-    run.origin = None if data["origin"] is None else _point(family, data["origin"])
+            run.noise_test = _test_of(
+                family, run.archive.objectives, _dict(data, "noise_test")
+            )
+    run.origin = (
+        None if data["origin"] is None else _point(family, data["origin"])
+    )
     run.search = started(run.algorithm, run.origin, run.archive)
     if not run.is_search:
         run.archive.restore(data["archive"])
     run.search = run.algorithm.restore(run.search, _dict(data, "algorithm"))  # type: ignore[attr-defined]
     if run.lam * run.algorithm.family.words > MOST_WORDS:
-        raise ValueError(f"lam_r: {run.lam} samples are more than a snapshot may ask for")
+        raise ValueError(
+            f"lam_r: {run.lam} samples are more than a snapshot may ask for"
+        )
     run.initial_points = _codes(family, data, "initial_points")
-    run.iteration = now = _iteration_of(family, _dict(data, "iteration"))
-    initial = 1 if run.x0 is None or now.first else len(run.x0)
-    size = first_iteration(now.n_initial_points, run.lam).size
-    if now.n_initial_points > initial or now.size > size or not now.missing:
-        raise ValueError(f"iteration: expected one of at most {run.lam} samples that is not complete")
-    run.late = {whole(id): _late_of(family, *late) for id, *late in listed(data, "late")}
+    run.iteration = iteration = _iteration_of(family, _dict(data, "iteration"))
+    initial = 1 if run.x0 is None or iteration.first else len(run.x0)
+    size = first_iteration(iteration.n_initial_points, run.lam).size
+    if (
+        iteration.n_initial_points > initial
+        or iteration.size > size
+        or not iteration.missing
+    ):
+        raise ValueError(
+            f"iteration: expected one of at most {run.lam} samples that is not complete"
+        )
+    run.late = {
+        whole(id): _late_of(family, *late) for id, *late in listed(data, "late")
+    }
     for owner, *counts, parts in listed(data, "unlearned"):
         asked, needed, settled = map(whole, counts)
-        unlearned = Unlearned(asked, needed, settled, [_settled_of(family, part) for part in parts])
+        unlearned = Unlearned(
+            asked,
+            needed,
+            settled,
+            [_settled_of(family, part) for part in parts],
+        )
         run.unlearned[run.checked_owner(_owner_of(owner))] = unlearned
-    run.curves.restore([floats({"values": values}, "values") for values in listed(data, "curves")])
+    run.curves.restore(
+        [
+            floats({"values": values}, "values")
+            for values in listed(data, "curves")
+        ]
+    )
     run.reported = {
-        whole(id): Curve(list(map(_rank_of, steps)), stopped is True) for id, stopped, steps in listed(data, "reported")
+        whole(id): Curve(list(map(_rank_of, steps)), stopped is True)
+        for id, stopped, steps in listed(data, "reported")
     }
     if data["best"] is not None:
         id, code, numbers = listed(data, "best")
@@ -262,31 +379,61 @@ def restore(run: RunState, identity: Identity, data: dict[str, Any]) -> None:
     for name, count in zip(COUNTS, listed(data, "counts"), strict=True):
         setattr(run, name, whole(count))
     if run.feasibility is not None:
-        _restore_feasibility(family, run.feasibility, _dict(data, "feasibility"))
+        _restore_feasibility(
+            family, run.feasibility, _dict(data, "feasibility")
+        )
     known = {*run.late, *range(run.iteration.first, run.drawn)}
-    waiting = [[whole(id) for id in each] for each in listed(data, "waiting")] if run.pending is not None else []
+    waiting = (
+        [
+            [whole(id) for id in ids_waiting]
+            for ids_waiting in listed(data, "waiting")
+        ]
+        if run.pending is not None
+        else []
+    )
     run.again = [whole(id) for id in listed(data, "again")]
     early = all(id < run.iteration.first for id in run.late)
-    if not (early and all(waiting) and known.issuperset(chain(run.again, *waiting))):
+    if not (
+        early and all(waiting) and known.issuperset(chain(run.again, *waiting))
+    ):
         raise ValueError("expected pending candidates")
     if run.pending is not None and waiting:
-        run.pending.restore(waiting, run.archive.keys(run.codes_of([each[0] for each in waiting])))
+        run.pending.restore(
+            waiting,
+            run.archive.keys(
+                run.codes_of([ids_waiting[0] for ids_waiting in waiting])
+            ),
+        )
 
 
-def _restore_feasibility(family: Family, feasibility: Feasibility, data: dict[str, Any]) -> None:
-    feasibility.filled = [each is True for each in listed(data, "filled")]
+def _restore_feasibility(
+    family: Family, feasibility: Feasibility, data: dict[str, Any]
+) -> None:
+    feasibility.filled = [flag is True for flag in listed(data, "filled")]
     feasibility.fill_score = whole(data["fill_score"], least=-(2**60))
     feasibility.rejected = list(_codes(family, data, "rejected"))
-    feasibility.checks, feasibility.best = whole_at(data, "checks"), float(floats(data, "best")[0])
+    feasibility.checks, feasibility.best = (
+        whole_at(data, "checks"),
+        float(floats(data, "best")[0]),
+    )
     if data["target"] is not None:
-        feasibility.repair = Repair(family, _codes(family, data, "target")[0], data["directed"] is True)
+        feasibility.repair = Repair(
+            family, _codes(family, data, "target")[0], data["directed"] is True
+        )
 
 
-def _test_of(family: Family, objectives: int, data: dict[str, Any]) -> NoiseTest:
+def _test_of(
+    family: Family, objectives: int, data: dict[str, Any]
+) -> NoiseTest:
     doubt, due = floats(data, "numbers").tolist()
-    points, shape = list(_codes(family, data, "points")), () if objectives == 1 else (objectives,)
+    points = list(_codes(family, data, "points"))
+    shape = () if objectives == 1 else (objectives,)
     values = list(floats(data, "values").reshape(-1, *shape))
-    expected = None if data["expected"] is None else floats(data, "expected").reshape(shape)
+    expected = (
+        None
+        if data["expected"] is None
+        else floats(data, "expected").reshape(shape)
+    )
     known = [*values, *([] if expected is None else [expected])]
     if (
         not 0.0 <= doubt <= 1.0
@@ -295,32 +442,61 @@ def _test_of(family: Family, objectives: int, data: dict[str, Any]) -> NoiseTest
         or not len(points) == len(values) <= MOST_POINTS
         or (known and not points)
     ):
-        raise ValueError("noise_test: expected the state of the tests for noise")
-    return NoiseTest(doubt, due, whole_at(data, "tests"), whole_at(data, "turn"), values, points, expected)
+        raise ValueError(
+            "noise_test: expected the state of the tests for noise"
+        )
+    return NoiseTest(
+        doubt,
+        due,
+        whole_at(data, "tests"),
+        whole_at(data, "turn"),
+        values,
+        points,
+        expected,
+    )
 
 
 def _iteration_of(family: Family, data: Any) -> Iteration:
     if not isinstance(data, dict):
         raise ValueError("expected an iteration")
-    iteration = Iteration(whole_at(data, "first"), whole_at(data, "size", least=1), whole_at(data, "n_initial_points"))
-    codes, f = _codes(family, data, "codes"), floats(data, "f")
+    iteration = Iteration(
+        whole_at(data, "first"),
+        whole_at(data, "size", least=1),
+        whole_at(data, "n_initial_points"),
+    )
+    codes = _codes(family, data, "codes")
+    f = floats(data, "f")
     fates = bytearray(octets(data, "fates"))
     valued = {TOLD, COPIED, STOPPED}
-    known_fates = set(fates) <= valued | {PENDING, CANCELLED} and not valued & set(fates[len(f) :])
+    known_fates = set(fates) <= valued | {
+        PENDING,
+        CANCELLED,
+    } and not valued & set(fates[len(f) :])
     if len(fates) != len(codes) or len(f) > len(codes) or not known_fates:
         raise ValueError("expected the state of each candidate")
     if len(codes):
         iteration.extend(codes)
         iteration.f, iteration.fates = f, fates
-        iteration.owners = [(whole(start), _owner_of(owner)) for start, owner in listed(data, "owners")]
+        iteration.owners = [
+            (whole(start), _owner_of(owner))
+            for start, owner in listed(data, "owners")
+        ]
         starts = [start for start, _ in iteration.owners]
-        if starts[:1] != [0] or starts != sorted({*starts}) or starts[-1] >= len(codes):
+        if (
+            starts[:1] != [0]
+            or starts != sorted({*starts})
+            or starts[-1] >= len(codes)
+        ):
             raise ValueError("owners: expected those of each candidate")
     for id, *late, value, fate in listed(data, "others"):
         (number,) = floats({"value": value}, "value").tolist()
-        iteration.others.append((whole(id), _late_of(family, *late), number, whole(fate, least=1)))
+        iteration.others.append(
+            (whole(id), _late_of(family, *late), number, whole(fate, least=1))
+        )
         if fate not in valued | {CANCELLED}:
-            raise ValueError(f"others: expected the state of each candidate, got {fate!r:.20}")
+            raise ValueError(
+                f"others: expected the state of each candidate, got {fate!r:.20}"
+            )
     iteration.count_missing()
     return iteration
 
@@ -333,8 +509,16 @@ def snapshot_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     except SnapshotError:
         raise
     except (OSError, MemoryError) as error:
-        raise SnapshotError(f"{path}: {str(error) or type(error).__name__}") from error
-    except (ValueError, TypeError, OverflowError, LookupError, AttributeError) as error:
+        raise SnapshotError(
+            f"{path}: {str(error) or type(error).__name__}"
+        ) from error
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        LookupError,
+        AttributeError,
+    ) as error:
         raise SnapshotError(f"{path}: not a valid snapshot: {error}") from error
 
 

@@ -1,8 +1,8 @@
-"""Where a run gets its values from: evaluations one by one, all in one call, or in a pool of workers.
+"""Where a run gets its values from: one by one, all in one call, or a pool of workers.
 
-A source is a generator function over the candidates of an iteration. It records values when their evaluations end, and
-yields them in the order of the candidates, as many as have arrived, negated if the run maximizes. It ends early when
-the time is up.
+A source is a generator function over the candidates of an iteration. It records values when their
+evaluations end, and yields them in the order of the candidates, as many as have arrived, negated if
+the run maximizes. It ends early when the time is up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from knobless._checks import boolean
 from knobless.core.violation import negated
 from knobless.parallel.evaluation import Outcome, evaluate
-from knobless.parallel.returned import objective_value, objective_values, without_attributes
+from knobless.parallel.returned import (
+    objective_value,
+    objective_values,
+    without_attributes,
+)
 
 from .candidates import Batch, Candidate
 from .constraints import function_name
@@ -53,33 +57,58 @@ class EvaluatedObjective(NamedTuple):
     @property
     def in_this_process(self) -> bool:
         """Whether no pool is needed."""
-        one = isinstance(self.workers, Integral) and not isinstance(self.workers, bool) and self.workers == 1
-        return one and self.evaluation_timeout is None
+        is_one = (
+            isinstance(self.workers, Integral)
+            and not isinstance(self.workers, bool)
+            and self.workers == 1
+        )
+        return is_one and self.evaluation_timeout is None
 
     def source(self, resources: ExitStack) -> tuple[Source, Pool | None]:
-        """Return the source of its values, and the pool of workers if there is one; `resources` closes it."""
+        """Return the source of its values, and the pool of workers if there is one.
+
+        `resources` closes it.
+        """
         vectorized = boolean("vectorized", self.vectorized)
         if self.in_this_process:
-            here = partial(_in_one_call, self.fun, self._read_all) if vectorized else partial(_one_by_one, self._read)
-            return here, None
+            evaluate_here = (
+                partial(_in_one_call, self.fun, self._read_all)
+                if vectorized
+                else partial(_one_by_one, self._read)
+            )
+            return evaluate_here, None
         if vectorized:
-            given = "evaluation_timeout" if self.evaluation_timeout is not None else "workers"
-            raise ValueError(f"{given}: expected none with vectorized=True, where one call evaluates all")
-        from knobless.parallel import pool  # only here, because multiprocessing takes long to import
+            argument = (
+                "evaluation_timeout"
+                if self.evaluation_timeout is not None
+                else "workers"
+            )
+            raise ValueError(
+                f"{argument}: expected none with vectorized=True, where one call evaluates all"
+            )
+        # Only here, because multiprocessing takes long to import
+        from knobless.parallel import pool
 
-        entered = resources.enter_context(pool.pool_of(self.workers, self._read, self.evaluation_timeout))
+        entered = resources.enter_context(
+            pool.pool_of(self.workers, self._read, self.evaluation_timeout)
+        )
         return partial(_in_pool, entered), entered
 
     @property
     def _read(self) -> Callable[[Any], Any]:
-        """The function, whose values are read as those of several objectives if these are stated."""
-        return self.fun if self.objectives is None else SeveralObjective(self.fun, self.objectives)
+        """The function; its values are read as those of several objectives if these are stated."""
+        if self.objectives is None:
+            return self.fun
+        return SeveralObjective(self.fun, self.objectives)
 
     def _read_all(self, values: Any, n: int) -> list[float]:
         """Return the values of a vectorized objective at n points."""
         if self.objectives is None:
             return objective_values(values, n)
-        return [self.objectives.read(each) for each in self.objectives.read_all(values, n)]
+        return [
+            self.objectives.read(value)
+            for value in self.objectives.read_all(values, n)
+        ]
 
 
 class Evaluator:
@@ -94,12 +123,21 @@ class Evaluator:
         progress: RunProgress,
         watched: Callable[[Batch, float], Batch],
     ) -> None:
-        self.source, self.sink, self.sign, self.timeout, self.progress = source, sink, sign, timeout, progress
-        self.watched = watched  # adds what workers need to stop hopeless evaluations
-        self.target = math.nan  # a value after which candidates need not be evaluated; NaN if there is none
-        self.arrived: dict[int, Value] = {}  # values of these candidates that are known before they can be yielded
-        self.evaluated = False  # whether the objective was called, and not only read from the journal
-        self.end = math.inf  # when the time is up, with that for the comparison of the points to recommend
+        self.source = source
+        self.sink = sink
+        self.sign = sign
+        self.timeout = timeout
+        self.progress = progress
+        # Adds what workers need to stop hopeless evaluations
+        self.watched = watched
+        # a value after which candidates need not be evaluated; NaN if there is none
+        self.target = math.nan
+        # Values of these candidates that are known before they can be yielded
+        self.arrived: dict[int, Value] = {}
+        # Whether the objective was called, and not only read from the journal
+        self.evaluated = False
+        # When the time is up, with that for the comparison of the points to recommend
+        self.end = math.inf
 
     def begin(self) -> None:
         """Note that the objective is about to be called; the time limit begins."""
@@ -114,19 +152,33 @@ class Evaluator:
         target: float,
         positions: Positions | None = None,
     ) -> ValueStream:
-        """Return the values of candidates in their order: those that have arrived, the others evaluated now."""
-        ids, recalled = candidates.ids, arrived and arrived.copy()
-        missing = candidates.take([i for i, id in enumerate(ids) if id not in recalled]) if recalled else candidates
+        """Return the values of candidates in order: those that have arrived, then others."""
+        ids = candidates.ids
+        recalled = arrived and arrived.copy()
+        missing = (
+            candidates.take(
+                [i for i, id in enumerate(ids) if id not in recalled]
+            )
+            if recalled
+            else candidates
+        )
         if recalled and not missing.ids:
             return (recalled[id] for id in ids)
         self.begin()
         self.sink.expect(missing, positions)
         self.target, self.arrived = target, arrived
-        evaluated = self.source(missing if positions is not None else self.watched(missing, self.sign), self)
+        evaluated = self.source(
+            missing
+            if positions is not None
+            else self.watched(missing, self.sign),
+            self,
+        )
         return _merged(ids, recalled, evaluated) if recalled else evaluated
 
 
-def _merged(ids: Sequence[int], recalled: Mapping[int, Value], evaluated: ValueStream) -> ValueStream:
+def _merged(
+    ids: Sequence[int], recalled: Mapping[int, Value], evaluated: ValueStream
+) -> ValueStream:
     """Yield recalled and evaluated values in the order of their candidates."""
     with closing(evaluated):
         for id in ids:
@@ -140,12 +192,18 @@ def workers_of(workers: Any) -> Any:
     """Return `workers`, with −1 replaced by the number of CPUs that this process may use."""
     if not isinstance(workers, Integral) or workers != -1:
         return workers
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Evaluator) -> ValueStream:
+def _one_by_one(
+    fun: Callable[[Any], Any], candidates: Batch, run: Evaluator
+) -> ValueStream:
     """Evaluate serially."""
-    maximizing, deadline, record = run.sign < 0, run.progress.deadline, run.sink.record_here
+    maximizing = run.sign < 0
+    deadline = run.progress.deadline
+    record = run.sink.record_here
     monotonic = time.monotonic
     for id, x in zip(candidates.ids, candidates.points, strict=True):
         started = monotonic()
@@ -160,12 +218,21 @@ def _one_by_one(fun: Callable[[Any], Any], candidates: Batch, run: Evaluator) ->
 
 
 def _in_one_call(
-    fun: Callable[[Any], Any], read: Callable[[Any, int], list[float]], candidates: Batch, run: Evaluator
+    fun: Callable[[Any], Any],
+    read: Callable[[Any, int], list[float]],
+    candidates: Batch,
+    run: Evaluator,
 ) -> ValueStream:
     """Evaluate all candidates in one call of a vectorized objective."""
     started = time.monotonic()
-    found = evaluate(fun, candidates.x, lambda values: read(values, len(candidates)))
-    values: list[Any] = [found] * len(candidates) if isinstance(found, Exception) else found
+    evaluated = evaluate(
+        fun, candidates.x, lambda values: read(values, len(candidates))
+    )
+    values: list[Any] = (
+        [evaluated] * len(candidates)
+        if isinstance(evaluated, Exception)
+        else evaluated
+    )
     if run.sign < 0:
         values = [_negated(value) for value in values]
     run.sink.record_together(candidates.ids, values, started, time.monotonic())
@@ -174,16 +241,22 @@ def _in_one_call(
 
 def _in_pool(pool: Pool, candidates: Batch, run: Evaluator) -> ValueStream:
     """Evaluate as many candidates at once as the pool takes."""
-    waiting, pending = deque(candidates), set[int]()
+    waiting = deque(candidates)
+    pending = set[int]()
     deadline = run.progress.deadline
-    ids, arrived = candidates.ids, run.arrived
-    last = math.inf  # the first candidate that reaches the target: later ones are not begun
+    ids = candidates.ids
+    arrived = run.arrived
+    # The first candidate that reaches the target: later ones are not begun
+    last = math.inf
 
     def receive(timeout: float | None) -> None:
         nonlocal last
         outcomes = pool.wait(timeout)
         if run.sign < 0:
-            outcomes = [each._replace(value=_negated(each.value)) for each in outcomes]
+            outcomes = [
+                outcome._replace(value=_negated(outcome.value))
+                for outcome in outcomes
+            ]
         for id, value, *_ in outcomes:
             pending.discard(id)
             arrived[id] = without_attributes(value)
@@ -194,15 +267,20 @@ def _in_pool(pool: Pool, candidates: Batch, run: Evaluator) -> ValueStream:
     try:
         done = 0
         while done < len(ids):
-            more = done
-            while more < len(ids) and ids[more] in arrived:
-                more += 1
-            if more > done:
-                yield from [arrived[id] for id in ids[done:more]]
-                done = more
+            n_done = done
+            while n_done < len(ids) and ids[n_done] in arrived:
+                n_done += 1
+            if n_done > done:
+                yield from [arrived[id] for id in ids[done:n_done]]
+                done = n_done
                 continue
             begun: list[Candidate] = []
-            while waiting and len(pending) < pool.capacity and waiting[0].id < last and not _passed(deadline):
+            while (
+                waiting
+                and len(pending) < pool.capacity
+                and waiting[0].id < last
+                and not _passed(deadline)
+            ):
                 begun.append(waiting.popleft())
                 pending.add(begun[-1].id)
             if begun:
@@ -212,7 +290,9 @@ def _in_pool(pool: Pool, candidates: Batch, run: Evaluator) -> ValueStream:
             left = deadline - time.monotonic()
             receive(left if 0.0 < left < math.inf and waiting else None)
     finally:
-        if pending:  # whatever has ended the iteration: values that have arrived are kept, the others are dropped
+        # Whatever has ended the iteration: values that have arrived are kept, the others are
+        # dropped
+        if pending:
             with suppress(Exception):
                 receive(0.0)
             pool.discard(pending)
@@ -238,14 +318,20 @@ class Arrivals:
         self._pool.submit(self._run.watched(candidates, self._run.sign))
 
     def next(self, timeout: float | None) -> Outcome | None:
-        """Return the next value that arrives, negated if the run maximizes; None after so many seconds."""
+        """Return the next value that arrives, negated if the run maximizes.
+
+        None after so many seconds.
+        """
         if not self.waiting:
             outcomes = self._pool.wait(timeout)
             if self._run.sign < 0:
-                outcomes = [each._replace(value=_negated(each.value)) for each in outcomes]
+                outcomes = [
+                    outcome._replace(value=_negated(outcome.value))
+                    for outcome in outcomes
+                ]
             if outcomes:
                 self._run.sink.record_arrivals(outcomes)
-            self.pending.difference_update([each.id for each in outcomes])
+            self.pending.difference_update([outcome.id for outcome in outcomes])
             self.waiting.extend(outcomes)
         return self.waiting.popleft() if self.waiting else None
 
@@ -253,7 +339,13 @@ class Arrivals:
         """Record what has arrived, and drop what is pending."""
         if self.pending:
             with suppress(Exception):
-                self.waiting.extend([each for each in [self.next(0.0)] if each is not None])
+                self.waiting.extend(
+                    [
+                        arrival
+                        for arrival in [self.next(0.0)]
+                        if arrival is not None
+                    ]
+                )
             self._pool.discard(self.pending)
             self.pending.clear()
 

@@ -22,16 +22,24 @@ class Streams:
     def of(cls, rng: Any) -> Self:
         """Return the stream of a seed or a generator."""
         generator = generator_of(rng)
-        given = isinstance(rng, (np.random.Generator, np.random.BitGenerator))
+        is_numpy = isinstance(
+            rng, (np.random.Generator, np.random.BitGenerator)
+        )
         (main,) = keys(generator, 1)
-        return cls(None if given else _entropy(generator), Stream(main))
+        return cls(None if is_numpy else _entropy(generator), Stream(main))
 
     @classmethod
-    def from_data(cls, start: Any, now: Any = None) -> Self:
-        """Return the stream of an identity at the start of the run, or in the state `now`; ValueError if invalid."""
+    def from_data(cls, start: Any, current: Any = None) -> Self:
+        """Return the stream of an identity at the start of the run, or in the state `now`.
+
+        ValueError if invalid.
+        """
         if not isinstance(start, dict):
             raise ValueError("rng: expected a random stream")
-        return cls(start.get("seed"), stream_of((start if now is None else now)["main"]))
+        return cls(
+            start.get("seed"),
+            stream_of((start if current is None else current)["main"]),
+        )
 
     def identity(self) -> dict[str, Any]:
         """Return the seed and the stream at the start of the run."""
@@ -45,4 +53,6 @@ class Streams:
 def _entropy(rng: np.random.Generator) -> Any:
     """Return what the generator was seeded with, for people to read and to seed another with."""
     entropy = getattr(rng.bit_generator.seed_seq, "entropy", None)
-    return np.asarray(entropy).tolist() if isinstance(entropy, (np.ndarray, list, tuple)) else entropy
+    if isinstance(entropy, (np.ndarray, list, tuple)):
+        return np.asarray(entropy).tolist()
+    return entropy
