@@ -840,6 +840,15 @@ class Search:
                 )
         return state._replace(groups={**state.groups, key: group})
 
+    def recommended(self, state: SearchState) -> Points | None:
+        """Return the point that the model of a stage expects to be the best; None without one."""
+        for stage, current in zip(self.stages, state.stages, strict=True):
+            recommended = getattr(stage.member, "recommended", None)
+            if recommended is not None and current is not None:
+                point: Points | None = recommended(current)
+                return point
+        return None
+
     # What can be observed, and plain data.
 
     def info(self, state: SearchState) -> AlgorithmInfo:

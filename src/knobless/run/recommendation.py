@@ -17,8 +17,6 @@ import numpy as np
 from knobless.core import linear
 from knobless.core.catalog import LINEAR_LIMIT
 from knobless.core.families import ColumnFamily, Family
-from knobless.core.model import Model
-from knobless.core.search import Search
 from knobless.core.types import Array, Points
 from knobless.core.violation import FEASIBLE_LIMIT, PER_VIOLATION, is_feasible
 
@@ -67,7 +65,8 @@ def _finalists(run: RunState, earlier: Evaluations) -> Points:
     if not finite.any():
         return earlier.x[:0]
     has_columns = isinstance(family, ColumnFamily)  # which linear models need
-    modeled = _modeled(run)
+    recommended = getattr(run.algorithm, "recommended", None)  # of a search
+    modeled = None if recommended is None else recommended(run.search)
     each = [_best_average(run, earlier)]
     if modeled is None:
         expected = linear.recommend_evaluated(family, earlier.x, earlier.f) if has_columns else None
@@ -84,14 +83,6 @@ def _finalists(run: RunState, earlier: Evaluations) -> Points:
     _, first = np.unique(run.space.visible(codes), axis=0, return_index=True)
     codes = codes[np.sort(first)]
     return codes if run.feasibility is None else codes[run.feasibility.are_feasible(codes)]
-
-
-def _modeled(run: RunState) -> Points | None:
-    """Return the evaluated point that the model of the search expects to be the best; None if it has no model."""
-    algorithm = run.algorithm
-    stages = zip(algorithm.stages, run.search.stages, strict=True) if isinstance(algorithm, Search) else ()
-    models = [(stage.member, state) for stage, state in stages if isinstance(stage.member, Model) and state is not None]
-    return models[0][0].recommended(models[0][1]) if models else None
 
 
 def recommended_point(run: RunState) -> Recommended | None:
