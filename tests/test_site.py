@@ -25,7 +25,7 @@ SEARCHED = {
     "hyperparameter": "tune_sklearn",
     "grid search": "tune_sklearn",
     "GridSearchCV": "tune_sklearn",
-    "multi-objective": "faq",
+    "multi-objective": "objectives",
     "pruning": "faq",
     "notebook": "notebooks",
     "Jupyter": "notebooks",
