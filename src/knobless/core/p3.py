@@ -56,6 +56,7 @@ SKIPPED = 1000  # cached points in a row after which one is evaluated again
 
 Individual = Generator[Points, float, None]
 Batches = Generator[list[bytes], list[float], None]
+KeyedPoint = tuple[bytes, bytes]  # the digest of a point, and its bytes
 
 
 @dataclass(frozen=True)
@@ -296,6 +297,7 @@ class Pyramid:
         self.members: set[bytes] = set()
         self.individuals = 0  # begun so far
         self._sum = np.zeros(len(theta))  # sum of the statistics of all members
+        self._theta: Array | None = None  # None after a change of the members
         self.told: list[float] = []
         self.can_yield = False  # whether an individual has just finished
         # By the digests of points, which are long
@@ -314,7 +316,7 @@ class Pyramid:
         self.stream = Stream(key)
         if self.climbers > 1:
             self._first = climb_together(self, self.stream)
-            self._want(next(self._first))
+            self._want(_keyed(next(self._first)))
         else:
             self._start(self.x0)
 
@@ -342,7 +344,7 @@ class Pyramid:
             self._want([self._next(i, value) for i, value in enumerate(values)])
             return
         try:
-            self._want(self._first.send(values))
+            self._want(_keyed(self._first.send(values)))
         except StopIteration:
             # The first individual is in the pyramid: from here on one for each climber.
             self._first = None
@@ -356,15 +358,15 @@ class Pyramid:
         x: Points = self.family.draw(self.first, u[None])[0]
         return x
 
-    def _want(self, points: list[bytes]) -> None:
+    def _want(self, points: list[KeyedPoint]) -> None:
         """Set the pending points, as a read-only array."""
-        self._keys = list(map(digest, points))
-        data = points[0] if len(points) == 1 else b"".join(points)
+        self._keys = [key for key, _ in points]
+        data = b"".join([point for _, point in points])
         self.pending: Points = np.ndarray(
             (len(points), self._variables), self._type, data
         )
 
-    def _next(self, i: int, value: float | None) -> bytes:
+    def _next(self, i: int, value: float | None) -> KeyedPoint:
         """Return the next point of individual i, after its last point had this value."""
         # Points of the cache cost no evaluation. After many in a row one is evaluated again, so
         # that this ends where nothing new can be found.
@@ -376,11 +378,12 @@ class Pyramid:
                 x = next(self._individuals[i])
                 self.can_yield = True
             point = x.tobytes()
-            known = self.values.get(digest(point))
+            key = digest(point)
+            known = self.values.get(key)
             if known is None:
                 break
             value = known
-        return point
+        return key, point
 
     @property
     def _knows_all(self) -> bool:
@@ -395,13 +398,16 @@ class Pyramid:
                 self.levels.append(Level(self.options))
             self.levels[level].add(x)
             self._sum = self._sum + self.family.statistics(x[None])[0]
+            self._theta = None
 
     @property
     def theta(self) -> Array:
         """Mean of the statistics of all members, with the initial θ as one more."""
-        # θ = (θ₀ + Σ T(x)) / (1 + m) for m members
-        mean = (self.first + self._sum) / (1 + len(self.members))
-        return self.family.move(self.first, mean - self.first)
+        if self._theta is None:
+            # θ = (θ₀ + Σ T(x)) / (1 + m) for m members
+            mean = (self.first + self._sum) / (1 + len(self.members))
+            self._theta = self.family.move(self.first, mean - self.first)
+        return self._theta
 
     def copy(self) -> Pyramid:
         """Return a copy that does not change with this state."""
@@ -416,6 +422,10 @@ class Pyramid:
             for i in range(0, len(values), self.climbers):
                 copy.tell(values[i : i + self.climbers])
         return copy
+
+
+def _keyed(points: list[bytes]) -> list[KeyedPoint]:
+    return [(digest(point), point) for point in points]
 
 
 def digest(point: bytes) -> bytes:
