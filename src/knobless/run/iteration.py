@@ -347,6 +347,14 @@ class Iteration:
 
     def settled(self) -> dict[Owner | None, Settled]:
         """Return what is not pending by owner; first what the algorithm has not asked for."""
+        if (
+            len(self.owners) == 1
+            and not self.others
+            and PENDING not in self.fates
+        ):  # the usual case: the same array, packed before
+            ids = range(self.first, self.first + self.drawn)
+            part = Settled(ids, self.codes, self.f, self.fates)
+            return {self.owners[0][1]: part}
         parts: dict[Owner | None, list[Settled]] = {None: []}
         for id, late, value, fate in sorted(self.others, key=itemgetter(0)):
             part = Settled(
@@ -358,10 +366,7 @@ class Iteration:
         ):
             ids = range(self.first + start, self.first + stop)
             fates = self.fates[start:stop]
-            # The usual case: the same array, packed before
-            if PENDING not in fates and len(ids) == self.drawn:
-                part = Settled(ids, self.codes, self.f, fates)
-            elif PENDING not in fates:
+            if PENDING not in fates:
                 part = Settled(
                     ids, self.codes[start:stop], self.f[start:stop], fates
                 )

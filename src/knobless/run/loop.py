@@ -506,7 +506,7 @@ class Loop:
         run = self.opt.run
         if self.user_rules is None:
             self.history.append_deferred(
-                run.nit, run.info_arguments, self.deferred_size
+                run.nit, lambda: run.info_arguments, self.deferred_size
             )
             return
         info = self.info_of(*run.info_arguments)

@@ -152,7 +152,7 @@ class History(Sequence[Info]):
         self._rows.take(info.iteration, lambda: row)
 
     def append_deferred(
-        self, iteration: int, args: tuple[Any, ...], size: int
+        self, iteration: int, args: Callable[[], tuple[Any, ...]], size: int
     ) -> None:
         """Add an iteration if it is kept.
 
@@ -164,15 +164,16 @@ class History(Sequence[Info]):
         ----------
         iteration : int
             Number of the iteration.
-        args : tuple
-            Arguments of the function that computes the state of the run after the iteration.
+        args : callable
+            Return the arguments of the function that computes the state of the run after the
+            iteration. It is called now, if the iteration is kept.
         size : int
             Bytes that are kept until then.
         """
         if iteration % self._rows.stride:
             return
         self._last = None
-        self._rows.add(iteration, args)
+        self._rows.add(iteration, args())
         self._deferred += size
         if self._deferred > self.DEFERRED_BYTES:
             self._complete()

@@ -147,6 +147,11 @@ class RunState:
     most_stale: int = MAX_STALE
     # Called after each iteration; not part of the state
     on_iteration: Callable[[], object] | None = None
+    # Whether the algorithm reads the archive, and does not only have a state of its own
+    is_search: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_search = observes(self.algorithm)
 
     @classmethod
     def start(
@@ -470,7 +475,7 @@ class RunState:
         if self.again:
             return self._ask_again(k)
         iteration = self.iteration
-        if k is None and not self.undrawn and not self._yields_none:
+        if k is None and not iteration.undrawn and not self._yields_none:
             raise RuntimeError(
                 f"ask: all {iteration.size} candidates of iteration {self.nit} were asked for and "
                 f"{iteration.missing} "
@@ -480,7 +485,7 @@ class RunState:
         ids: Sequence[int] = ()
         codes = self.initial_points[:0]
         while not self._yields_none:
-            left = max(self.undrawn, 1) if k is None else k - len(ids)
+            left = self.iteration.size if k is None else k - len(ids)
             # An iteration that closed meanwhile may have shown noise.
             ids_drawn, fresh = (
                 self._draw(left)
@@ -508,7 +513,7 @@ class RunState:
         The points do not depend on how many are drawn at once.
         """
         iteration = self.iteration
-        k = min(k, self.undrawn or 1)
+        k = min(k, iteration.undrawn or 1)
         initial = min(k, len(self.initial_points))
         ids = range(0)
         codes = self.initial_points[:initial]  # which are feasible
@@ -523,15 +528,15 @@ class RunState:
 
     def _propose(self, k: int) -> tuple[range, Points]:
         """Draw up to k points of what has the turn."""
-        turn = self._turn
         first = self.drawn
         if self.is_search:
             owner, limit = self.algorithm.proposer(self.search, self._asked_by)  # type: ignore[attr-defined]
         else:
-            limit = most_points(self.algorithm, self.lam, self._asked_by(turn))
-            owner = turn if limit else None
+            asked = self._asked_by(THE_ALGORITHM)
+            limit = most_points(self.algorithm, self.lam, asked)
+            owner = THE_ALGORITHM if limit else None
         k = min(k, limit or 1)
-        unlearned = self.unlearned.setdefault(owner or turn, Unlearned())
+        unlearned = self._unlearned_of(self._turn if owner is None else owner)
         codes = self._sampled(k, unlearned.asked, first, owner)
         unlearned.asked += k
         if self.feasibility is not None:
@@ -557,6 +562,12 @@ class RunState:
 
     def _asked_by(self, owner: Owner) -> int:
         return self.unlearned[owner].asked if owner in self.unlearned else 0
+
+    def _unlearned_of(self, owner: Owner) -> Unlearned:
+        unlearned = self.unlearned.get(owner)
+        if unlearned is None:
+            unlearned = self.unlearned[owner] = Unlearned()
+        return unlearned
 
     def _sampled(
         self, size: int, start: int, first: int, owner: Owner | None
@@ -632,11 +643,6 @@ class RunState:
         fixed = np.zeros(self.algorithm.family.variables, dtype=bool)
         fixed[self.feasibility.fixed.columns] = True
         return {"fixed": fixed}
-
-    @property
-    def is_search(self) -> bool:
-        """Whether the algorithm reads the archive, and does not only have a state of its own."""
-        return observes(self.algorithm)
 
     def _draw_new(
         self, k: int, pending: Pending
@@ -730,7 +736,7 @@ class RunState:
 
         Tests for noise run on.
         """
-        if not self.curves.limits:
+        if not self.curves.complete:  # no evaluation has several steps
             return candidates
         return candidates.watched(
             [self._limits_of(id) for id in candidates.ids], sign
@@ -1051,7 +1057,7 @@ class RunState:
 
     def _add_unlearned(self, owner: Owner, part: Settled) -> None:
         """Store what became of candidates of an owner until the owner learns from it."""
-        unlearned = self.unlearned.setdefault(owner, Unlearned())
+        unlearned = self._unlearned_of(owner)
         # Before more values are known
         unlearned.needed = unlearned.needed or self._needed(owner)
         unlearned.settled += len(part.ids)
@@ -1072,8 +1078,9 @@ class RunState:
     def _learn(self) -> None:
         """Tell the owners that have as many values as they need."""
         for owner, unlearned in list(self.unlearned.items()):
-            if not unlearned.settled or unlearned.settled < min(
-                unlearned.needed, self._needed(owner)
+            n_settled = unlearned.settled
+            if not n_settled or (
+                n_settled < unlearned.needed and n_settled < self._needed(owner)
             ):
                 continue
             del self.unlearned[owner]
@@ -1153,11 +1160,7 @@ class RunState:
         """Change to the algorithm for objectives with violations, unless the objective is noisy."""
         self.constrained_algorithm = None
         if self.pending is not None:
-            self.algorithm, self.search = (
-                algorithm,
-                algorithm.init(x0=self.origin, archive=self.archive),
-            )
-            self._disown()
+            self._change_to(algorithm)
 
     def become_noisy(self) -> None:
         """Change to the algorithm for noisy objectives, which learns from all evaluations."""
@@ -1169,8 +1172,12 @@ class RunState:
         self.pending = self.noise_test = None
         self.noisy, self.stale = True, 0
         self.archive.make_noisy()
-        self.algorithm = self.noisy_algorithm
-        self.search = self.algorithm.init(x0=self.origin, archive=self.archive)
+        self._change_to(self.noisy_algorithm)
+
+    def _change_to(self, algorithm: Search) -> None:
+        """Change to another algorithm, which reads all evaluations so far."""
+        self.algorithm, self.is_search = algorithm, True
+        self.search = algorithm.init(x0=self.origin, archive=self.archive)
         self._disown()
 
     def _begin(self, first: int) -> None:
@@ -1184,8 +1191,8 @@ class RunState:
                 self.initial_points = test.begin()[None]
         tests = len(self.initial_points)
         turn = self._turn
-        unlearned = self.unlearned.setdefault(turn, Unlearned())
-        unlearned.needed = unlearned.needed or self.lam
+        unlearned = self._unlearned_of(turn)
+        unlearned.needed = unlearned.needed or self._needed(turn)
         self.iteration = Iteration(
             first,
             tests + max(unlearned.needed - unlearned.settled, 1),
