@@ -94,7 +94,8 @@ def test_the_run_is_that_of_an_optimizer(folder, direction, always, monkeypatch)
         done = [{"id": each["id"], "value": value(each["x"])} for each in lines[:-1]]
         if round % 3 == 0:
             tell(*done[::-1], last | {"failed": "broken"})
-            opt.tell(batch, [*(sign * each["value"] for each in done), RuntimeError()])
+            values = [*(sign * each["value"] for each in done[::-1]), RuntimeError()]
+            opt.tell([*batch[:-1][::-1], batch[-1]], values)
         elif round % 3 == 1:
             tell(*done, last | {"cancelled": True})
             opt.tell(batch[:-1], [sign * each["value"] for each in done])

@@ -114,7 +114,7 @@ def test_every_candidate_is_feasible(problem, algorithm, seed, batch, sizes):
 def test_the_run_does_not_depend_on_workers_or_a_journal(tmp_path, problem, deterministic):
     space, constraints = PROBLEMS[problem]
 
-    def run(budget=60, **more):
+    def run(budget=40, **more):
         result = kl.minimize(
             score, space, budget=budget, rng=1, batch=3, constraints=constraints, deterministic=deterministic, **more
         )
@@ -124,19 +124,19 @@ def test_the_run_does_not_depend_on_workers_or_a_journal(tmp_path, problem, dete
     whole = run()
     assert all(
         holds(constraints, each.x)
-        for each in kl.minimize(score, space, budget=60, rng=1, constraints=constraints).evaluations
+        for each in kl.minimize(score, space, budget=40, rng=1, constraints=constraints).evaluations
     )
     with ThreadPoolExecutor(3) as pool:
         assert run(workers=pool) == whole
-    run(25, journal=tmp_path / "j")
+    run(17, journal=tmp_path / "j")
     assert run(journal=tmp_path / "j") == whole
     opt = kl.Optimizer.from_journal(tmp_path / "j", constraints=constraints)
-    assert opt.nfev <= 60
+    assert opt.nfev <= 40
     with pytest.raises(kl.JournalError, match="the run has constraints: pass them to from_journal"):
         kl.Optimizer.from_journal(tmp_path / "j")
     with pytest.raises(kl.JournalError, match="journal does not match this run: constraints"):
         kl.minimize(
-            score, space, budget=60, journal=tmp_path / "j", deterministic=deterministic, constraints=lambda x: 0.0
+            score, space, budget=40, journal=tmp_path / "j", deterministic=deterministic, constraints=lambda x: 0.0
         )
 
 

@@ -210,8 +210,8 @@ def played(domain, steps, chance, deterministic, journal, reopened):
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_an_optimizer_goes_on_as_if_it_had_never_stopped(domain, deterministic, seed, tmp_path):
     # The same acts in both; those of the one that is opened anew are interrupted by that, and nothing else.
-    never = played(domain, 120, random.Random(seed), deterministic, None, False)
-    often = played(domain, 120, random.Random(seed), deterministic, tmp_path / "run.sqlite", True)
+    never = played(domain, 70, random.Random(seed), deterministic, None, False)
+    often = played(domain, 70, random.Random(seed), deterministic, tmp_path / "run.sqlite", True)
     assert look(never) == look(often)
     often.close()
     with read(tmp_path / "run.sqlite") as record:
@@ -284,7 +284,7 @@ EVALUATED += [(kl.maximize, "one by one", 16), (kl.maximize, "vectorized", 1)]
 )
 def test_a_run_goes_on_as_if_it_had_never_stopped(given, batch, way, call, tmp_path):
     path, chance = tmp_path / "run.sqlite", random.Random(batch)
-    arguments = given | {"budget": 203, "batch": batch, "rng": 5}
+    arguments = given | {"budget": 123, "batch": batch, "rng": 5}
     never = call(bumpy, BITS, **arguments)
 
     def rows(x):
@@ -299,7 +299,7 @@ def test_a_run_goes_on_as_if_it_had_never_stopped(given, batch, way, call, tmp_p
     if way == "vectorized":
         never = call(rows, BITS, vectorized=True, **arguments)
     for opened in itertools.count():
-        fun = fused(rows if way == "vectorized" else bumpy, chance.randint(1, 60) if opened < 12 else 10**6)
+        fun = fused(rows if way == "vectorized" else bumpy, chance.randint(1, 40) if opened < 8 else 10**6)
         try:
             if way == "threads":
                 with ThreadPoolExecutor(4) as pool:

@@ -13,6 +13,7 @@ from optuna.distributions import FloatDistribution  # noqa: E402
 from optuna.trial import TrialState  # noqa: E402
 
 from knobless.optuna import KnoblessSampler  # noqa: E402
+from knobless.optuna.joint import declared  # noqa: E402
 from knobless.optuna.tags import TAG, call_of  # noqa: E402
 
 SPACES = {
@@ -45,9 +46,14 @@ def cost(values):
     return sum((sum(map(ord, str(v))) % 7 if isinstance(v, str) else v - ord(k[0]) % 5 / 4) ** 2 for k, v in each)
 
 
+def distributions_of(space):
+    """The distributions of all parameters of a space."""
+    return declared(space)[0]
+
+
 def suggested(trial, space):
     """The values of a trial, whose parameters are those of a space."""
-    distributions, values = KnoblessSampler(space)._given, {}
+    distributions, values = distributions_of(space), {}
     for column in space.columns():
         if all(parent in values and values[parent] in needed for parent, needed in column.conditions):
             values[column.name] = trial._suggest(column.name, distributions[column.name])
@@ -172,7 +178,7 @@ def workers(count, seeds):
 
 def ask(study):
     """A trial that has its parameters."""
-    return study.ask(KnoblessSampler(BOX)._given)
+    return study.ask(distributions_of(BOX))
 
 
 def finish(study, trial):
@@ -253,7 +259,7 @@ GOOD = {
 def test_malformed_tags_are_ignored(change):
     study = study_of(BOX)
     study.optimize(lambda trial: cost(suggested(trial, BOX)), n_trials=5)
-    params, given = {"x": 0.1, "rate": 0.1}, KnoblessSampler(BOX)._given
+    params, given = {"x": 0.1, "rate": 0.1}, distributions_of(BOX)
     tag = {TAG: GOOD | change}
     study.add_trial(optuna.create_trial(params=params, distributions=given, value=1.0, system_attrs=tag))
     assert call_of(study.trials, 5) is None
@@ -265,7 +271,7 @@ def test_malformed_tags_are_ignored(change):
 def test_tags_that_cannot_be_are_harmless(change):
     study = study_of(BOX)
     study.optimize(lambda trial: cost(suggested(trial, BOX)), n_trials=5)
-    params, given = {"x": 0.1, "rate": 0.1}, KnoblessSampler(BOX)._given
+    params, given = {"x": 0.1, "rate": 0.1}, distributions_of(BOX)
     tag = {TAG: study.trials[4].system_attrs[TAG] | {"number": 5, "candidate": 5} | change}
     study.add_trial(optuna.create_trial(params=params, distributions=given, value=1.0, system_attrs=tag))
     study.optimize(lambda trial: cost(suggested(trial, BOX)), n_trials=8)

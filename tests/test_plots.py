@@ -399,7 +399,7 @@ def test_a_trace_does_not_follow_the_same_run_begun_again(tmp_path, monkeypatch)
     def traced(recording):
         with journal.read(path) as record:
             first = Trace(record)
-            assert record.counts().evaluations == 3
+            assert record.counts().evaluations == 4
         clear(recording)
         with journal.read(path) as record:
             assert not first.follow(record)

@@ -2,7 +2,8 @@
 
 The optimizer is told in any order and form, and has a journal that is closed and reopened, or is saved and loaded. The
 twin has neither, and is told either the candidates of each call sorted by id, or one by one. Both must agree after
-every call.
+every call. While more candidates are pending than an iteration has, the order in which they are told counts, so the
+twin keeps it.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Game:
         self.out: list[Any] = []  # batches that were asked for, whole or what is left of them
         self.told: list[Any] = []
         self.recorded = True  # whether the journal has all that was drawn
+        self.overlapping = False  # whether more candidates are pending than an iteration has
         self.calls: list[str] = []
         self.found: list[str] = []
 
@@ -85,6 +87,7 @@ class Game:
     def ask(self) -> None:
         k = self.chance.choice([None, None, 1, 2, 5])
         self.calls.append(f"ask({'' if k is None else k})")
+        self.overlapping = bool(self.out) and self.overlapping or (k is not None and k > self.twin.n_to_ask)
         asked = [cases.value_of(lambda opt: opt.ask(k), opt) for opt in (self.opt, self.twin)]
         self.check("ask", [list(each) if not isinstance(each, Exception) else repr(each) for each in asked][::-1])
         self.recorded = False
@@ -132,7 +135,7 @@ class Game:
             for candidate, value in zip(candidates, values, strict=True):
                 self.twin.tell(candidate, value)
         else:
-            order = sorted(range(len(ids)), key=ids.__getitem__)
+            order = [*range(len(ids))] if self.overlapping else sorted(range(len(ids)), key=ids.__getitem__)
             self.twin.tell([candidates[i] for i in order], [values[i] for i in order])
         self.recorded = True
 
@@ -145,7 +148,7 @@ class Game:
         part, candidates = self.part()
         self.calls.append(f"cancel({[candidate.id for candidate in candidates]})")
         self.opt.cancel(part)
-        self.twin.cancel(sorted(candidates, key=lambda candidate: candidate.id))
+        self.twin.cancel(candidates if self.overlapping else sorted(candidates, key=lambda candidate: candidate.id))
         self.recorded = True
 
     def add(self) -> None:

@@ -33,7 +33,7 @@ def plot_command(
     target: options.HittingTargetOption = None,
     kind: options.PlotKindOption = None,
 ) -> None:
-    """Plot a run: values, λ_r, ε, signal-to-noise ratio, θ over time and at the end.
+    """Plot a run: values, sample size, signal-to-noise ratio and search distribution.
 
     Or one plot with --kind.
 
