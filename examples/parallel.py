@@ -1,4 +1,4 @@
-"""Parallel evaluation in four processes, with the same result as in one.
+"""Parallel evaluation in four processes, with the same result as in one: `batch` states rounds of four.
 
 It prints:
 
@@ -21,8 +21,8 @@ def cost(x):
 
 
 if __name__ == "__main__":  # the processes import this file
-    # By default batch is the number of workers; the result depends on it, not on the workers.
-    together = kl.minimize(cost, SPACE, budget=200, rng=0, workers=4)
+    # Without batch no worker waits for another one, and the result depends on which evaluation ends first.
+    together = kl.minimize(cost, SPACE, budget=200, rng=0, workers=4, batch=4)
     alone = kl.minimize(cost, SPACE, budget=200, rng=0, batch=4)
     print(f"cost {together.fun:.2f} with {together.x['staff']} staff, lifts: {together.x['lift']}")
     print("the same result:", together.fun == alone.fun and together.nit == alone.nit)

@@ -92,14 +92,14 @@ def test_minus_one_worker_is_the_number_of_cpus(monkeypatch):
     )
     kl.minimize(ones, kl.Binary(2), budget=10, workers=-1)
     kl.maximize(ones, kl.Binary(2), budget=10, workers=-1)
-    assert [(objective.workers, opt.batch) for objective, opt in used] == [(3, 3), (3, 3)]
+    assert [(objective.workers, opt.batch) for objective, opt in used] == [(3, 1), (3, 1)]
 
 
 @pytest.mark.slow
 def test_lambdas_are_sent_to_processes_by_cloudpickle():
     pytest.importorskip("cloudpickle")
     offset = 3
-    result = kl.minimize(lambda x: x.sum() + offset, kl.Binary(6), budget=40, rng=0, workers=2)
+    result = kl.minimize(lambda x: x.sum() + offset, kl.Binary(6), budget=40, rng=0, workers=2, batch=2)
     serial = kl.minimize(lambda x: x.sum() + offset, kl.Binary(6), budget=40, rng=0, batch=2)
     assert (result.fun, result.nit, result.failures) == (serial.fun, serial.nit, 0) == (3.0, serial.nit, 0)
 

@@ -87,7 +87,7 @@ class Game:
     def ask(self) -> None:
         k = self.chance.choice([None, None, 1, 2, 5])
         self.calls.append(f"ask({'' if k is None else k})")
-        self.overlapping = bool(self.out) and self.overlapping or (k is not None and k > self.twin.n_to_ask)
+        self.overlapping = (bool(self.out) and self.overlapping) or (k is not None and k > self.twin.n_to_ask)
         asked = [cases.value_of(lambda opt: opt.ask(k), opt) for opt in (self.opt, self.twin)]
         self.check("ask", [list(each) if not isinstance(each, Exception) else repr(each) for each in asked][::-1])
         self.recorded = False

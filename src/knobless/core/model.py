@@ -306,7 +306,13 @@ class Model:
                 )
             points = self._filling(state)
             if n and state.fixed is not None:
-                points = np.where(state.fixed, archive.x(n - 1, n), points)
+                # The last point has the values of fixed variables, a pending one before all.
+                last = (
+                    state.pending[-1:]
+                    if len(state.pending)
+                    else archive.x(n - 1, n)
+                )
+                points = np.where(state.fixed, last, points)
             taken.take(
                 points,
                 chosen,
