@@ -564,3 +564,15 @@ def test_each_evaluation_counts_once_when_more_are_told_than_an_iteration_has():
         batch = opt.ask(5)
         opt.tell(batch, [fun(candidate.x) for candidate in batch])
     assert opt.run.archive.by_point.counts.sum() == opt.nfev == 30
+
+
+def test_directions_are_no_names_of_objectives():
+    with pytest.raises(ValueError, match="objectives: expected names, got directions"):
+        kl.minimize(lambda x: (0.0, 1.0), kl.Binary(3), budget=5, objectives=("min", "max"))
+
+
+def test_the_history_of_several_objectives_is_refused():
+    pytest.importorskip("matplotlib")
+    result = kl.minimize(lambda x: (float(x.sum()), 1.0), kl.Binary(3), budget=5, objectives=("a", "b"), rng=0)
+    with pytest.raises(ValueError, match="run: expected one with a single objective, got 2 objectives"):
+        kl.plots.history(result)

@@ -168,9 +168,19 @@ def history(run: Any, ax: Axes | None = None) -> Axes:
         evaluations.
     ax : matplotlib.axes.Axes, optional
         Axes to draw into. By default, those of a new figure.
+
+    Raises
+    ------
+    ValueError
+        If a result has several objectives.
     """
     if isinstance(run, (Result, Evaluations)):
         evaluations = run if isinstance(run, Evaluations) else run.evaluations
+        if evaluations.objectives:
+            raise ValueError(
+                "run: expected one with a single objective, got "
+                f"{len(evaluations.objectives)} objectives; use front or hypervolume"
+            )
         observed = np.array([evaluation.value for evaluation in evaluations])
         calls = evaluations.dropped + 1 + np.arange(len(observed))
         sign = 1.0 if evaluations.direction == "minimize" else -1.0

@@ -73,6 +73,11 @@ class Objectives:
                 f"objectives: expected 1 to {MOST_OBJECTIVES} different names, got "
                 f"{objectives!r:.200}"
             )
+        if directions is None and len(names) > 1 and SIGNS.keys() >= {*names}:
+            raise ValueError(
+                "objectives: expected names, got directions; with names these are "
+                "{'error': 'min', 'throughput': 'max'}"
+            )
         if directions is None:
             return cls(names, (-1.0 if maximize else 1.0,) * len(names))
         for name, direction in zip(names, directions, strict=True):
