@@ -43,7 +43,7 @@ def plot_command(
     with reported_errors():
         from knobless import plots
 
-        out = out or journals[0].with_suffix(".png")
+        out = out or _beside(journals, ".png")
         _check_output(journals, out)
         if kind is not None and (target is not None or len(journals) > 1):
             raise ValueError(
@@ -65,6 +65,12 @@ def plot_command(
         typer.echo(f"Figure written to {out}")
 
 
+def _beside(journals: list[Path], suffix: str) -> Path:
+    """Return a path beside the first journal, with the names of all."""
+    names = "-".join(journal.stem for journal in journals)
+    return journals[0].with_name(names + suffix)
+
+
 def report_command(
     journals: options.JournalsArgument, out: options.PageOption = None
 ) -> None:
@@ -75,7 +81,7 @@ def report_command(
     with reported_errors():
         from knobless.report import write
 
-        out = out or journals[0].with_suffix(".html")
+        out = out or _beside(journals, ".html")
         _check_output(journals, out)
         typer.echo(f"Page written to {write(journals, out)}")
 
